@@ -202,7 +202,7 @@ def _search_rows(document: RunsAudit) -> list[tuple[str, ...]]:
         if found is None:
             return pair.name, pair.finds, "–", "–", "not tried: too few runs"
         if pair.name in failing:
-            told = "all pilot runs on D or on D′ failed"
+            told = f"all pilot runs on {found['failing_on']} failed"
         elif found["feature"] is None:
             told = "–"
         else:

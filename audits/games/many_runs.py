@@ -15,8 +15,9 @@ therefore costs runs and no confidence, and a run may be stopped or continued at
 independent of each other: a generator that keeps state between runs, or a fixed seed, breaks that. The proofs are in
 docs/proofs/many-runs.md, theorems 1 to 4.
 
-*Failures.* That a run fails is an outcome like any other, and it is counted. A pair on whose D′ every pilot run fails
-is left out of the search and named, unless failures are asked for: the user knows whether a failure can be seen.
+*Failures.* That a run fails is an outcome like any other, and it is counted. A pair on whose D′ every pilot run fails,
+three or more if the budget allows, is left out of the search and named, unless failures are asked for: the user knows
+whether a failure can be seen. A pair on whose D they all fail is never tested.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ MOST_RUNS: Final = 10_000
 _CHOOSE_AFTER = frozenset(2**power for power in range(3, 31))  # rounds after which the event is chosen anew
 _TAIL = 0.1  # probability with which the limit of a rate may be wrong while events are compared, for all events jointly
 _TINY = 1e-9
+_FAILURES = 3  # pilot runs of a data set that must fail, if there are as many, before its pairs are left out
 
 Phase: TypeAlias = Literal["pilot", "test"]
 
@@ -189,8 +191,11 @@ def _randomized_response(epsilon: float, delta: float) -> tuple[float, float]:
 
 def _chance(design: ManyRunsDesign, rounds: int, earlier: int, rates: tuple[float, float]) -> float:
     """The chance that so many rounds refute the claim; without a claim, that they show ε > 0."""
+    state = design.state()
+    if design.limit + state.step > state.largest:
+        return 0.0
     # The largest ε is the last to be rejected; 0 stands for all below it.
-    grid = np.array([0.0, design.limit + design.state().step])
+    grid = np.array([0.0, design.limit + state.step])
     found = simulated_bounds(
         *rates,
         rounds,
@@ -212,14 +217,17 @@ def power(design: ManyRunsDesign, rounds: int, earlier: int) -> tuple[Power, ...
         rounds: of the test.
         earlier: pilot runs on each data set of the pair, in which the event happens as often as in the rounds.
     """
-    claim = design.limit or 1.0
-    allowed = f"ε = {format_number(claim)} allows"
+    scale = design.limit or 1.0
+    known = {epsilon: f"ε = {format_number(epsilon)} allows" for epsilon in (scale, 2 * scale, 4 * scale)}
     if design.claim is not None:
-        allowed = f"the claim, ε = {format_number(claim)}, allows (a false alarm)"
+        claimed = f"the claim, ε = {format_number(design.limit)}, allows (a false alarm)"
+        known = {design.limit: claimed} | {epsilon: words for epsilon, words in known.items() if epsilon > design.limit}
     leaks = [
-        (f"as well as {allowed}", _randomized_response(claim, design.delta)),
-        (f"as well as ε = {format_number(2 * claim)} allows", _randomized_response(2 * claim, design.delta)),
-        (f"as well as ε = {format_number(4 * claim)} allows", _randomized_response(4 * claim, design.delta)),
+        *(
+            (f"as well as {words}", _randomized_response(epsilon, design.delta))
+            for epsilon, words in known.items()
+            if math.isfinite(epsilon)
+        ),
         ("in one of ten runs on D′, and in none on D", (0.0, 0.1)),
         ("in every second run on D′, and in none on D", (0.0, 0.5)),
         ("in every run on D′, and in none on D", (0.0, 1.0)),
@@ -358,13 +366,15 @@ class Compared:
         name: of the pair.
         runs: number of pilot runs on D and on D′, which are equal.
         value: a cautious estimate of the ε that its best event shows.
-        event: the best event; None if all runs on D′ failed.
+        event: the best event.
+        failing: the side, ``D`` or ``D′``, on which all these runs failed, so that the pair is not tested; or empty.
     """
 
     name: str
     runs: tuple[int, int]
     value: float
-    event: Event | None
+    event: Event
+    failing: str = ""
 
 
 class _Search:
@@ -377,7 +387,7 @@ class _Search:
         self.compared: dict[str, Compared] = {}
         self.used = 0
         self.exhausted = False
-        self.failing: tuple[str, ...] = ()
+        self.failing: dict[str, str] = {}
         self.untried: tuple[str, ...] = ()
 
     def wanted(self, results: Mapping[Run, Mapping[str, Features]]) -> list[Run]:
@@ -388,7 +398,6 @@ class _Search:
             survivors.pop()
         self.untried = tuple(pair.name for pair in design.pairs[len(survivors) :])
         counts = dict.fromkeys(_data_sets(survivors), 0)
-        failing: set[str] = set()
         while True:
             data_sets = _data_sets(survivors)
             rounds = max(1, math.ceil(math.log2(len(survivors))) + 1)
@@ -399,16 +408,21 @@ class _Search:
                 break
             for data in data_sets:
                 counts[data] += each
-            wanted = [Run("pilot", data, number) for data, count in counts.items() for number in range(count)]
-            if any(run not in results for run in wanted):
-                return wanted
+            while True:
+                wanted = _pilots(counts)
+                if any(run not in results for run in wanted):
+                    return wanted
+                again = [data for data in data_sets if counts[data] < _FAILURES and _all_failed(data, counts, results)]
+                if not again or sum(counts.values()) + len(again) > budget:
+                    break
+                for data in again:
+                    counts[data] += 1
             for pair in survivors:
                 key = (pair.name, counts[pair.data], counts[pair.neighbor])
                 if key not in self._known:
                     self._known[key] = _compare(design, pair, results, counts)
                 self.compared[pair.name] = self._known[key]
-            failing |= {pair.name for pair in survivors if self.compared[pair.name].event is None}
-            ranked = [pair for pair in survivors if pair.name not in failing]
+            ranked = [pair for pair in survivors if not self.compared[pair.name].failing]
             ranked.sort(key=lambda pair: -self.compared[pair.name].value)
             if len(survivors) == 1 or not ranked:
                 survivors = ranked
@@ -417,12 +431,15 @@ class _Search:
                 survivors = ranked[:1]  # good enough: the other runs are better spent on the test
                 break
             survivors = ranked[: math.ceil(len(survivors) / 2)]
-        self.failing = tuple(pair.name for pair in design.pairs if pair.name in failing)
+        self.failing = {one.name: one.failing for one in self.compared.values() if one.failing}
         self.used = sum(counts.values())
-        self.exhausted = not survivors
-        if survivors:
+        if not survivors:  # those that were left fail, but others may not
+            left = [one for one in self.compared.values() if not one.failing]
+            self.chosen = max(left, key=lambda one: one.value, default=None)
+        else:
             self.chosen = self.compared[survivors[0].name]
-        return [Run("pilot", data, number) for data, count in counts.items() for number in range(count)]
+        self.exhausted = self.chosen is None
+        return _pilots(counts)
 
 
 @functools.lru_cache(maxsize=64)
@@ -435,6 +452,15 @@ def _usual_pilots(design: ManyRunsDesign) -> int:
     return max(search.chosen.runs) if search.chosen is not None else 0
 
 
+def _pilots(counts: Mapping[int, int]) -> list[Run]:
+    """So many pilot runs on each data set."""
+    return [Run("pilot", data, number) for data, count in counts.items() for number in range(count)]
+
+
+def _all_failed(data: int, counts: Mapping[int, int], results: Mapping[Run, Mapping[str, Features]]) -> bool:
+    return all(results[run].get("", {}).get(FAILED) for run in _pilots({data: counts[data]}))
+
+
 def _data_sets(pairs: Sequence[Pair]) -> list[int]:
     return list(dict.fromkeys(data for pair in pairs for data in (pair.data, pair.neighbor)))
 
@@ -445,10 +471,9 @@ def _compare(
     runs = counts[pair.data], counts[pair.neighbor]
     sides = _pilots_of(pair, results, runs)
     fails = [all(one.get(FAILED) for one in side) for side in sides]
-    if fails[0] or (fails[1] and not design.failures):
-        return Compared(pair.name, runs, -math.inf, None)
+    failing = "D" if fails[0] else "D′" if fails[1] and not design.failures else ""
     value, event = choose_event(sides[0], sides[1], _expected(design, pair), design.delta)
-    return Compared(pair.name, runs, value, event)
+    return Compared(pair.name, runs, -math.inf if failing else value, event, failing)
 
 
 def _pilots_of(
@@ -547,7 +572,6 @@ class _Test:
     def __init__(self, design: ManyRunsDesign, search: _Search, results: Mapping[Run, Mapping[str, Features]]) -> None:
         chosen = search.chosen
         assert chosen is not None
-        assert chosen.event is not None
         self.design = design
         self.pair = next(pair for pair in design.pairs if pair.name == chosen.name)
         self.seen = _pilots_of(self.pair, results, chosen.runs)
@@ -615,7 +639,7 @@ class _Test:
             self.bounds.append(self.state.epsilon)
 
 
-_EXHAUSTED: Final = "the generator failed in every pilot run of every pair that was tried"
+_EXHAUSTED: Final = "the generator failed in all pilot runs on D, or in all on D′, of every pair that was tried"
 
 
 def _unfinished(design: ManyRunsDesign, search: _Search, made: int) -> AuditResult:
@@ -704,15 +728,19 @@ def _details(design: ManyRunsDesign, search: _Search, made: int) -> dict[str, An
                 "runs_on_data": one.runs[0],
                 "runs_on_neighbor": one.runs[1],
                 "estimate": one.value if math.isfinite(one.value) else None,
-                "feature": one.event.feature if one.event else None,
-                "threshold": _finite(one.event.threshold) if one.event else None,
+                "feature": None if one.failing else one.event.feature,
+                "threshold": None if one.failing else _finite(one.event.threshold),
+                "failing_on": one.failing or None,
             }
             for one in search.compared.values()
         ],
-        "failing": list(search.failing),
+        "failing": [pair.name for pair in design.pairs if pair.name in search.failing],
         "exhausted": search.exhausted,
         "untried": list(search.untried),
     }
+
+
+UNFINISHED: Final = "more runs are planned"
 
 
 def _stopped(test: _Test) -> str:
@@ -722,7 +750,7 @@ def _stopped(test: _Test) -> str:
         return "all planned runs were made"
     if test.hopeless:
         return "no outcome of the other runs could refute the claim"
-    return "more runs are planned"
+    return UNFINISHED
 
 
 def _notes(test: _Test) -> list[str]:
@@ -755,5 +783,6 @@ def _conclusion(design: ManyRunsDesign, test: _Test, bound: Bound) -> str:
     if (bound.ceiling or 0.0) <= design.limit:
         return (
             f"{shown}; {test.size} rounds show at most ε = {ceiling}, so this says nothing about the claim, {claimed}."
+            f"{notes}"
         )
     return f"{shown}; the claim, {claimed}, is not refuted. {half}{notes}"

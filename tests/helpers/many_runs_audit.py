@@ -23,7 +23,14 @@ def audit_of_runs(words: str, **changes: Any) -> dict[str, Any]:
         for side, hits in (("D′", 12), ("D", 0))
     ]  # fmt: skip
     compared = {"runs_on_data": 9, "runs_on_neighbor": 9, "estimate": 1.2345, "feature": words, "threshold": 3.0}
-    failing = {"runs_on_data": 2, "runs_on_neighbor": 2, "estimate": None, "feature": None, "threshold": None}
+    failing = {
+        "runs_on_data": 2,
+        "runs_on_neighbor": 2,
+        "estimate": None,
+        "feature": None,
+        "threshold": None,
+        "failing_on": "D′",
+    }
     details = {
         "runs": 40, "most_runs": 60, "limit": 0.5, "failing": ["failing"], "untried": ["untried"],
         "search": [

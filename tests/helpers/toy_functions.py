@@ -6,6 +6,7 @@ import math
 import os
 import random
 import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -60,10 +61,25 @@ def leaves_later(rows: Rows, seed: int) -> Rows:
     return rows
 
 
-def dies(rows: Rows, seed: int) -> Rows:
-    """Only in a process of its own."""
-    if os.getpid() != int(os.environ["TOY_PARENT"]):
+def dies_later(rows: Rows, seed: int) -> Rows:
+    """On D′ it ends its process."""
+    print("SECRET", flush=True)
+    if len(rows) % 2:
         os._exit(1)
+    return rows
+
+
+def hangs_later(rows: Rows, seed: int) -> Rows:
+    """On D′ it does not end."""
+    print("SECRET", flush=True)
+    while len(rows) % 2:
+        time.sleep(1)
+    return rows
+
+
+def prints(rows: Rows, seed: int) -> Rows:
+    print("SECRET")
+    print("SECRET", file=sys.stderr)
     return rows
 
 

@@ -72,7 +72,7 @@ def test_every_pair_is_listed_with_what_its_pilot_runs_suggest() -> None:
     assert [" ".join(row[1:]) for row in rows] == [
         "tested words 9 + 9 1.23 “words” is at least 3",
         "words 4 + 4 0.5 “words” is at least 3",
-        "words 2 + 2 – all pilot runs on D or on D′ failed",
+        "words 2 + 2 – all pilot runs on D′ failed",
         "words – – not tried: too few runs",
     ]
 

@@ -52,6 +52,8 @@ class RunsBound:
                 "No run without protection was made, so it is not known whether this audit can find a leak of this "
                 "generator."
             )
+        if self.unprotected.details["exhausted"]:
+            return "Without protection, the generator failed in all pilot runs, so the control shows nothing."
         if not self.unprotected.bounds:
             return "Without protection, the audit is not finished."
         shown = self.unprotected.bounds[0].value

@@ -8,19 +8,22 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
+from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.errors import naming
 from cupel.attacks.black_box.output_features import Features, OutputFeatures
 from cupel.attacks.black_box.worst_cases import FINDS, ColumnFacts, Event, NeighboringData
 from cupel.audit_jobs.canaries.files import MANIFEST, Claimed, guarantee, version_error
 from cupel.audits.games.many_runs import ManyRunsDesign, Pair, Run
+from cupel.audits.verdict import may_refute
 from cupel.errors import InputError, input_errors
 from cupel.mechanisms.data.records import read_rows
 
@@ -141,7 +144,9 @@ class RunsPlan(Part):
 
     def check(self) -> None:
         """Raises `ValueError` or `LookupError` if fields are inconsistent."""
-        _ = self.design()
+        design = self.design()
+        if design.claim is not None and not may_refute(design.confidence):
+            raise ValueError("no audit of this confidence refutes a claim")
         names = {column.name for column in self.columns}
         for pair in self.pairs:
             if not names <= pair.target.keys() or not names.issuperset(pair.novel):
@@ -164,6 +169,15 @@ class Planned:
     plan: RunsPlan
     sha256: str
 
+    def asks_for(self, made: MadeRun) -> bool:
+        """Whether a run may be one of this plan."""
+        return (
+            made.arm in ARMS
+            and made.run.phase in ("pilot", "test")
+            and 0 <= made.run.data < len(self.plan.data_sets)
+            and 0 <= made.run.number < self.plan.runs
+        )
+
     @property
     def private(self) -> Path:
         """The private folder."""
@@ -173,22 +187,40 @@ class Planned:
         """The file of a data set."""
         return data_file(self.folder, data, self.plan.suffix)
 
+    def content(self, data: int) -> bytes:
+        """The file of a data set.
+
+        Raises:
+            InputError: if it was changed.
+        """
+        path = self.data_file(data)
+        with input_errors():
+            content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != self.plan.data_sets[data]:
+            raise InputError(f"{path}: was changed since it was planned; put it back, or plan anew")
+        return content
+
     def rows(self, data: int) -> tuple[Mapping[str, Any], ...]:
         """The records of a data set.
 
         Raises:
             InputError: if its file was changed.
         """
-        path = self.data_file(data)
+        self.content(data)
         with input_errors():
-            found = hashlib.sha256(path.read_bytes()).hexdigest()
-            if found != self.plan.data_sets[data]:
-                raise InputError(f"{path}: was changed since it was planned; put it back, or plan anew")
-            return tuple(row for _, row in read_rows(path))
+            return tuple(row for _, row in read_rows(self.data_file(data)))
 
     def features(self) -> OutputFeatures:
-        """The features of outputs."""
+        """The features of outputs.
+
+        Raises:
+            InputError: if a data set was changed, or two of a pair are no neighbours.
+        """
         held = {data: self.rows(data) for pair in self.plan.pairs for data in (pair.data, pair.neighbor)}
+        size, adjacency = Unit.parse(self.plan.unit).size, Adjacency(self.plan.adjacency)
+        for pair in self.plan.pairs:
+            if not _are_neighbors(held[pair.data], held[pair.neighbor], adjacency, size):
+                raise InputError(f"{self.folder}: the data sets of {pair.name} are not neighbours; make a new plan")
         return OutputFeatures(
             [column.facts for column in self.plan.columns],
             [
@@ -204,6 +236,15 @@ class Planned:
                 for pair in self.plan.pairs
             ],
         )
+
+
+def _are_neighbors(
+    data: Sequence[Mapping[str, Any]], neighbor: Sequence[Mapping[str, Any]], adjacency: Adjacency, size: int
+) -> bool:
+    """Whether D′ has at most so many records more than D, or as many in the place of others."""
+    one, two = (Counter(repr(list(row.items())) for row in rows) for rows in (data, neighbor))
+    fewer, more = (one - two).total(), (two - one).total()
+    return more <= size and fewer == (more if adjacency is Adjacency.REPLACE_ONE else 0)
 
 
 def data_file(folder: Path, data: int, suffix: str) -> Path:
@@ -267,7 +308,7 @@ class Results:
     """
 
     def __init__(self, planned: Planned) -> None:
-        self._path = planned.private / RESULTS
+        self._planned, self._path = planned, planned.private / RESULTS
         self._header = {"runs": _VERSION, "plan": planned.sha256}
         self._file: BinaryIO | None = None
         self._synced = time.monotonic()
@@ -294,8 +335,10 @@ class Results:
                         self.generators[str(row["arm"])] = str(row["generator"])
                     else:
                         made = MadeRun(str(row["arm"]), Run(row["phase"], int(row["data"]), int(row["number"])))
-                        self.found[made] = _checked(row["features"])
-                        self._spend(made.arm, float(row.get("seconds", 0.0)))
+                        if made in self.found or not self._planned.asks_for(made):
+                            raise ValueError("no run of the plan, or one that is there already")
+                        self.found[made] = _checked(row["features"], self._planned.plan.pairs_of(made.run.data))
+                        self._spend(made.arm, validate.non_negative(seconds=float(row.get("seconds", 0.0))))
                 except InputError:
                     raise
                 except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
@@ -323,7 +366,7 @@ class Results:
             self._file = None
 
     def begin(self, arm: str, generator: str) -> None:
-        """Records which generator the runs of an arm are of; refuses another one later.
+        """Records which generator the runs of an arm are of, with the files that it consists of; refuses another later.
 
         Raises:
             InputError: if runs of another one were recorded.
@@ -331,7 +374,8 @@ class Results:
         digest = hashlib.sha256(generator.encode()).hexdigest()
         if self.generators.setdefault(arm, digest) != digest:
             raise InputError(
-                f"{self._path.parent.parent}: its runs were made by another command; give the same one, or plan anew"
+                f"{self._path.parent.parent}: its runs were made by another command, or by files that were changed "
+                "since; give the same ones, or plan anew"
             )
         self._append({"arm": arm, "generator": digest})
 
@@ -364,12 +408,14 @@ class Results:
         return {made.run: features for made, features in self.found.items() if made.arm == arm}
 
 
-def _checked(features: Any) -> dict[str, Features]:
-    """Features as they were written.
+def _checked(features: Any, pairs: Sequence[str]) -> dict[str, Features]:
+    """Features as they were written: those of each of these pairs, and those of every pair.
 
     Raises:
         ValueError: if they are something else.
     """
+    if set(features) != {"", *pairs}:
+        raise ValueError("features belong to the pairs of a data set")
     found = {str(pair): {str(name): float(value) for name, value in one.items()} for pair, one in features.items()}
     if not all(math.isfinite(value) for one in found.values() for value in one.values()):
         raise ValueError("a feature is a number")

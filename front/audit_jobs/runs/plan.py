@@ -19,6 +19,7 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.number_format import format_confidence, format_lower, format_number, format_percent, format_upper
 from cupel.attacks.black_box.worst_cases import (
+    NeighboringData,
     Row,
     Sample,
     data_sets_of,
@@ -49,6 +50,7 @@ from cupel.audits.games.many_runs import (
     power,
     runs_needed,
 )
+from cupel.audits.verdict import ALLOWED_ERROR, may_refute
 from cupel.errors import input_errors
 from cupel.io.outputs import check_new_folder
 from cupel.io.run_files import new_folder
@@ -198,6 +200,7 @@ def plan(settings: RunsSettings, folder: Path) -> PlannedRuns:
         )
         sample = Sample(rows, columns, Adjacency(settings.adjacency), unit.size, settings.label)
         pairs = neighboring_data(sample, np.random.default_rng(secrets.randbits(64)), settings.neighbors)
+        _check_texts(settings.like, pairs)
     data_sets, places = data_sets_of(pairs)
     planned_pairs = [
         PlannedPair(
@@ -213,9 +216,23 @@ def plan(settings: RunsSettings, folder: Path) -> PlannedRuns:
     return _write(settings, data_sets, planned_pairs, sample, folder)
 
 
+def _check_texts(path: Path, pairs: Sequence[NeighboringData]) -> None:
+    """Raises `ValueError` if a target cannot be written into the plan, which is UTF-8."""
+    for name, cell in (item for pair in pairs for item in pair.target.items()):
+        if any("\ud800" <= letter <= "\udfff" for text in (name, cell) if isinstance(text, str) for letter in text):
+            raise ValueError(f"{path}: column {name!r} holds half of a surrogate pair, which is no text; take it out")
+
+
 def _check(settings: RunsSettings) -> None:
     if settings.epsilon is not None:
         guarantee(settings.epsilon, settings.delta)
+        validate.open_probability(confidence=settings.confidence)
+        if not may_refute(settings.confidence):
+            least = format_confidence(1 - ALLOWED_ERROR)
+            raise ValueError(
+                f"a claim is refuted at confidence {least} or more, not at {format_confidence(settings.confidence)}; "
+                f"give --confidence {least}, or plan without --epsilon"
+            )
     elif settings.delta:
         raise ValueError("a δ belongs to a claim; give --epsilon too")
     unit = Unit.parse(settings.unit)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import csv
 import functools
-import importlib
+import hashlib
 import io
-import multiprocessing
+import json
 import os
 import queue
 import secrets
@@ -16,14 +15,13 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -34,6 +32,7 @@ from cupel.attacks.black_box.output_features import Features, OutputFeatures, fa
 from cupel.attacks.black_box.worst_cases import Row, Sample, data_sets_of, describe_columns, neighboring_data
 from cupel.audit_jobs.canaries.files import write_whole
 from cupel.audit_jobs.runs.files import BOUND, TRIAL, MadeRun, Planned, Results, read_plan
+from cupel.audit_jobs.runs.functions import Function, FunctionProcesses, called, load, source_of
 from cupel.audits.games.many_runs import ManyRuns, ManyRunsDesign, Pair, Run
 from cupel.audits.result import AuditResult
 from cupel.errors import InputError, input_errors
@@ -41,8 +40,7 @@ from cupel.io.run_files import one_process
 from cupel.mechanisms.data.records import read_rows
 from cupel.progress import Progress
 
-Function: TypeAlias = Callable[[list[dict[str, Any]], int], Iterable[Any]]
-"""A generator: (records, seed) → synthetic records, or texts."""
+T = TypeVar("T")
 
 TIMEOUT = 3600.0
 """Seconds after which a run is stopped. It then counts as failed."""
@@ -50,6 +48,7 @@ TIMEOUT = 3600.0
 _AHEAD = 16  # rounds that are asked for at once where runs are made elsewhere
 _LOG = 1 << 16  # bytes that are kept of the messages of a failed run
 _KEPT_LOGS = 20
+_OF_GENERATORS = frozenset([".py", ".ipynb", ".r", ".jl", ".js", ".sh", ".yaml", ".yml", ".toml", ".json"])
 _TODO, _OUTPUTS, _FAILURES, _WORK = "todo.csv", "outputs", "failures", "work"
 
 
@@ -63,7 +62,7 @@ class RunSettings:
         function: ``module:function`` instead, called with the records and a seed; returns synthetic records.
         unprotected: the same command or function with its protection off: the positive control.
         workers: number of runs at a time.
-        timeout: of a command, in seconds. A function is not stopped.
+        timeout: of a run, in seconds.
         stop: whether to stop as soon as the claim is refuted.
         keep: whether outputs are kept in ``private/outputs/``.
         progress: where to show progress.
@@ -115,14 +114,17 @@ def run(folder: Path, settings: RunSettings) -> MadeRuns:
         validate.integer(minimum=1, workers=settings.workers)
         validate.positive(timeout=settings.timeout)
     _refuse_finished(folder)
-    with one_process(planned.private), _handling(_end, signal.SIGTERM):
-        maker = _Maker(planned, settings)
+    with (
+        one_process(planned.private),
+        _handling(_end, signal.SIGTERM),
+        contextlib.closing(_Maker(planned, settings)) as maker,
+    ):
         results, reason = Results(planned), ""
         with results.writing():
             for arm, generator in generators.items():
                 if not any(made.arm == arm for made in results.found):
                     maker.try_once(arm, generator)  # before any run is made, also of the control
-                results.begin(arm, generator)
+                results.begin(arm, _identity(generator, command=settings.function is None))
             for arm, generator in generators.items():
                 if arm != "claimed" and _refuted(planned, results):
                     continue  # what it is for is shown: the audit can find a leak of this generator
@@ -248,8 +250,12 @@ def audit_function(
     while wanted := audit.wanted():
         for one in wanted:
             made = MadeRun("claimed", one)
-            output = _called(function, data_sets[one.data], _seed(seed, made.spawn_key))
-            audit.add(one, failed_output(names[one.data]) if output is None else features.of(output, names[one.data]))
+            try:
+                output = called(function, data_sets[one.data], _seed(seed, made.spawn_key))
+            except (Exception, SystemExit):
+                audit.add(one, failed_output(names[one.data]))
+                continue
+            audit.add(one, features.of(output, names[one.data]))
     return audit.result()
 
 
@@ -272,7 +278,7 @@ def _generators(settings: RunSettings) -> dict[str, str]:
     found = {arm: generator for arm, generator in given.items() if generator is not None}
     for generator in found.values():
         if settings.function is not None:
-            _load(generator)
+            load(generator)
             continue
         words = _words(generator)
         for place in ("{input}", "{output}"):
@@ -283,6 +289,21 @@ def _generators(settings: RunSettings) -> dict[str, str]:
     return found
 
 
+def _identity(generator: str, *, command: bool) -> str:
+    """A command with the programs and settings that it names, or a function with its module."""
+    if command:
+        words = _absolute(_words(generator))
+        words[0] = shutil.which(words[0]) or words[0]
+        files = [path for path in map(Path, words) if path.suffix.lower() in _OF_GENERATORS]
+    else:
+        words, files = [generator], [file for file in [source_of(generator)] if file is not None]
+    hashes = []
+    for path in filter(Path.is_file, files):
+        with input_errors(), path.open("rb") as file:
+            hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
+    return json.dumps([words, hashes])
+
+
 def _words(command: str) -> list[str]:
     try:
         words = shlex.split(command)
@@ -291,68 +312,6 @@ def _words(command: str) -> list[str]:
     if not words:
         raise InputError("the command is empty; write it as in python gen.py {input} {output}")
     return words
-
-
-@functools.cache
-def _load(name: str) -> Function:
-    """The function of ``module:function``; the current folder is searched, too.
-
-    Raises:
-        InputError: if there is none.
-    """
-    module, _, function = name.partition(":")
-    if not module or not function:
-        raise InputError(f"the function {name!r} must be given as module:function")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"the function {name!r} cannot be imported: {error}") from None
-    if not callable(found):
-        raise InputError(f"{name!r} is no function")
-    loaded: Function = found
-    return loaded
-
-
-def _called(function: Function, rows: Iterable[Row], seed: int) -> list[dict[str, Any]] | None:
-    """The output of a function as rows; None if it failed."""
-    try:
-        output = list(function(_own(rows), seed))
-        return [_record(row) for row in output]
-    except (Exception, SystemExit):
-        return None
-
-
-_PLAIN = frozenset([str, int, float, bool, type(None)])
-
-
-def _own(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """A copy of records, which a function may change."""
-    return [dict(row) if _PLAIN.issuperset(map(type, row.values())) else copy.deepcopy(dict(row)) for row in rows]
-
-
-def _record(row: Any) -> dict[str, Any]:
-    """A row of an output in types of Python."""
-    record = row if isinstance(row, dict) else {"text": row}
-    if _PLAIN.issuperset(map(type, record.values())):
-        return record
-    return {name: _plain(cell) for name, cell in record.items()}
-
-
-def _plain(cell: Any) -> Any:
-    """A cell in a type of Python: those of NumPy and of pandas are converted."""
-    if cell is None or isinstance(cell, str | int | float):
-        return cell
-    if isinstance(cell, np.generic):
-        return cell.item()
-    return None if str(cell) in ("<NA>", "NaT") else cell if isinstance(cell, list | dict) else str(cell)
-
-
-def _call(name: str, rows: Sequence[Row], seed: int) -> tuple[list[dict[str, Any]] | None, float]:
-    """The output of a function that is known by its name, or None, and the seconds that it took."""
-    start = time.monotonic()
-    return _called(_load(name), rows, seed), time.monotonic() - start
 
 
 def _audit(planned: Planned, results: Results, arm: str, *, stop: bool) -> ManyRuns:
@@ -378,7 +337,9 @@ class _Maker:
         self._planned, self._settings = planned, settings
         self._features = planned.features()
         self._rows = functools.cache(planned.rows)
-        self._commands = _Commands(planned, settings)
+        self._logs = _Logs(planned.private / _FAILURES)
+        self._commands = _Commands(planned, settings, self._logs)
+        self._functions = FunctionProcesses(settings.timeout, planned.private / _WORK)
 
     def try_once(self, arm: str, generator: str) -> None:
         """Runs a generator once on the first D, and forgets the output.
@@ -386,25 +347,38 @@ class _Maker:
         Raises:
             InputError: if it fails there, so that no audit begins with a command that has a mistake.
         """
-        data = self._planned.plan.pairs[0].data
-        made = MadeRun(arm, Run("pilot", data, TRIAL))
-        if self._settings.function is not None:
-            function, rows = _load(generator), _own(self._rows(data))
-            try:
-                output = list(function(rows, _seed(self._planned.plan.seed, made.spawn_key)))
-            except (Exception, SystemExit) as error:
-                raise InputError(f"the function {generator} fails on the data: {type(error).__name__}") from error
-            names = [column.name for column in self._planned.plan.columns]
-            if not all(isinstance(row, dict if names != ["text"] else dict | str) for row in output):
-                what = "records (dicts), or texts" if names == ["text"] else "records, as dicts of their columns"
-                raise InputError(f"the function {generator} must return {what}")
-            return
-        rows_or_none, reason = self._commands.run(generator, made, keep=False)
-        if rows_or_none is None:
-            raise InputError(
-                f"the command fails on the data ({reason}); its messages are in "
-                f"{self._planned.private / _FAILURES / made.name}.txt"
-            )
+        plan = self._planned.plan
+        made = MadeRun(arm, Run("pilot", plan.pairs[0].data, TRIAL))
+        what = "the command" if self._settings.function is None else f"the function {generator}"
+        found = self._run(generator, made, lambda rows: {name for row in rows for name in row})
+        if isinstance(found, str):
+            raise InputError(f"{what} fails on the data ({found}); its messages are in {self._logs.file(made)}")
+        only_text = [column.name for column in plan.columns] == ["text"]
+        if self._settings.function is not None and found == {"text"} and not only_text:
+            raise InputError(f"{what} must return records, as dicts of their columns")
+
+    def _run(self, generator: str, made: MadeRun, use: Callable[[Iterable[Row]], T]) -> T | str:
+        """What becomes of the output of a run; or why there is none."""
+        if self._settings.function is None:
+            return self._commands.run(generator, made, use, keep=self._settings.keep and made.run.number != TRIAL)
+        seed = _seed(self._planned.plan.seed, made.spawn_key)
+        rows = self._functions.call(generator, self._rows(made.run.data), seed, lambda log: self._logs.keep(log, made))
+        return rows if isinstance(rows, str) else use(rows)
+
+    def _score(self, generator: str, made: MadeRun) -> tuple[dict[str, Features], float]:
+        """The features of the output of a run, and the seconds that it took."""
+        pairs, start, read = self._planned.plan.pairs_of(made.run.data), time.monotonic(), 0.0
+
+        def use(rows: Iterable[Row]) -> dict[str, Features]:
+            nonlocal read
+            read = time.monotonic()
+            found = self._features.of(rows, pairs)
+            read = time.monotonic() - read
+            return found
+
+        found = self._run(generator, made, use)
+        seconds = time.monotonic() - start - read
+        return failed_output(pairs) if isinstance(found, str) else found, seconds
 
     def make(self, audit: ManyRuns, arm: str, generator: str, results: Results) -> None:
         """Makes all runs that an audit asks for."""
@@ -412,16 +386,16 @@ class _Maker:
         title = "Runs" if arm == "claimed" else "Runs without protection"
         # Signals wait here, too. Raised wherever they arrive, they could leave a future locked for ever.
         events: queue.SimpleQueue[Future[Any] | int] = queue.SimpleQueue()
-        with self._settings.progress.stage(title) as step, self._executor() as executor:
+        with self._settings.progress.stage(title) as step, ThreadPoolExecutor(workers) as executor:
             under_way: dict[Future[Any], MadeRun] = {}
             try:
                 with _handling(lambda number, _: events.put(number), signal.SIGINT, signal.SIGTERM):
                     while True:
                         busy = {one.run for one in under_way.values()}
-                        wanted = [one for one in audit.wanted(workers) if one not in busy]
+                        wanted = [one for one in self._shuffled(arm, audit.wanted(workers)) if one not in busy]
                         for one in wanted[: max(0, workers - len(under_way))]:
                             made = MadeRun(arm, one)
-                            future = self._submit(executor, generator, made)
+                            future = executor.submit(self._score, generator, made)
                             under_way[future] = made
                             future.add_done_callback(events.put)
                         if not under_way:
@@ -430,83 +404,86 @@ class _Maker:
                         if isinstance(event, int):
                             _end(event)
                         made = under_way.pop(event)
-                        features, seconds = _result(event)
+                        features, seconds = event.result()
                         results.add(made, features, seconds)
                         audit.add(made.run, features)
                         step(*audit.progress)
             except BaseException:
-                self._commands.stop()
+                self.close()
                 raise
             finally:
                 executor.shutdown(cancel_futures=True)
 
-    @contextlib.contextmanager
-    def _executor(self) -> Iterator[Executor]:
-        if self._settings.function is not None and self._settings.workers > 1:
-            context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(
-                self._settings.workers, mp_context=context, initializer=_ignore_interrupts
-            ) as pool:
-                yield pool
-        else:
-            with ThreadPoolExecutor(self._settings.workers) as threads:
-                yield threads
+    def close(self) -> None:
+        """Ends all runs that are under way, and begins no more."""
+        self._commands.stop()
+        self._functions.stop()
 
-    def _submit(self, executor: Executor, generator: str, made: MadeRun) -> Future[Any]:
-        pairs = self._planned.plan.pairs_of(made.run.data)
-        if self._settings.function is None:
-            return executor.submit(self._by_command, generator, made, pairs)
-        rows, seed = self._rows(made.run.data), _seed(self._planned.plan.seed, made.spawn_key)
-        called = executor.submit(_call, generator, rows, seed)
-        scored: Future[Any] = Future()
-        called.add_done_callback(lambda done: self._score(done, pairs, scored))
-        return scored
-
-    def _score(self, done: Future[Any], pairs: Sequence[str], scored: Future[Any]) -> None:
-        try:
-            rows, seconds = done.result()
-            scored.set_result((self._of(rows, pairs), seconds))
-        except BaseException as error:  # is raised where the result is read
-            scored.set_exception(error)
-
-    def _by_command(self, command: str, made: MadeRun, pairs: Sequence[str]) -> tuple[dict[str, Features], float]:
-        start = time.monotonic()
-        rows, _ = self._commands.run(command, made, keep=self._settings.keep)
-        seconds = time.monotonic() - start
-        return self._of(rows, pairs), seconds
-
-    def _of(self, rows: Iterable[Row] | None, pairs: Sequence[str]) -> dict[str, Features]:
-        return failed_output(pairs) if rows is None else self._features.of(rows, pairs)
+    def _shuffled(self, arm: str, runs: Sequence[Run]) -> list[Run]:
+        """The runs of each round in random order: one that keeps state should not tell D from D′ by their order."""
+        seed = self._planned.plan.seed
+        return sorted(runs, key=lambda one: (one.number, _seed(seed, MadeRun(arm, one).spawn_key)))
 
 
-def _result(future: Future[Any]) -> tuple[dict[str, Features], float]:
+class _Logs:
+    """Keeps what failed runs printed, which may show records, in the private folder: the end of the first few.
+
+    Args:
+        folder: for the files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._kept = 0
+
+    def file(self, made: MadeRun) -> Path:
+        """The file of a run."""
+        return self._folder / f"{made.name}.txt"
+
+    def keep(self, log: Path, made: MadeRun) -> None:
+        """Keeps the end of a file that a failed run wrote."""
+        with self._lock:
+            self._kept += 1
+            if self._kept > _KEPT_LOGS or not log.is_file():
+                return
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _LOG))
+            write_whole(self.file(made), file.read())
+
+
+class _Unreadable(Exception):
+    """An output that is missing or malformed."""
+
+
+def _rows_of(path: str) -> Iterator[Row]:
+    """The rows of an output, one by one.
+
+    Raises:
+        _Unreadable: if there is none, or it is malformed.
+    """
     try:
-        found: tuple[dict[str, Features], float] = future.result()
-    except BrokenExecutor:
-        raise InputError(
-            "a run of the function ended its process; give --command, with which such a run counts as failed"
-        ) from None
-    return found
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interruptions
+        for _, row in read_rows(path):
+            yield row
+    except ValueError as error:
+        raise _Unreadable(str(error).rpartition(": ")[2]) from None
 
 
 class _Commands:
     """Runs commands, each in an empty folder of its own, on its own copy of a data set."""
 
-    def __init__(self, planned: Planned, settings: RunSettings) -> None:
-        self._planned, self._settings = planned, settings
+    def __init__(self, planned: Planned, settings: RunSettings, logs: _Logs) -> None:
+        self._planned, self._settings, self._logs = planned, settings, logs
+        self._content = functools.cache(planned.content)
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
-        self._logs = 0
         self._stopped = False
 
-    def run(self, command: str, made: MadeRun, *, keep: bool) -> tuple[list[Row] | None, str]:
-        """The output of a run, or None and the reason why there is none."""
-        # No earlier command writes here, such as one whose audit was killed.
-        work = self._planned.private / _WORK / f"{made.name}-{secrets.token_hex(8)}"
+    def run(self, command: str, made: MadeRun, use: Callable[[Iterable[Row]], T], *, keep: bool) -> T | str:
+        """What becomes of the output of a run; or why there is none."""
+        # No earlier command writes here, such as one whose audit was killed. The path tells nothing about the data.
+        work = self._planned.private / _WORK / secrets.token_hex(8)
         work.mkdir(mode=0o700, parents=True)
         suffix = self._planned.plan.suffix
         places = {
@@ -514,25 +491,26 @@ class _Commands:
             "{output}": str((work / f"output{suffix}").resolve()),
             "{seed}": str(_seed(self._planned.plan.seed, made.spawn_key) % 2**32),
         }
-        shutil.copyfile(self._planned.data_file(made.run.data), places["{input}"])
+        Path(places["{input}"]).write_bytes(self._content(made.run.data))
         words = _words(command)
         for place, value in places.items():
             words = [word.replace(place, value) for word in words]
         try:
             reason = self._execute(words, work)
-            rows: list[Row] | None = None
             if not reason:
                 try:
-                    rows = [row for _, row in read_rows(places["{output}"])]
-                except ValueError as error:
-                    reason = f"its output cannot be read: {str(error).rpartition(': ')[2]}"
-            if rows is None and not self._stopped:
-                self._keep_log(work, made)
-            elif rows is not None and keep:
-                kept = self._planned.private / _OUTPUTS
-                kept.mkdir(mode=0o700, exist_ok=True)
-                shutil.move(places["{output}"], kept / f"{made.name}{suffix}")
-            return rows, reason
+                    found = use(_rows_of(places["{output}"]))
+                except _Unreadable as error:
+                    reason = f"its output cannot be read: {error}"
+                else:
+                    if keep:
+                        kept = self._planned.private / _OUTPUTS
+                        kept.mkdir(mode=0o700, exist_ok=True)
+                        shutil.move(places["{output}"], kept / f"{made.name}{suffix}")
+                    return found
+            if not self._stopped:
+                self._logs.keep(work / "log", made)
+            return reason
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
@@ -573,15 +551,6 @@ class _Commands:
             for process in self._running:
                 _kill(process)
 
-    def _keep_log(self, work: Path, made: MadeRun) -> None:
-        """Keeps what a failed run printed, which may show records, in the private folder."""
-        if self._logs >= _KEPT_LOGS or not (work / "log").is_file():
-            return
-        self._logs += 1
-        folder = self._planned.private / _FAILURES
-        folder.mkdir(mode=0o700, exist_ok=True)
-        write_whole(folder / f"{made.name}.txt", (work / "log").read_bytes()[-_LOG:])
-
 
 def _absolute(words: Sequence[str]) -> list[str]:
     """Words that name a file here, as absolute paths, since the command runs in a folder of its own."""
@@ -606,12 +575,18 @@ def _read_elsewhere(
     """Adds the result of a run that was made elsewhere, if it is there."""
     pairs = planned.plan.pairs_of(made.run.data)
     path = planned.private / _OUTPUTS / f"{made.name}{planned.plan.suffix}"
+    mark = path.with_name(f"{path.name}.failed")
     found: Mapping[str, Features]
-    if path.is_file():
-        with input_errors():
-            found = features.of((row for _, row in read_rows(path)), pairs)
-    elif path.with_name(f"{path.name}.failed").exists():
+    if mark.exists():  # also if it wrote something before it failed
         found = failed_output(pairs)
+    elif path.is_file():
+        try:
+            found = features.of(_rows_of(str(path)), pairs)
+        except _Unreadable as error:
+            raise InputError(
+                f"{path}: cannot be read: {error}; if it is still being copied, wait; else the run has failed: make an "
+                f"empty file {mark.name}, and do not make the run again"
+            ) from None
     else:
         return False
     results.add(made, dict(found))

@@ -117,9 +117,7 @@ def run(
         str | None, typer.Option(help="The same command or function with protection off: the positive control.")
     ] = None,
     workers: Annotated[int, typer.Option(help="Number of runs at a time.")] = 1,
-    timeout: Annotated[
-        float, typer.Option(help="Seconds after which a command is stopped; its run counts as failed.")
-    ] = 3600.0,
+    timeout: Annotated[float, typer.Option(help="Seconds after which a run is stopped and counts as failed.")] = 3600.0,
     all_: Annotated[
         bool, typer.Option("--all", help="Make all planned runs, also after the claim is refuted: a larger bound.")
     ] = False,
@@ -177,6 +175,7 @@ def score(
 def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
     """Computes a lower bound on the generator's ε from the runs. Exits with 1 if it refutes the claim."""
     from cupel.audit_jobs.runs import bound as job
+    from cupel.audits.games.many_runs import UNFINISHED
 
     found = job.bound(folder)
 
@@ -188,9 +187,11 @@ def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
             say(f"{rate.name}: {rate.hits} of {rate.trials}")
         say("Tried: " + "; ".join(audit.multiplicity))
         if audit.details["failing"]:
-            say(f"Every pilot run failed on the neighbours {_failing(audit.details)}: not tested.")
+            say(f"Not tested, because every pilot run on one data set failed: {_failing(audit.details)}.")
         if audit.details["untried"]:
             say(f"Too few runs to try the neighbours {', '.join(audit.details['untried'])}.")
+        if audit.details.get("stopped") == UNFINISHED:
+            say("More runs were planned; none can be added to this plan now.")
         if found.control:
             say(found.control)
 
@@ -200,8 +201,13 @@ def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
 
 def _failing(details: Mapping[str, Any]) -> str:
     """The pairs on which every pilot run failed, with the number of these runs."""
-    runs = {one["pair"]: one["runs_on_neighbor"] for one in details["search"]}
-    return ", ".join(f"{name} ({runs[name]} on D′)" for name in details["failing"])
+    found = {one["pair"]: one for one in details["search"]}
+
+    def runs(one: Mapping[str, Any]) -> str:
+        number = one["runs_on_data"] if one["failing_on"] == "D" else one["runs_on_neighbor"]
+        return f"{one['pair']} ({number} on {one['failing_on']})"
+
+    return ", ".join(runs(found[name]) for name in details["failing"])
 
 
 @app.command(epilog=f"Example: cupel audit runs report runs\n\n{IN_AUDIT_HELP}")

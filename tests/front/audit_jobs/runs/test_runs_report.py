@@ -94,7 +94,7 @@ def test_a_report_needs_the_bound_of_its_plan(planned: Path) -> None:
     assert "holds no bound; run `cupel audit runs bound" in refused("report", planned)
     audited(planned, "constant")
     path = planned / "private" / "plan.json"
-    path.write_text(path.read_text().replace('"confidence": 0.95', '"confidence": 0.9'))
+    path.write_text(path.read_text().replace('"confidence": 0.95', '"confidence": 0.96'))
     assert "belongs to another plan" in refused("report", planned)
     bound = planned / "bound.json"
     bound.write_text(bound.read_text().replace('"refuted": false', '"refuted": true'))
