@@ -57,7 +57,9 @@ class CanaryAudit(Part):
     unprotected: Synthetic | None = Field(
         default=None, description="of a run of the same generator with its protection off: the positive control"
     )
-    refuted: bool | None = Field(description="whether the audit refutes the claim; None where nothing was claimed")
+    refuted: bool | None = Field(
+        description="whether the audit refutes the claim; None where nothing was claimed, or there is no conclusion"
+    )
     audit: AuditResult
     limitations: list[str]
     versions: dict[str, str]

@@ -13,12 +13,13 @@ import datetime
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from cupel.accounting.arrays import Floats, Integers
-from cupel.mechanisms.data.cells import as_day, as_number, decimals, is_missing
+from cupel.mechanisms.data.cells import as_category, as_day, as_number, decimals, is_missing
 
 Value: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = Mapping[str, Any]
@@ -28,6 +29,7 @@ MAX_CATEGORIES = 200
 _CELLS = 4_000_000  # of a distance matrix
 _WITHIN, _BEYOND = 0.02, 0.5  # shares of a range: how far from its ends extreme values are
 _CONSONANTS, _VOWELS = "bdfghjklmnprstvwz", "aeiou"
+_DAY = len("2013-05-31")  # longer words stay words, since drawn dates are written in this form
 _LARGEST = 2.0**53  # above this, not every whole number is a float
 
 
@@ -140,10 +142,12 @@ class ColumnReader:
     def read(self, value: Any) -> None:
         """Adds one value."""
         self.count += 1
-        if is_missing(value):
+        if is_empty(value):
             return
         self.filled += 1
-        day = as_day(value) if self.dates else None
+        if isinstance(value, Decimal):
+            value = int(value) if value == value.to_integral_value() else float(value)
+        day = as_day(value) if self.dates and not (isinstance(value, str) and len(value) > _DAY) else None
         if day is None and not isinstance(value, str | int | float):
             self.flat = False
             return
@@ -331,24 +335,28 @@ def coded(rows: Sequence[Row], columns: Sequence[Column]) -> Floats:
         codes = {canonical(value): float(code) for code, value in enumerate(column.values)}
         for index, row in enumerate(rows):
             value = row.get(column.name)
-            if is_missing(value):
+            if is_empty(value):
                 out[index, place] = np.inf
                 continue
-            code = (
-                as_number(value)
-                if column.kind == "number"
-                else as_day(value)
-                if column.kind == "date"
-                else codes.get(canonical(value))
-            )
+            read = READERS.get(column.kind)
+            code = codes.get(canonical(value)) if read is None else read(value)
             if code is not None:
                 out[index, place] = code
     return out
 
 
+READERS: Mapping[str, Callable[[Any], float | None]] = {"number": as_number, "date": as_day}
+"""How the cells of a kind of column are read; all other cells are words."""
+
+
+def is_empty(value: Any) -> bool:
+    """Whether a cell is missing; numbers that are not finite are."""
+    return is_missing(value) or (isinstance(value, float | Decimal) and not math.isfinite(value))
+
+
 def canonical(value: Any) -> str:
-    """How values are compared: as text, without case and without spaces at the ends."""
-    return str(value).strip().casefold()
+    """How values are compared: as text, without case and spaces at the ends, and with whole numbers alike."""
+    return as_category(value).casefold()
 
 
 def pieces(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:

@@ -52,6 +52,7 @@ _FEWEST_DIGITS, _MOST_DIGITS = 5, 20  # with fewer, a key is printed by chance; 
 _MOST_FORMS = 5
 _NUMBER = re.compile(r"(?<![\w.,])[0-9](?:[ ./-]?[0-9]){4,}(?!\w)", re.ASCII)
 _DIGIT = re.compile("[0-9]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _DATES = re.compile(r"##?([./-])##?\1####|####([./-])##?\2##?")
 _BEGINNING = 48  # largest number of bytes of an echo's beginning; cut at a word
 _ENDING = 8  # words of an echo's ending
@@ -134,6 +135,8 @@ def check_template(template: str) -> str:
     Raises:
         ValueError: if it has not.
     """
+    if not template.isascii() and _SURROGATE.search(template):
+        raise ValueError("template has an unpaired surrogate, which is not a valid character")
     if template.count(PLACE) != 1 or _DIGIT.search(template):
         raise ValueError(
             f"template must have {PLACE} once and no digit, such as 'The order is {PLACE}', not {template!r}"

@@ -52,7 +52,7 @@ from cupel.audits.games.canaries_design import Design
 from cupel.audits.result import AuditResult, Rate
 from cupel.audits.statistics.binomial import difference_interval
 from cupel.audits.statistics.one_run import hypergeometric_tail
-from cupel.audits.verdict import ALLOWED_ERROR, decide
+from cupel.audits.verdict import decide
 
 NEGATIVE_CONTROL_ERROR = 0.001
 """The probability, at most, with which a negative control fails by chance, for each file."""
@@ -60,6 +60,9 @@ MIN_COPIES_FOUND = 0.9
 """The fraction of guesses that can be right which the check of the search must get right."""
 
 _TOP = 10  # the negative control uses the highest tenth of the scores
+_TRUSTED = (
+    "That this output came from the same generator with its protection off is taken on the word of whoever scored it."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -122,7 +125,8 @@ def third_party_audit(
             counts as no file; None if there was no such run.
 
     Returns:
-        The audit, with one bound for each file; without bounds if a control failed.
+        The audit, with one bound for each file; without bounds if a control failed. What it concludes of the claim is
+        what `refutes` says of these bounds.
 
     Raises:
         ValueError: if there is no file, more files than planned, or scores of other candidates.
@@ -139,17 +143,20 @@ def third_party_audit(
         for scoring, bound in zip(scorings, bounds, strict=True)
         for failure in _failures(design, included, scoring, bound)
     ]
+    shown = () if failures else tuple(bounds)
     best = max(range(len(bounds)), key=lambda place: bounds[place].value)
     control = None if unprotected is None else _unprotected(design, included, unprotected)
     limit = _detectable(design, included, found[best])
+    refuted = refutes(design, shown)
+    said = _conclusion(design, included, found[best], bounds[best], scorings[best], failures, refuted, limit, control)
     return AuditResult(
         name="third_party",
         game="each canary enters the data by its own fair coin; find which did from the synthetic data alone",
         attack=attack,
         statistics=(bounds[0].method, "hypergeometric tail", "clopper_pearson"),
-        conclusion=_conclusion(design, included, found[best], bounds[best], scorings[best], failures, limit, control),
+        conclusion=said,
         trials=design.candidates,
-        bounds=() if failures else tuple(bounds),
+        bounds=shown,
         rates=tuple(
             rate
             for scoring, guess in zip(scorings, found, strict=True)
@@ -179,8 +186,8 @@ def third_party_audit(
 
 
 def refutes(design: Design, bounds: Sequence[Bound]) -> bool | None:
-    """Whether the bounds refute the claim, by the rules of `cupel.audits.verdict`; None if there is no claim."""
-    if design.claim is None:
+    """Whether the bounds refute the claim, by the rules of `cupel.audits.verdict`; None without a claim or bounds."""
+    if design.claim is None or not bounds:
         return None
     verdict = decide(design.claim, adjacency=Adjacency.ADD_REMOVE, unit=design.unit, bounds=bounds)
     return verdict.name == "REFUTED"
@@ -346,10 +353,11 @@ def _conclusion(
     bound: Bound,
     scoring: Scoring,
     failures: Sequence[str],
+    refuted: bool | None,
     limit: Detectable,
     control: _Unprotected | None,
 ) -> str:
-    """What the file with the largest bound shows; of the claim, only whether this audit refutes it."""
+    """What the file with the largest bound shows; of the claim, only whether the bounds of all files refute it."""
     if failures:
         return f"No conclusion: {'; '.join(failures)}."
     right, made = int((guess & included).sum()), int(guess.sum())
@@ -366,11 +374,8 @@ def _conclusion(
             return f"{shown}; as many guesses, all right, would have shown ε = {ceiling}."
         return " ".join([f"{shown}.", *_missed(design, bound, limit), _seen_without_protection(design, control)])
     claimed = format_number(design.claim.epsilon)
-    if refutes(design, [bound]):
+    if refuted:
         return f"{shown}, which refutes the claim of ε = {claimed}."
-    if bound.value > design.claim.epsilon:
-        least = format_confidence(1 - ALLOWED_ERROR)
-        return f"{shown}; that is above the claim of ε = {claimed}, but refuting it takes confidence {least} or more."
     said = [f"{shown}, and the claim of ε = {claimed} is not refuted.", *_missed(design, bound, limit)]
     return " ".join([*said, _seen_without_protection(design, control)])
 
@@ -398,8 +403,11 @@ def _seen_without_protection(design: Design, control: _Unprotected | None) -> st
     where, claim = f"With protection off ({control.name}) the same audit shows", design.claim
     if not control.epsilon:
         about = "the generator" if claim is None else "the claim"
-        return f"{where} nothing: finding nothing says nothing about {about}, whatever could have been shown."
+        return (
+            f"{where} nothing: finding nothing says nothing about {about}, whatever could have been shown. {_TRUSTED}"
+        )
     shown = f"{where} ε ≥ {format_lower(control.epsilon)}"
     if claim is not None and control.epsilon <= claim.epsilon:
-        return f"{shown}, no more than the claim: it sees this kind of leak, but too weakly to refute the claim."
-    return f"{shown}: it can see this kind of leak."
+        weakly = "no more than the claim: it sees this kind of leak, but too weakly to refute the claim"
+        return f"{shown}, {weakly}. {_TRUSTED}"
+    return f"{shown}: it can see this kind of leak. {_TRUSTED}"

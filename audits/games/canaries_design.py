@@ -10,14 +10,31 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound
 from cupel.accounting.guarantees import ApproxDP, PureDP
+from cupel.accounting.number_format import format_confidence
 from cupel.audits.statistics.ceilings import OneRun
 from cupel.audits.statistics.one_run import canaries_needed, epsilon_one_run, epsilons_one_run
 from cupel.audits.statistics.power import AsPrinted
+from cupel.audits.verdict import ALLOWED_ERROR, may_refute
 
 Claim = PureDP | ApproxDP
 
 _LEAST = 1e-6  # stands in for ε = 0, which takes equally many guesses
 _RUN = "the run read the planted canaries and nothing else of the plan, and was decided on before any result was seen"
+
+
+def check_confidence(confidence: float, claim: object | None) -> None:
+    """Raises `ValueError` if a claim is planned to be tested at a confidence at which no claim is refuted.
+
+    Args:
+        confidence: jointly, of all that the run is used for.
+        claim: None for no claim.
+    """
+    if claim is not None and not may_refute(confidence):
+        least = format_confidence(1 - ALLOWED_ERROR)
+        raise ValueError(
+            f"a claim is refuted at confidence {least} or more, not at {format_confidence(confidence)}; give "
+            f"--confidence {least}, or plan without --epsilon"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +45,7 @@ class Design:
         candidates: m, the number of candidates.
         guesses: r, how many of the highest scores are guessed "in"; None guesses every candidate that scores above 0.
         files: K, how many synthetic files may be scored.
-        confidence: 1 − β, jointly for all files.
+        confidence: 1 − β, jointly for all files; with a claim, one at which claims are refuted (`check_confidence`).
         unit: what a candidate is.
         claim: the claim under adding or removing a unit; None for no claim.
         delta: δ at which ε is bounded; that of the claim, if there is one.
@@ -54,6 +71,9 @@ class Design:
         validate.integer(minimum=1, files=self.files)
         validate.open_probability(confidence=self.confidence)
         validate.probability_below_one(delta=self.delta)
+        check_confidence(self.confidence, self.claim)
+        if self.claim is not None and self.delta != (self.claim.delta if isinstance(self.claim, ApproxDP) else 0.0):
+            raise ValueError(f"ε is bounded at the δ of the claim, not at {self.delta}")
         if self.unit.kind == "secret":
             raise ValueError("including or omitting canaries cannot test unit secret; use record, user or group(k)")
 

@@ -39,7 +39,7 @@ MEANINGS = {
     ExitCode.OUTPUT_CLOSED: "the reader of the output closed it, such as `head`",
 }
 
-MEANINGS_FOR_AUDITS = {
+MEANINGS_FOR_AUDITS: dict[ExitCode, str] = {
     code: {ExitCode.DONE: AUDIT_EXIT["DONE"], ExitCode.REFUTED: AUDIT_EXIT["REFUTED"]}.get(code, meaning)
     for code, meaning in MEANINGS.items()
     if code != ExitCode.UNPROVEN

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import math
+from decimal import Decimal
 from typing import Any
 
 _DIGITS = 12
+_DAY = len("2013-05-31")
 
 
 def is_missing(value: Any) -> bool:
@@ -16,7 +18,7 @@ def is_missing(value: Any) -> bool:
 
 def as_number(value: Any) -> float | None:
     """The finite number in a cell; None for anything else. True and false are words."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     try:
         number = float(value)
@@ -26,19 +28,25 @@ def as_number(value: Any) -> float | None:
 
 
 def as_day(value: Any) -> float | None:
-    """The date in a cell, such as 2013-05-31, as days from 0001-01-01; None for anything else, such as times of day."""
-    if isinstance(value, datetime.datetime):
-        value = value.date() if value.time() == datetime.time() and value.tzinfo is None else None
-    if isinstance(value, str) and len(value) == len("2013-05-31"):
+    """The date in a cell, such as 2013-05-31 or 2013-05-31T00:00:00, as days from 0001-01-01.
+
+    A time must be midnight, in its own time zone if it has one. None for anything else, such as other times of day.
+    """
+    if isinstance(value, str) and len(value) >= _DAY:
         try:
-            value = datetime.date.fromisoformat(value)
+            date = datetime.date.fromisoformat(value[:_DAY])
+            value = datetime.datetime.fromisoformat(value) if len(value) > _DAY else date
         except ValueError:
             return None
+    if isinstance(value, datetime.datetime):
+        value = value.date() if value.time() == datetime.time() else None
     return float(value.toordinal()) if isinstance(value, datetime.date) else None
 
 
 def as_category(value: Any) -> str:
     """The word of a cell; that of 1, 1.0 and "1" is one, since formats and libraries write them differently."""
+    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
+        value = int(value)
     if isinstance(value, float):
         if not value.is_integer():
             return str(value)

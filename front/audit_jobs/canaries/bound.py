@@ -56,7 +56,7 @@ class CanaryBound:
         synthetic: the files that were scored.
         unprotected: the file of a run without protection, which is the positive control; None if there is none.
         claim: the planned claim, or None.
-        refuted: whether the audit refutes the claim; None without a claim.
+        refuted: whether the audit refutes the claim; None without a claim, or if there is no conclusion.
         audit: lower bounds on ε, with their ceilings and controls.
     """
 

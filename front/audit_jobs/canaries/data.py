@@ -13,6 +13,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,9 @@ SAMPLE = 20_000
 _NUMBERS, _FORMS = 10**6, 1000  # the most numbers, and ways of writing them, that are remembered
 _MISSING = 0.1  # share of empty cells where a schema allows them and there are no data
 _PIECE = 4096  # rows that are written to Parquet at once
+_FEWEST_IDS = 20
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_UNPAIRED = "has an unpaired surrogate, which is not a valid character"
 _WHOLE = re.compile(r"[0-9]{1,15}")
 
 
@@ -47,6 +50,8 @@ class Data:
         numbers: the numbers in its texts that keys could be; at most a million.
         forms: how often they are written in each way.
         whole_ids: whether all ids are integers.
+        largest: the largest integer among ids, and among users.
+        like_id: columns that look like ids: every row has another integer or word.
     """
 
     path: Path | None = None
@@ -58,6 +63,8 @@ class Data:
     numbers: set[str] = field(default_factory=set)
     forms: Counter[str] = field(default_factory=Counter)
     whole_ids: bool = True
+    largest: dict[str, int] = field(default_factory=dict)
+    like_id: tuple[str, ...] = ()
 
     @property
     def suffix(self) -> str:
@@ -89,18 +96,30 @@ def read_data(
     taken: set[str | None] = {id, user, text}
     if path is None:
         named = [Column(name, "other") for name in (text, user, id) if name is not None]
+        if any(_SURROGATE.search(column.name) for column in named):
+            raise ValueError(f"the name of a column {_UNPAIRED}")
         domains = [] if schema is None else [_public(column, None, ".jsonl") for column in schema.columns]
         return Data(
             columns=named + [column for column in domains if column.name not in taken], public=schema is not None
         )
     data = Data(path, public=schema is not None)
     readers: dict[str, ColumnReader] = {}
+    halves: dict[str, str] = {}
     drawn = random.Random(secrets.randbits(64))
     with progress.stage("Reading the data") as step:
         for data.count, (where, row) in enumerate(read_rows(path), 1):
             for name, value in row.items():
-                readers.setdefault(name, ColumnReader(name)).read(value)
+                if name not in readers:
+                    if _SURROGATE.search(name):
+                        raise ValueError(f"{path}, {where}: the name of a column {_UNPAIRED}")
+                    readers[name] = ColumnReader(name)
+                readers[name].read(value)
+                if isinstance(value, str) and not value.isascii() and _SURROGATE.search(value):
+                    halves.setdefault(name, where)
             _read_row(data, row, text, id, where)
+            for column in (id, user):
+                if column is not None and isinstance(number := row.get(column), int):
+                    data.largest[column] = max(data.largest.get(column, 0), number)
             if len(data.rows) < SAMPLE:  # reservoir sampling: Vitter 1985, algorithm R
                 data.rows.append(row)
             elif (place := drawn.randrange(data.count)) < SAMPLE:
@@ -118,7 +137,31 @@ def read_data(
     if schema is not None:
         found |= _public_columns(path, found, schema, taken)
     data.columns = [Column(name, "other") if name in taken else column for name, column in found.items()]
+    for compared in data.columns:
+        if text is None and compared.kind != "other" and compared.name in halves:
+            raise ValueError(f"{path}, {halves[compared.name]}: column {compared.name!r} {_UNPAIRED}")
+    if not data.public:
+        data.like_id = tuple(column.name for column in data.columns if _looks_like_an_id(column, data))
     return data
+
+
+def _looks_like_an_id(column: Column, data: Data) -> bool:
+    """Whether each row that was kept, of at least 20, has an integer or a word of its own in a column."""
+    if column.kind not in ("number", "word") or column.decimals or column.missing or len(data.rows) < _FEWEST_IDS:
+        return False
+    return len({canonical(row.get(column.name)) for row in data.rows}) == len(data.rows)
+
+
+def whole_column(data: Data, column: str | None) -> tuple[int, str] | None:
+    """The largest number of a column of integers of a Parquet file, and its type in words; None for any other."""
+    if data.path is None or data.suffix != ".parquet" or column is None:
+        return None
+    import pyarrow.parquet
+
+    kind = pyarrow.parquet.read_schema(data.path.absolute()).field(column).type
+    if not pyarrow.types.is_integer(kind):
+        return None
+    return int(2 ** (kind.bit_width - pyarrow.types.is_signed_integer(kind)) - 1), str(kind)
 
 
 def _read_row(data: Data, row: Mapping[str, Any], text: str | None, id: str | None, where: str) -> None:
@@ -241,9 +284,18 @@ class RowWriter:
     def _flush(self) -> None:
         import pyarrow
 
-        rows = [_typed(row, self._schema) for row in self._rows]
+        columns = []
+        for field_ in self._schema:
+            try:
+                cells = [_typed(row.get(field_.name), field_.type) for row in self._rows]
+                columns.append(pyarrow.array(cells, type=field_.type))
+            except (pyarrow.ArrowException, ArithmeticError, TypeError, ValueError):
+                raise InputError(
+                    f"{self._data.path}: column {field_.name!r} ({field_.type}) cannot hold made-up values; "
+                    f"{_instead(field_.type)}"
+                ) from None
         try:
-            self._writer.write_table(pyarrow.Table.from_pylist(rows, schema=self._schema))
+            self._writer.write_table(pyarrow.Table.from_arrays(columns, schema=self._schema))
         except (pyarrow.ArrowException, TypeError, ValueError):
             raise InputError(
                 f"{self._data.path}: its column types cannot hold canaries; use CSV or JSON Lines"
@@ -275,17 +327,33 @@ def _json_line(row: Mapping[str, Any]) -> str:
     return (json.dumps(row) if _SURROGATE.search(written) else written) + "\n"  # half of a pair has no UTF-8
 
 
-def _typed(row: Mapping[str, Any], schema: Any) -> dict[str, Any]:
-    """A row with dates for columns of dates, which are text in manifests."""
-    import pyarrow
+def _typed(value: Any, kind: Any) -> Any:
+    """A value in a type of Parquet: in manifests dates are text, and decimals are floats.
 
-    out = dict(row)
-    for field_ in schema:
-        value = out.get(field_.name)
-        if isinstance(value, str) and pyarrow.types.is_temporal(field_.type):
-            day = datetime.datetime.fromisoformat(value)
-            out[field_.name] = day if pyarrow.types.is_timestamp(field_.type) else day.date()
-    return out
+    Raises:
+        ValueError: if it is text that is no date, in a column of times.
+    """
+    from pyarrow import lib, types
+
+    if isinstance(value, str) and types.is_temporal(kind):
+        day = datetime.datetime.fromisoformat(value)
+        if not types.is_timestamp(kind):
+            return day.date()
+        return day if kind.tz is None else day.replace(tzinfo=lib.string_to_tzinfo(kind.tz))
+    if isinstance(value, float) and types.is_decimal(kind):
+        with localcontext(prec=100):
+            return Decimal(repr(value)).quantize(Decimal(1).scaleb(-kind.scale))
+    if isinstance(value, int) and (types.is_string(kind) or types.is_large_string(kind)):
+        return str(value)
+    return value
+
+
+def _instead(kind: Any) -> str:
+    from pyarrow import types
+
+    if types.is_timestamp(kind):
+        return "write it as a date or give the data as CSV"
+    return "leave it out of the file or give the data as CSV"
 
 
 def _line_end(path: Path | None) -> str:

@@ -232,7 +232,7 @@ class Expected:
 _WEAKER = (1, 2, 4)
 """By how many times the expected generators exceed the claimed ε, the claim itself first."""
 _SHARES = (0.01, 0.1, 1.0)
-"""The shares of their records that other expected generators copy."""
+"""The shares of their records, or of the canaries if these are no single records, that other generators copy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,6 +248,7 @@ class PlannedAudit:
         manifest_sha256: hash of the manifest; proves later that no coin was changed.
         reads_data: the data file that canaries were made like; None for none.
         made_up: columns in which canaries have a made-up word, since the data have too many different values.
+        like_id: columns that look like ids, if no column of ids was named.
         score: how canaries are scored, for kinds that can be scored in several ways.
         input: name of the file that the generator reads, if the data were split.
         columns: text, user and id of the data, where they have them.
@@ -263,6 +264,7 @@ class PlannedAudit:
     manifest_sha256: str
     reads_data: Path | None
     made_up: tuple[str, ...] = ()
+    like_id: tuple[str, ...] = ()
     score: str = ""
     input: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -306,7 +308,9 @@ class PlannedAudit:
             if epsilon == 0:
                 break
         for share in _SHARES:
-            copies = "every record" if share == 1 else f"{format_percent(share)} of its records"
+            # A group, or a user, is copied in part with a larger probability than each of its records.
+            whose = "its records" if self.design.unit.kind == "record" else "the canaries"
+            copies = "every record" if share == 1 else f"{format_percent(share)} of {whose}"
             found.append(self._expected(f"copies {copies} verbatim", StandOut(share)))
         return tuple(found)
 
@@ -349,15 +353,12 @@ class PlannedAudit:
                 f"{self.guesses} guesses, all right, show at most ε = {format_upper(self.ceiling)}: the claim of "
                 f"{format_number(claim.epsilon)} could not be refuted ({enough})"
             )
-        if claim is not None and not may_refute(self.design.confidence):
-            least = format_confidence(1 - ALLOWED_ERROR)
-            found.append(
-                f"refuting a claim takes confidence {least} or more, and this plan has "
-                f"{format_confidence(self.design.confidence)}"
-            )
         if self.made_up:
             names = ", ".join(map(repr, self.made_up))
             found.append(f"canaries have a made-up word in {names}: too many different values")
+        if self.like_id:
+            names = " and ".join(map(repr, self.like_id))
+            found.append(f"column {names} looks like an id: name it with --id")
         return tuple(found)
 
     def to_json(self) -> dict[str, Any]:
@@ -416,7 +417,8 @@ def read_manifest(folder: Path, expected: str | None = None) -> tuple[Manifest, 
         expected: the hash that was kept outside.
 
     Raises:
-        InputError: if the folder holds no plan, or the manifest is not the one whose hash was recorded or kept.
+        InputError: if the folder holds no plan, the manifest is not the one whose hash was recorded or kept, or it
+            tests a claim at a confidence at which no claim is refuted.
     """
     path = folder / "private" / MANIFEST
     if not path.is_file():
@@ -432,10 +434,16 @@ def read_manifest(folder: Path, expected: str | None = None) -> tuple[Manifest, 
         raise InputError(f"{path}: was changed since it was planned; its SHA-256 is not the one in {folder / PLAN}")
     try:
         manifest = Manifest.model_validate_json(content)
-        manifest.check()
-        return manifest, found
     except ValidationError as error:
         raise version_error(path, error) from None
+    if manifest.claim is not None and 0 < manifest.confidence < 1 and not may_refute(manifest.confidence):
+        raise InputError(
+            f"{path}: tests a claim at confidence {format_confidence(manifest.confidence)}, but a claim is refuted at "
+            f"{format_confidence(1 - ALLOWED_ERROR)} or more; make a new plan"
+        )
+    try:
+        manifest.check()
+        return manifest, found
     except (ValueError, TypeError, LookupError):
         raise InputError(f"{path}: was not written by this version of cupel; make a new plan") from None
 

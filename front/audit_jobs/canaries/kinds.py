@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +17,7 @@ from cupel.accounting.arrays import Floats
 from cupel.attacks.canaries import texts
 from cupel.attacks.canaries.pairs import column_pairs, draw_rare_rows, pair_counts, pair_scores
 from cupel.attacks.canaries.rows import (
+    READERS,
     Column,
     Row,
     Value,
@@ -25,6 +27,7 @@ from cupel.attacks.canaries.rows import (
     draw_edge_rows,
     draw_rows,
     draw_unusual_rows,
+    is_empty,
     nearest,
 )
 from cupel.attacks.canaries.texts import Echo
@@ -204,7 +207,7 @@ class KeyCanaries(CanaryKind):
 
     def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
         keys = [canary.key for canary in every]
-        plain = texts.printed_keys(file.texts(), keys).astype(np.float64)
+        plain = texts.printed_keys(_texts(file), keys).astype(np.float64)
         copied = texts.printed_keys([canary.text for canary in planted], keys)
         return plain, np.maximum(plain, copied)
 
@@ -257,7 +260,7 @@ class EchoCanaries(CanaryKind):
     def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
         references = np.array([canary.reference for canary in every])
         echoes, copies = [canary.echo for canary in every], [canary.text for canary in planted]
-        plain, copied = texts.echo_log_probabilities(file.texts(), echoes, copied=copies)
+        plain, copied = texts.echo_log_probabilities(_texts(file), echoes, copied=copies)
         return plain - references, copied - references
 
 
@@ -369,8 +372,9 @@ class TableCanaries(CanaryKind):
         self.scorer.check(canary, columns)
 
     def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
-        names = {column.name for column in comparable_columns(columns)}
-        return self.scorer.score(every, planted, columns, _rows_with(file, names))
+        used = comparable_columns(columns)
+        rows = _readable(file, used, _rows_with(file, {column.name for column in used}))
+        return self.scorer.score(every, planted, columns, rows)
 
 
 class EdgeCanaries(TableCanaries):
@@ -442,14 +446,52 @@ def _is_boolean(column: Column) -> bool:
 
 
 def _rows_with(file: Synthetic, names: set[str]) -> Iterator[Row]:
-    """The rows of a synthetic file, which must have these columns if it has rows."""
+    """The rows of a synthetic file, which must have rows, and these columns."""
     read = False
     for row in file.rows(names):
         read = True
         yield row
+    if not read:
+        raise ValueError(f"{file.path}: the synthetic table has no rows")
     missing = sorted(names - file.columns)
-    if read and missing:
+    if missing:
         raise ValueError(f"{file.path}: there is no column {missing[0]!r}, which the data of the plan have")
+
+
+_FORMS = {
+    "number": "numbers; write them as 12124 or 0.5, with no sign between thousands and no unit",
+    "date": "dates; write them as 2013-05-31, without a time of day",
+}
+"""What cells must be, and how they are written, by the kind of their column."""
+
+
+def _readable(file: Synthetic, columns: Sequence[Column], rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows, most of whose numbers and dates must be written as such: others are far from all canaries, so that
+    copies in another form would be overlooked."""
+    checked = [(column, READERS[column.kind]) for column in columns if column.kind in READERS]
+    filled, unread = Counter[str](), Counter[str]()
+    for row in rows:
+        for column, read in checked:
+            if not is_empty(value := row.get(column.name)):
+                filled[column.name] += 1
+                unread[column.name] += read(value) is None
+        yield row
+    for column, _ in checked:
+        if 2 * unread[column.name] > filled[column.name]:
+            raise ValueError(
+                f"{file.path}: column {column.name!r}: {unread[column.name]} of {filled[column.name]} cells that are "
+                f"not empty are no {_FORMS[column.kind]}"
+            )
+
+
+def _texts(file: Synthetic) -> Iterator[str]:
+    """The texts of a synthetic file, one of which must not be blank."""
+    read = False
+    for text in file.texts():
+        read = read or bool(text.strip())
+        yield text
+    if not read:
+        raise ValueError(f"{file.path}: holds no text")
 
 
 KINDS: dict[str, CanaryKind] = {

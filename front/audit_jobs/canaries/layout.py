@@ -8,14 +8,17 @@ the input, and eight bytes a record.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import hashlib
 import math
 import random
+import re
 import secrets
 import shlex
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -35,6 +38,9 @@ SOURCE, HOLDOUT, CANDIDATES = "source", "holdout", "candidates"
 _PART = 2**25  # about the bytes of the input that are shuffled at once
 _MOST_PARTS = 256
 _TEXTS = 4096
+_COMPARED = (type(None), str, bool, int, float, Decimal, datetime.date)
+"""The types of cells that `cupel audit table` compares."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,16 +131,34 @@ def _contents(path: Path, split: Split, progress: Progress | None) -> Iterator[t
 
 def _units(piece: list[tuple[str, Mapping[str, Any]]], split: Split, path: Path) -> list[int | str]:
     for column, what in ((split.text, "text"), (split.user, "user")):
-        for where, row in piece:
-            if column is not None and is_missing(row.get(column)):
+        for where, row in piece if column is not None else ():
+            _check_word(row.get(str(column)), f"{path}, {where}: column {column!r}", what)
+    for where, row in piece if split.text is None else ():
+        for name, value in row.items():
+            if name != split.id and not isinstance(value, _COMPARED):
                 raise ValueError(
-                    f"{path}, {where}: column {column!r} has no {what}; --holdout needs one in each record"
+                    f"{path}, {where}: column {name!r} holds neither text nor numbers nor dates, and --holdout splits "
+                    "rows for `cupel audit table`, which compares these; leave the column out of the file, or write it "
+                    "as text"
                 )
     if split.user is not None:
         return [str(row[split.user]) for _, row in piece]
     if split.text is not None:  # as `cupel audit text` compares them
         return [int(number) for number in Words.of(str(row[split.text]) for _, row in piece).whole()]
     return [_row_number(row, split.id) for _, row in piece]
+
+
+def _check_word(value: Any, column: str, what: str) -> None:
+    """Raises `ValueError` if `cupel audit text` would refuse a text or a user."""
+    if is_missing(value):
+        raise ValueError(f"{column} has no {what}; --holdout needs one in each record")
+    if isinstance(value, bool | list | dict):
+        raise ValueError(f"{column} must hold a string or a number; --holdout needs a {what} in each record")
+    if not (written := str(value)).isascii() and _SURROGATE.search(written):
+        raise ValueError(
+            f"{column} has an unpaired surrogate, which is not a valid character, and `cupel audit text` refuses it; "
+            "leave --holdout out, or correct the record"
+        )
 
 
 def _row_number(row: Mapping[str, Any], id: str | None) -> int:
@@ -240,12 +264,12 @@ class _Candidates:
 
 
 def commands(planned: PlannedAudit, folder: str, synthetic: str = "SYNTHETIC") -> list[str]:
-    """The commands of all audits of the run, as they are typed.
+    """The commands of all audits of the run, as they are typed; all but `bound` are for each planned file.
 
     Args:
         planned: with a layout or without.
         folder: of the plan.
-        synthetic: the file that the generator wrote.
+        synthetic: a file that the generator wrote.
     """
     folder, synthetic = shlex.quote(folder), shlex.quote(synthetic)
     expect, layout, columns = f" --expect {planned.manifest_sha256}", planned.layout, planned.columns
@@ -257,7 +281,7 @@ def commands(planned: PlannedAudit, folder: str, synthetic: str = "SYNTHETIC") -
     claim = f" --delta {design.delta!r}" if design.delta else ""
     if design.claim is not None and str(design.unit) == layout.unit:
         claim += f" --epsilon {design.claim.epsilon!r}"
-    coins = f"--coins --confidence {design.confidence!r}{claim}"
+    coins = f"--coins --confidence {_each_file(planned)!r}{claim}"
     if "text" not in columns:
         ignored = f" --ignore {shlex.quote(columns['id'])}" if "id" in columns else ""
         return [*found, f"cupel audit table {synthetic} {sides}{ignored} {coins}"]
@@ -276,11 +300,45 @@ def audits_of(text: bool, user: bool) -> int:
     return 3 if text and not user else 2
 
 
-def each_confidence(total: float, audits: int) -> float:
-    """The confidence of each of some audits that hold jointly with confidence `total`; six digits, rounded up."""
-    each = 1 - (1 - total) / audits
-    rounded = math.ceil(each * 10**6) / 10**6
-    return rounded if rounded < 1 else each
+def each_confidence(total: float, parts: int) -> float:
+    """The confidence of each of some results that hold jointly with confidence `total` (union bound).
+
+    It is rounded up to six digits, or to as many as keep it below 1, so that the errors add up to no more than that of
+    `total` as it is written.
+
+    Raises:
+        ValueError: if no float below 1 is large enough.
+    """
+    exact = 1 - (1 - Decimal(repr(float(total)))) / parts
+    for digits in range(6, 17):
+        rounded = float(exact.quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING))
+        if rounded < 1:
+            return rounded
+    raise ValueError(f"confidence {total!r} is too near 1 to be divided among {parts} results; give a lower one")
+
+
+def _each_file(planned: PlannedAudit) -> float:
+    """The confidence of an audit of real records for one file.
+
+    The error probability is divided among the audits, and that of each audit among the planned files. The audit by
+    canaries divides its own part itself (`Design.each`).
+    """
+    assert planned.layout is not None
+    audits = audits_of("text" in planned.columns, planned.layout.unit == "user")
+    return each_confidence(planned.total, audits * planned.design.files)
+
+
+def confidences_in_words(planned: PlannedAudit) -> str:
+    """With what confidence the audits of a layout hold, each and jointly, before their commands are listed."""
+    files, all_ = planned.design.files, format_confidence(planned.total)
+    canaries = format_confidence(planned.design.confidence)
+    if files == 1:
+        return f"Each audit has confidence {canaries}, so that all of them hold jointly with {all_}:"
+    return (
+        f"Give each command that compares source and holdout for each of the {files} files. It has confidence "
+        f"{format_confidence(_each_file(planned))} for one of them, and the audit by canaries {canaries} for all, so "
+        f"that all of them hold jointly with {all_}:"
+    )
 
 
 def layout_in_words(planned: PlannedAudit, folder: str) -> list[str]:
@@ -297,8 +355,7 @@ def layout_in_words(planned: PlannedAudit, folder: str) -> list[str]:
             "without a coin, on neither side, since one coin could not decide on each. If they are of one user, name "
             "the users with --user and --unit user; if they are mistakes, drop them from the data and plan again."
         )
-    each, all_ = format_confidence(planned.design.confidence), format_confidence(planned.total)
-    lines.append(
-        f"SYNTHETIC is what it writes. Each audit has confidence {each}, so that all of them hold jointly with {all_}:"
-    )
+    several = f", each of {planned.design.files} files; `bound` comes once, after all are scored"
+    written = f"SYNTHETIC is what it writes{'' if planned.design.files == 1 else several}."
+    lines.append(f"{written} {confidences_in_words(planned)}")
     return [*lines, *(f"  {command}" for command in commands(planned, folder))]

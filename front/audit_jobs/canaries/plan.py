@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from cupel.accounting.adjacency import Unit
 from cupel.accounting.number_format import format_confidence, format_number
 from cupel.attacks.canaries import texts as text_canaries
 from cupel.attacks.canaries.rows import draw_rows
-from cupel.audit_jobs.canaries.data import Data, read_data, write_rows
+from cupel.audit_jobs.canaries.data import Data, read_data, whole_column, write_rows
 from cupel.audit_jobs.canaries.files import (
     MANIFEST,
     PLAN,
@@ -33,7 +34,7 @@ from cupel.audit_jobs.canaries.files import (
 from cupel.audit_jobs.canaries.kinds import KINDS, Canary, CanaryKind
 from cupel.audit_jobs.canaries.layout import Split, audits_of, each_confidence, write_layout
 from cupel.audit_jobs.canaries.readme import readme
-from cupel.audits.games.canaries_design import Design
+from cupel.audits.games.canaries_design import Design, check_confidence
 from cupel.claims.tables import read_schema
 from cupel.errors import input_errors
 from cupel.io.outputs import check_new_folder
@@ -175,8 +176,11 @@ def planned_design(settings: PlanSettings) -> tuple[Design, int]:
         raise ValueError("a δ belongs to a claim; give --epsilon too")
     claim = guarantee(settings.epsilon, settings.delta or 0.0) if settings.epsilon is not None else None
     confidence = validate.open_probability(confidence=settings.confidence)
+    check_confidence(confidence, claim)  # that of all audits together
     if settings.holdout is not None:
-        confidence = each_confidence(confidence, audits_of(kind.of_text, unit.kind == "user"))
+        audits = audits_of(kind.of_text, unit.kind == "user")
+        each_confidence(confidence, audits * settings.files)  # of other audits, which must be below 1
+        confidence = each_confidence(confidence, audits)
 
     def design(canaries: int, guesses: int | None) -> Design:
         return Design(
@@ -190,6 +194,12 @@ def planned_design(settings: PlanSettings) -> tuple[Design, int]:
         )
 
     most = MOST_ROWS // copies
+    if most < 2:
+        what = "k" if unit.kind == "group" else "copies"
+        raise ValueError(
+            f"at unit {unit} {what} must be at most {MOST_ROWS // 2}, not {copies}: at least two canaries are drawn, "
+            f"and no more than {MOST_ROWS} records can be written"
+        )
     canaries = settings.canaries
     if canaries is not None:
         validate.integer(minimum=2, maximum=MOST_ROWS, canaries=canaries)
@@ -294,8 +304,11 @@ def _rows(
     """
     count = len(candidates)
     others = draw_rows(count, data.columns, rng)
-    ids = iter(_fresh_ids(count * copies, data.whole_ids and settings.like is not None))
-    users = [secrets.token_hex(8) for _ in range(count)]
+    ids = iter(
+        _numbers(data, settings.id, count * copies)
+        or _fresh_ids(count * copies, data.whole_ids and settings.like is not None)
+    )
+    users = _numbers(data, _user(settings), count) or [secrets.token_hex(8) for _ in range(count)]
     rows = []
     for place, canary in enumerate(candidates):
         row: dict[str, Any] = dict(canary.row) if canary.row is not None else others[place]
@@ -308,6 +321,27 @@ def _rows(
             one[str(settings.id)] = next(ids)
         rows.append(copied)
     return rows
+
+
+def _numbers(data: Data, column: str | None, count: int) -> list[str | int]:
+    """New numbers for a Parquet column of integers, which can hold no others; empty for any other column.
+
+    In a narrow column they lie above all that are in use.
+
+    Raises:
+        ValueError: if the column has no room for them.
+    """
+    held = whole_column(data, column)
+    if held is None:
+        return []
+    most, kind = held
+    lowest = 0 if most >= 2**62 else data.largest.get(str(column), -1) + 1
+    most = min(most, 2**62 - 1)
+    if most - lowest + 1 < count:
+        raise ValueError(
+            f"{data.path}: column {column!r} ({kind}) has no room for {count} new numbers; write it as int64"
+        )
+    return [*random.SystemRandom().sample(range(lowest, most + 1), count)]
 
 
 def _fresh_ids(count: int, whole: bool) -> Iterator[str | int]:
@@ -353,6 +387,7 @@ def _write(
             manifest_sha256=hashed(partial / "private" / MANIFEST),
             reads_data=data.path,
             made_up=_made_up(settings, data),
+            like_id=data.like_id if settings.id is None else (),
             input=f"input{data.suffix}" if manifest.layout else "",
             columns={what: column for what, column in named.items() if column is not None},
             total=settings.confidence,

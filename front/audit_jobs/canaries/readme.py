@@ -14,7 +14,7 @@ from cupel.accounting.number_format import (
 )
 from cupel.audit_jobs.canaries.files import PlannedAudit
 from cupel.audit_jobs.canaries.kinds import KINDS
-from cupel.audit_jobs.canaries.layout import commands
+from cupel.audit_jobs.canaries.layout import commands, confidences_in_words
 from cupel.audit_jobs.canaries.units import claim_in_words
 
 _STEPS = """# An audit that is planned
@@ -61,8 +61,8 @@ _ADD = "Add all rows of `{file}` to the data, anywhere, by a rule that does not 
 _INPUT = """Give the generator `{input}` in place of the data: it has all planted canaries already, and
    leaves out the records of `private/holdout{suffix}`."""
 
-_LAYOUT = """6. The same run serves audits of its real records. {repeated}Each audit has confidence {each}, so
-   that all of them hold jointly with {total}:
+_LAYOUT = """6. The same run serves audits of its real records.{repeated}
+   {confidences}
 
 {commands}
 """
@@ -100,11 +100,10 @@ def _layout(planned: PlannedAudit) -> str:
     layout = planned.layout
     if layout is None:
         return ""
-    repeated = f"{layout.repeated} records that repeat another have no coin. " if layout.repeated else ""
+    repeated = f" {layout.repeated} records that repeat another have no coin." if layout.repeated else ""
     return _LAYOUT.format(
         repeated=repeated,
-        each=format_confidence(planned.design.confidence),
-        total=format_confidence(planned.total),
+        confidences=confidences_in_words(planned),
         commands="\n".join(f"   `{command}`" for command in commands(planned, "DIR")[2:]),
     )
 

@@ -80,10 +80,13 @@ def score(
         progress: where to show progress.
 
     Raises:
-        InputError: if the file is invalid, the result was computed, or more files are scored than were planned.
+        InputError: if the file is invalid or one of those that the plan wrote, the result was computed, or more files
+            are scored than were planned.
     """
     progress = progress or Progress()
     manifest, digest = _open_plan(folder, expect, unprotected)
+    if text is not None and not manifest.canary_kind.of_text:
+        raise InputError(f"canaries of kind {manifest.kind} are rows and have no column of text; leave --text out")
     if not synthetic.is_file():
         raise InputError(f"{synthetic}: there is no such file; name the file of the synthetic data")
     before = synthetic.stat()
@@ -92,8 +95,9 @@ def score(
     planted = read_json(folder / PLAN).get("canaries", {})
     if not isinstance(planted, dict):
         raise InputError(f"{folder / PLAN}: was changed: it does not say which file holds the canaries; restore it")
-    if found == planted.get("sha256"):
-        raise InputError(f"{synthetic}: holds the canaries themselves; name the file that the generator wrote")
+    if (known := _files_of(manifest, planted).get(found)) is not None:
+        off = " with its protection off" if unprotected else ""
+        raise InputError(f"{synthetic}: {known}; name the file that the generator wrote{off}")
     scorings, control = _other_scorings(folder, digest, found, manifest, synthetic, unprotected)
     with input_errors(), progress.stage("Reading") as step:
         counted = _CountedFile(synthetic, str(text or manifest.text), step, _line_count(synthetic))
@@ -184,6 +188,18 @@ def _open_plan(folder: Path, expect: str | None, unprotected: bool) -> tuple[Man
             f"{folder}: its result was computed, so nothing more is scored; plan a new audit and run again"
         )
     return manifest, digest
+
+
+def _files_of(manifest: Manifest, canaries: Mapping[str, Any]) -> dict[str, str]:
+    """What the files are that the plan wrote, by their hash; a generator wrote none of them."""
+    found, layout = {str(canaries.get("sha256")): "holds the canaries themselves"}, manifest.layout
+    if layout is not None:
+        found |= {
+            layout.input_sha256: "is what the generator reads, with the planted canaries in it",
+            layout.source_sha256: "is the source of the plan, which the generator reads",
+            layout.holdout_sha256: "is the holdout of the plan, which the generator does not read",
+        }
+    return found
 
 
 def _write(

@@ -267,7 +267,7 @@ def _sample(settings: RunsSettings) -> tuple[Row, ...]:
 
 
 def _largest_numbers(path: Path) -> dict[str, float]:
-    """The largest number that each column of integers of a Parquet file can hold, and a float exactly."""
+    """The largest number that each column of integers or decimals of a Parquet file can hold, and a float exactly."""
     if path.suffix.lower() != ".parquet":
         return {}
     import pyarrow
@@ -278,6 +278,8 @@ def _largest_numbers(path: Path) -> dict[str, float]:
         if pyarrow.types.is_integer(one.type):
             bits = one.type.bit_width - pyarrow.types.is_signed_integer(one.type)
             found[one.name] = float(2 ** min(bits, 53) - 1)
+        elif pyarrow.types.is_decimal(one.type):
+            found[one.name] = float(min(10 ** max(one.type.precision - one.type.scale, 0), 2**53) - 1)
     return found
 
 

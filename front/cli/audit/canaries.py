@@ -133,7 +133,8 @@ def score(
     ] = None,
     device: Device = "cpu",
     text: Annotated[
-        str | None, typer.Option(help="Column of the text in this file. Default: that of the plan.")
+        str | None,
+        typer.Option(help="Column of the text in this file, for canaries of text. Default: that of the plan."),
     ] = None,
     unprotected: Annotated[
         bool,
@@ -156,6 +157,8 @@ def score(
         raise InputError("name the generator's file, or its model with --model; score both one after the other")
     if base is not None and model is None:
         raise InputError("--base belongs to --model; leave it out")
+    if text is not None and model is not None:
+        raise InputError("--text names a column of a file, and a model has none; leave it out")
     shows = progress(json_, quiet)
     if synthetic is not None:
         scored = job.score(folder, synthetic, text=text, expect=expect, unprotected=unprotected, progress=shows)

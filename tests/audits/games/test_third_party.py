@@ -118,7 +118,7 @@ def test_several_files_are_paid_for() -> None:
     """
     each = alarm_probability(60, 0.95)
     assert false_alarms(design(files=3), 3, 9, "response") <= stats.binom.ppf(1 - 1e-6, ROUNDS, 0.05)
-    unpaid = design(files=3, confidence=1 - 3 * 0.05)  # each at 95 %
+    unpaid = design(files=3, confidence=1 - 3 * 0.05, claim=None)  # each at 95 %
     assert unpaid.each == pytest.approx(0.95)
     alarms = false_alarms(unpaid, 3, 9, "response")
     any_alarm = 1 - (1 - each) ** 3  # given the coins, files are independent; over coins this is a little less
@@ -223,17 +223,45 @@ def test_what_a_conclusion_says_of_the_claim() -> None:
     )
     assert nothing.conclusion.endswith("so it is not known whether this attack sees leaks of this generator.")
     assert "the result says nothing about the claim" in audit(design(claim=PureDP(9)), included, silent).conclusion
-    unsure = audit(design(confidence=0.9), included, full)
-    assert unsure.bounds[0].value > 1
-    assert "above the claim of ε = 1, but refuting it takes confidence 0.95 or more" in unsure.conclusion
-    assert (refutes(design(), [unsure.bounds[0]]), refutes(design(), audit(design(), included, full).bounds)) == (
-        False,
-        True,
-    )
-    assert refutes(design(claim=None), unsure.bounds) is None
+    assert refutes(design(), audit(design(), included, full).bounds) is True
+    assert refutes(design(), nothing.bounds) is False
+    assert refutes(design(claim=None), audit(design(), included, full).bounds) is None
     assert "would have shown ε = " in audit(design(claim=None), included, silent).conclusion
     for words in ("private", "passed", "safe"):
         assert words not in audit(design(), included, silent).conclusion
+
+
+@pytest.mark.parametrize(("confidence", "refused"), [(0.95, False), (0.9999, False), (0.9499, True), (0.5, True)])
+def test_a_claim_is_planned_only_at_a_confidence_at_which_it_can_be_refuted(confidence: float, refused: bool) -> None:
+    """Each bound of two files has a confidence of 0.95 at β = 0.1, but both together do not."""
+    assert design(files=2, confidence=confidence, claim=None).confidence == confidence
+    if not refused:
+        assert design(files=2, confidence=confidence).claim is not None
+        return
+    with pytest.raises(ValueError, match=r"a claim is refuted at confidence 0.95 or more, not at .*give --confidence"):
+        design(files=2, confidence=confidence)
+
+
+def test_the_conclusion_and_the_decision_are_one() -> None:
+    """For every number of planned and of scored files, leaking or not, with one control that fails or none."""
+    included = np.arange(M) < M // 2
+    rng = np.random.default_rng(0)
+    silent = scoring(rng.random(M), included, rng.random(M))
+    full = scoring(as_floats(included), included, np.zeros(M))
+    failed = scoring(rng.random(M) + 0.5, included, rng.random(M))
+    seen = set()
+    for planned in (1, 2, 3, 40):
+        for scored in ([full], [silent], [silent, full], [full, full, silent], [full] * 40, [full, failed], [failed]):
+            if len(scored) > planned:
+                continue
+            plan = design(files=planned)
+            found = audit(plan, included, *scored)
+            decided = refutes(plan, found.bounds)
+            said = {"refutes the claim of": True, "is not refuted": False, "No conclusion": None}
+            assert [value for words, value in said.items() if words in found.conclusion] == [decided]
+            assert decided == (None if failed in scored else full in scored)
+            seen.add(decided)
+    assert seen == {True, False, None}
 
 
 def test_what_finds_nothing_says_which_leak_it_would_have_found() -> None:
@@ -291,6 +319,8 @@ def test_what_is_shown_of_a_run_without_protection() -> None:
     weak = said(some, claim=2.0)
     assert 0 < weak.details["unprotected"]["epsilon"] < 2
     assert "no more than the claim: it sees this kind of leak, but too weakly" in weak.conclusion
+    for one in (sees, said(silent), weak):
+        assert "with its protection off is taken on the word of whoever scored it." in one.conclusion
     assert "does not count: of the 45 highest-scoring canaries" in said(leaked).conclusion
     assert said(leaked).details["unprotected"]["epsilon"] is None
     assert said(leaked).controls_passed is True
@@ -318,6 +348,8 @@ def test_ceilings_and_guesses_needed() -> None:
         ({"candidates": 1}, "candidates must be"),
         ({"unit": Unit("secret")}, "cannot test unit secret"),
         ({"delta": 1.0}, "delta must"),
+        ({"delta": 1e-5}, "at the δ of the claim, not at 1e-05"),
+        ({"claim": ApproxDP(1, 1e-5)}, "at the δ of the claim, not at 0.0"),
     ],
 )
 def test_designs_that_cannot_be(changes: dict[str, object], message: str) -> None:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import random
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,7 @@ from scipy import stats
 from seeded_entropy import seed_entropy
 
 from cupel.audit_jobs.canaries.files import read_manifest
-from cupel.audit_jobs.canaries.layout import _Coins
+from cupel.audit_jobs.canaries.layout import _Coins, each_confidence
 from cupel.mechanisms.data.records import read_rows
 
 PLANS = ("basic", "family", "student")
@@ -261,7 +262,8 @@ def test_one_run_serves_all_audits_of_a_table(ending: str, people: list[dict[str
     assert not [path for path in folder.iterdir() if path.name.startswith(".")]
     assert (folder / f"input.{ending}").stat().st_mode & 0o777 == 0o600
     # The generator copies its input: every audit finds that.
-    synthetic = written(everything, tmp_path / f"synthetic.{ending}")
+    assert "is what the generator reads" in refused("score", folder, folder / f"input.{ending}")
+    synthetic = written(everything[::-1], tmp_path / f"synthetic.{ending}")
     codes = [command.run(*line.replace("SYNTHETIC", str(synthetic)).split()[1:]).returncode for line in lines]
     assert [line.split()[2] for line in lines] == ["score", "bound", "table"]
     assert codes == [0, 1, 1]
@@ -288,12 +290,59 @@ def test_one_run_serves_all_audits_of_text(tmp_path: Path) -> None:
     }
     # 0.6 of 300 take part, 180 ± 5 standard deviations of 8.5: outside with probability below 1e-6.
     assert 138 <= len(candidates) <= 222
+    synthetic = written(rows_of(folder / "input.jsonl")[::-1], tmp_path / "synthetic.jsonl")
     for line in lines:
-        line = line.replace("SYNTHETIC", str(folder / "input.jsonl"))
+        line = line.replace("SYNTHETIC", str(synthetic))
         if "score" in line.split() and "--text" not in line:
             line += " --text note"
         result = command.run(*line.split()[1:])
         assert result.returncode in (0, 1), result.stderr
+
+
+@pytest.mark.parametrize("scorings", [1, 2, 5])
+@pytest.mark.parametrize("case", ["rows", "texts", "users"])
+def test_the_errors_of_all_commands_and_files_add_up_to_no_more_than_was_given(
+    case: str, scorings: int, people: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    """Union bound over the commands as they are printed, in exact decimals; little is lost by rounding."""
+    if case == "rows":
+        data = [row | {"since": str(row["since"])} for row in people]
+        kind: tuple[object, ...] = ("--kind", "table", "--like", written(data, tmp_path / "like.csv"), "--id", "id")
+    else:
+        data = [{"who": f"user {i % 80}", "text": f"text {i} and {i * i}"} for i in range(300)]
+        kind = ("--like", written(data, tmp_path / "like.jsonl"), "--user", "who")
+        kind = (*kind, "--unit", "user") if case == "users" else kind
+    folder = tmp_path / "audit"
+    plan = ("plan", *kind, "--canaries", 40, "--epsilon", 1, "--holdout", 0.5, "--scorings", scorings, "-o", folder)
+    printed = cupel(*plan).stdout
+    manifest, readme = read_manifest(folder)[0], (folder / "README.md").read_text()
+    lines = [line.split() for line in printed.splitlines() if line.startswith("  cupel audit")]
+    assert len(lines) == {"rows": 3, "texts": 4, "users": 3}[case]
+    errors = [1 - Decimal(repr(manifest.confidence))]  # of all files
+    for line in lines[2:]:
+        errors.append(scorings * (1 - Decimal(line[line.index("--confidence") + 1])))
+        assert f"--confidence {line[line.index('--confidence') + 1]}" in readme
+    assert Decimal("0.0499") < sum(errors) <= Decimal("0.05")
+    assert manifest.design.each == pytest.approx(1 - float(errors[0]) / scorings, abs=1e-12)
+    assert "hold jointly with 0.95:" in printed
+    for text in (printed, readme):
+        assert (f"compares source and holdout for each of the {scorings} files" in text) == (scorings > 1)
+    assert (f"SYNTHETIC is what it writes, each of {scorings} files" in printed) == (scorings > 1)
+
+
+@pytest.mark.parametrize("total", [0.5, 0.9, 0.95, 0.99, 0.999999, 0.9999999, 1 - 1e-12])
+@pytest.mark.parametrize("parts", [1, 2, 3, 7, 15, 300])
+def test_a_confidence_is_divided_upwards(total: float, parts: int) -> None:
+    each = each_confidence(total, parts)
+    assert 1 - Decimal(repr(total)) >= parts * (1 - Decimal(repr(each)))
+    assert each < 1
+    assert len(repr(each)) <= 8 or each > 1 - 1e-6
+
+
+def test_a_confidence_too_near_1_is_not_divided(tmp_path: Path) -> None:
+    like = written([{"text": f"text {i}"} for i in range(40)], tmp_path / "like.jsonl")
+    plan = ("plan", "--like", like, "--canaries", 10, "--confidence", 1 - 2**-53, "-o", tmp_path / "audit")
+    assert "is too near 1 to be divided among 3 results" in refused(*plan, "--holdout", 0.5)
 
 
 def test_all_records_of_a_user_have_one_coin(tmp_path: Path) -> None:

@@ -194,9 +194,48 @@ def test_a_plan_of_keys_says_that_few_printed_keys_show_nothing(tmp_path: Path) 
             assert (shown > 0) == (one["guesses"] >= least)
 
 
-def test_a_plan_that_cannot_refute_for_lack_of_confidence_says_so(tmp_path: Path) -> None:
-    about = done("plan", "--canaries", 60, "--epsilon", 1, "--confidence", 0.9, "-o", tmp_path / "a")
-    assert about["warnings"] == ["refuting a claim takes confidence 0.95 or more, and this plan has 0.9"]
+@pytest.mark.parametrize("more", [(), ("--scorings", 2)])
+def test_a_claim_that_cannot_be_refuted_for_lack_of_confidence_is_not_planned(
+    more: tuple[object, ...], tickets: Path, tmp_path: Path
+) -> None:
+    """With --holdout each audit would have a confidence of 0.95 or more, but all of them together do not."""
+    plan = ("plan", "--canaries", 60, "--confidence", 0.9, *more, "-o", tmp_path / "a")
+    said = (
+        "a claim is refuted at confidence 0.95 or more, not at 0.9; give --confidence 0.95, or plan without --epsilon"
+    )
+    assert said in refused(*plan, "--epsilon", 1)
+    assert said in refused(*plan, "--epsilon", 1, "--like", tickets, "--text", "note", "--holdout", 0.5)
+    assert not (tmp_path / "a").exists()
+    assert done(*plan)["confidence"] == 0.9
+
+
+def test_a_manifest_that_tests_a_claim_at_too_low_a_confidence_is_refused(tmp_path: Path) -> None:
+    """Written by hand, or by version 0.2, which only warned: two files would each be bounded at 0.95."""
+    folder = tmp_path / "audit"
+    done("plan", "--canaries", 60, "--epsilon", 1, "--scorings", 2, "-o", folder)
+    path, about = folder / "private" / "manifest.json", folder / "plan.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"confidence": 0.9}))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    about.write_text(json.dumps(json.loads(about.read_text()) | {"manifest_sha256": digest}))
+    synthetic = write(tmp_path / "s.jsonl", ["x"])
+    for arguments in (("score", folder, synthetic), ("bound", folder), ("report", folder)):
+        assert "tests a claim at confidence 0.9, but a claim is refuted at 0.95 or more" in refused(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        (("--unit", "group(3)"), "copies 10 % of the canaries verbatim"),
+        (("--unit", "user", "--copies", 3), "copies 10 % of the canaries verbatim"),
+        ((), "copies 10 % of its records verbatim"),
+    ],
+)
+def test_what_copies_a_share_of_its_records_copies_more_of_the_groups(
+    unit: tuple[object, ...], said: str, tmp_path: Path
+) -> None:
+    about = done("plan", "--canaries", 60, *unit, "-o", tmp_path / "a")
+    assert [one["generator"] for one in about["expected"]][-2] == said
+    assert said in (tmp_path / "a" / "README.md").read_text()
 
 
 def test_a_run_without_protection_is_the_positive_control(planned: Path, tmp_path: Path) -> None:
@@ -311,11 +350,12 @@ def test_the_whole_way_of_keys(planned: Path, tmp_path: Path) -> None:
 
 
 def test_nothing_is_shown_of_a_generator_that_writes_nothing(planned: Path, tmp_path: Path) -> None:
-    empty = write(tmp_path / "empty.jsonl", [])
-    assert done("score", planned, empty)["rows"] == 0
+    assert "holds no text" in refused("score", planned, write(tmp_path / "empty.jsonl", []))
+    assert done("score", planned, write(tmp_path / "word.jsonl", ["x"]))["rows"] == 1
     result = cupel("bound", planned)
     assert result.returncode == 0
     assert "no canary is guessed to be in the data: no leak is shown" in result.stdout
+    assert json.loads((planned / "bound.json").read_text())["refuted"] is False
     report = done("report", planned)
     assert (report["refuted"], report["audit"]["bounds"][0]["value"]) == (False, 0)
     page = (planned / "report.html").read_text()
@@ -358,7 +398,8 @@ def test_a_page_of_echoes_with_a_failed_control(tmp_path: Path, monkeypatch: pyt
     assert result.returncode == 0
     assert result.stdout.startswith("No conclusion: s.jsonl: ")
     assert "the manifest has leaked into the run" in result.stdout
-    done("report", folder)
+    assert json.loads((folder / "bound.json").read_text())["refuted"] is None
+    assert done("report", folder)["refuted"] is None
     page = (folder / "report.html").read_text()
     assert "What went wrong" in page
     assert "No conclusion" in page
@@ -479,13 +520,46 @@ def test_wrong_synthetic_files_are_refused(planned: Path, tmp_path: Path) -> Non
     assert not (planned / "scores.json").exists()
 
 
+@pytest.mark.parametrize("kind", ["key", "table"])
+def test_files_of_the_plan_are_no_output_of_a_generator(
+    kind: str, tickets: Path, customers: Path, tmp_path: Path
+) -> None:
+    """Neither as a planned file nor as a control: the generator's input holds every planted canary."""
+    folder = tmp_path / "audit"
+    like = ("--like", tickets, "--text", "note", "--id", "no") if kind == "key" else ("--like", customers)
+    done("plan", "--kind", kind, "--canaries", 60, *like, "--epsilon", 1, "--holdout", 0.5, "-o", folder)
+    ending = "jsonl" if kind == "key" else "csv"
+    for name, said in (
+        ("canaries", "holds the canaries themselves"),
+        ("input", "is what the generator reads, with the planted canaries in it"),
+        ("private/source", "is the source of the plan, which the generator reads"),
+        ("private/holdout", "is the holdout of the plan, which the generator does not read"),
+    ):
+        copied = tmp_path / f"synthetic.{ending}"
+        copied.write_bytes((folder / f"{name}.{ending}").read_bytes())
+        for path in (folder / f"{name}.{ending}", copied):
+            wrote = "name the file that the generator wrote"
+            assert refused("score", folder, path).endswith(f"{path}: {said}; {wrote}")
+            assert refused("score", folder, path, "--unprotected").endswith(f"{said}; {wrote} with its protection off")
+    assert not (folder / "scores.json").exists()
+
+
+def test_a_column_of_text_is_named_only_where_there_is_text(customers: Path, planned: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    done("plan", "--kind", "table", "--canaries", 40, "--like", customers, "--id", "id", "-o", folder)
+    assert "canaries of kind table are rows and have no column of text; leave --text out" in refused(
+        "score", folder, customers, "--text", "place"
+    )
+    assert "--text names a column of a file" in refused("score", planned, "--model", "builtin", "--text", "x")
+
+
 def test_a_column_that_synthetic_rows_lack(customers: Path, tmp_path: Path) -> None:
     folder = tmp_path / "audit"
     done("plan", "--kind", "table", "--canaries", 40, "--like", customers, "--id", "id", "-o", folder)
     (tmp_path / "s.csv").write_text("age,spent\n30,1\n")
     assert "there is no column 'place', which the data of the plan have" in refused("score", folder, tmp_path / "s.csv")
     (tmp_path / "s.csv").write_text("")
-    assert done("score", folder, tmp_path / "s.csv")["rows"] == 0
+    assert "the synthetic table has no rows" in refused("score", folder, tmp_path / "s.csv")
 
 
 @pytest.mark.parametrize(
@@ -499,6 +573,9 @@ def test_a_column_that_synthetic_rows_lack(customers: Path, tmp_path: Path) -> N
         (("--copies", 2), "a unit of 2 records is --unit 'group(2)' or --unit user"),
         (("--unit", "secret"), "cannot test unit secret"),
         (("--unit", "house"), "unit must be record, user, group(k) or secret"),
+        (("--unit", "group(2000000)"), "at unit group(2000000) k must be at most 500000, not 2000000"),
+        (("--unit", "user", "--copies", 500_001), "at unit user copies must be at most 500000, not 500001"),
+        (("--unit", "group(300000)", "--canaries", 4), "4 canaries of 300000 records are more than"),
         (("--delta", 0.1), "give --epsilon too"),
         (("--epsilon", -1), "epsilon must"),
         (("--epsilon", 1, "--delta", 1), "delta must"),

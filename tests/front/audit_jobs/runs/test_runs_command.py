@@ -829,7 +829,9 @@ def test_columns_of_parquet_keep_their_types(tmp_path: Path, types: dict[str, An
         last = found.to_pylist()[-1]
         for name, value in pair["target"].items():
             if isinstance(value, str | bool) or value is None:
-                assert str(last[name]) == str(value) or last[name] == value or float(last[name]) == float(value), name
+                assert str(last[name]) == str(value) or last[name] == value or float(last[name]) == float(str(value)), (
+                    name
+                )
             else:
                 assert float(last[name]) == pytest.approx(value, rel=1e-6)
     done("run", audit, "--command", COPY)
