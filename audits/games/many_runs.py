@@ -691,7 +691,7 @@ def _result(design: ManyRunsDesign, search: _Search, test: _Test, made: int) -> 
         multiplicity=(
             f"{len(search.compared)} pairs of neighbours were compared on {test.pilots} pilot runs, which no bound "
             "counts; one pair was tested",
-            "one anytime-valid bound; each event was fixed before the rounds that it is counted in",
+            "one anytime-valid bound (each event was fixed before the rounds that it is counted in)",
         ),
         details={
             **_details(design, search, made),
