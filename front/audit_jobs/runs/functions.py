@@ -179,9 +179,12 @@ class _Child:
 
     def end(self) -> None:
         """Ends the process, and what it started in its group."""
+        if self.ended:
+            return
         self.ended = True
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid or 0, signal.SIGKILL)
+        assert self._process.pid is not None
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # before it has a group of its own
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
         self._process.join()
 

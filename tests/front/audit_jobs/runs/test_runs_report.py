@@ -10,6 +10,7 @@ from pathlib import Path
 import command
 import pytest
 from printed_numbers import two_forms
+from seeded_entropy import seed_entropy
 from whole_pages import Nesting, outside
 
 from cupel.audit_jobs.canaries.files import sealed
@@ -36,8 +37,9 @@ def refused(*arguments: object) -> str:
 
 
 @pytest.fixture
-def planned(tmp_path: Path) -> Path:
-    """A plan at ε = 0.5 on 40 records."""
+def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A plan at ε = 0.5 on 40 records. It is seeded, because one search in 60 drops the pair that shows the leak."""
+    seed_entropy(monkeypatch, 0)
     like, folder = tmp_path / "people.csv", tmp_path / "audit"
     with like.open("w", newline="") as file:
         out = csv.writer(file)
