@@ -333,6 +333,22 @@ def test_runs_that_fail_later_are_counted(tmp_path: Path) -> None:
         assert logs[0].stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.parametrize("written", [None, 'age,city,note\n1,a,b\n"SECRET'], ids=["nothing", "no CSV"])
+def test_an_output_that_cannot_be_read_is_a_failure(tmp_path: Path, written: str | None) -> None:
+    """Also where it cannot be read beyond some row; and what is recorded of the run is read again. D has 30 records."""
+    audit = plan(tmp_path, "--failures", "--runs", "40", "--epsilon", "0.1", "--neighbors", "ordinary")
+    generator = tmp_path / "unreadable.py"
+    generator.write_text(
+        "import pathlib, shutil, sys\nsource, target = map(pathlib.Path, sys.argv[1:])\n"
+        "if len(source.read_text().splitlines()) == 31:\n    shutil.copyfile(source, target)\n"
+        + ("" if written is None else f"else:\n    target.write_text({written!r})\n")
+    )
+    done("run", audit, "--command", f"{sys.executable} {generator} {{input}} {{output}}")
+    assert {row["data"]: row["features"][""]["failed"] for row in lines(audit)} == {0: 0.0, 1: 1.0}
+    assert all(0 <= row["seconds"] < 60 for row in lines(audit))
+    assert done("bound", audit, code=1)["refuted"] is True
+
+
 def test_a_command_that_writes_to_its_input_spoils_no_other_run(tmp_path: Path) -> None:
     audit, log = plan(tmp_path), tmp_path / "log"
     done("run", audit, "--command", f"{PYTHON} --do overwrite --log {shlex.quote(str(log))}", "--workers", "2")
