@@ -22,6 +22,7 @@ ORDER = (
     "shuffled_batches",
     "running_sums",
     "private_denominator",
+    "private_batch_size",
     "clean_histogram",
     "ledger_reset_on_resume",
 )
