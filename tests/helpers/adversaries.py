@@ -1,0 +1,611 @@
+"""Neighbouring data sets and an attacker for each event: what an upper bound must never be below.
+
+For each event there are explicit mechanisms that the event describes, on explicit neighbours. Their two output laws are
+cut into cells whose masses come from the definition of the noise: quadrature of its density, or a sum of its
+probabilities. A composition is the product of the cells, outcome by outcome. The attacker sees the cell, never more,
+so `at least` answers hold for the mechanism itself; merging cells keeps that true. If the bounds of the density ratio
+in each cell are known, `at most` answers hold, too.
+
+Nothing here is shared with the accountants: no loss distribution, no lattice, no transform, no Rényi or Gaussian closed
+form, no theorem on sampling, composition or groups. (`oracle.py` is not used: it adds the μ² of Gaussians and takes
+samples without replacement from the theorem, as the code does.)
+
+Float error is derived and carried: `error` bounds the relative error of each mass, and answers count it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from dp_accounting import DpEvent, dp_event
+from numpy.typing import NDArray
+
+from cupel.accounting.events import (
+    BoundedRangeSelectionDpEvent,
+    EpsilonDeltaDpEvent,
+    ExPostSelectionDpEvent,
+    ParallelDpEvent,
+    SecretGroupsReleaseDpEvent,
+    SecretReleaseDpEvent,
+    TruncatedPoissonSampledDpEvent,
+)
+
+Array = NDArray[np.float64]
+Mixture = tuple[Sequence[float], Sequence[float]]
+"""Weights and means."""
+REMOVE, ADD = "remove", "add"
+
+_UNIT = 2.0**-53
+_MOST_CELLS = 300
+_REACH = 9.0  # standard deviations; beyond lies less than e^{−81/2} < 3e-18
+_TAIL = math.exp(-(_REACH**2) / 2)
+_STEP = 0.15  # of a standard deviation
+_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(12)
+_QUADRATURE = 1e-12
+"""Of a cell's mass under a normal law at most 36 deviations away: twelve nodes are exact to h²⁴·36²⁴·(12!)⁴/(25·(24!)³)
+< 1e-20 relatively for h = 0.15, and exponents of at most 36²/2 have an absolute error below 648·4u < 3e-13."""
+_LEAST, _LARGEST = 1e-290, 600.0
+"""Masses below the first may have lost digits by underflow; an ε above the second is asked of certain outcomes only."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The laws P (with the unit) and Q (without it, or with another) of a cell.
+
+    Attributes:
+        p, q: masses of each cell; cells may be left out, which only weakens the attacker.
+        low, high: bounds on log p/q inside each cell; infinite where one law never gives it.
+        error: bounds the relative error of each mass.
+        lost: at most so much mass of P, and of Q, lies outside the cells.
+        known: `low`, `high` and `lost` are bounds, and the neighbours are the worst that there are.
+    """
+
+    p: Array
+    q: Array
+    low: Array
+    high: Array
+    error: float
+    lost: float = 0.0
+    known: bool = True
+
+    @staticmethod
+    def of(p: Sequence[Any], q: Sequence[Any], *, error: float = 16 * _UNIT, known: bool = True) -> Pair:
+        """Two probability vectors."""
+        first, second = (np.array([float(value) for value in side]) for side in (p, q))
+        ratio = _log_ratio(first, second)
+        room = 1e-12 * (1 + np.abs(np.nan_to_num(ratio, posinf=0, neginf=0)))
+        return Pair(first, second, ratio - room, ratio + room, error, known=known)
+
+    @staticmethod
+    def nothing() -> Pair:
+        return Pair.of([1], [1])
+
+    def reversed(self) -> Pair:
+        return replace(self, p=self.q, q=self.p, low=-self.high, high=-self.low)
+
+    def only_at_least(self) -> Pair:
+        return replace(self, known=False)
+
+    # --- composition
+
+    def times(self, other: Pair) -> Pair:
+        """Both outcomes are seen."""
+        p, q = (np.multiply.outer(*sides) for sides in ((self.p, other.p), (self.q, other.q)))
+        possible = (p > 0) | (q > 0)
+        with np.errstate(invalid="ignore"):  # inf − inf where neither law gives both outcomes
+            bounds = (np.add.outer(*sides) for sides in ((self.low, other.low), (self.high, other.high)))
+            p, q, low, high = (each[possible] for each in (p, q, *bounds))
+        error = self.error + other.error + 4 * _UNIT
+        known = self.known and other.known
+        return Pair(p, q, low, high, error, self.lost + other.lost, known)._merged()
+
+    def power(self, count: int) -> Pair:
+        result, square = Pair.nothing(), self
+        while count:
+            result = result.times(square) if count & 1 else result
+            count >>= 1
+            square = square.times(square) if count else square
+        return result
+
+    def mixed(self, rate: float) -> Pair:
+        """(1 − q)Q + qP over Q: the unit takes part with probability q, and whether it did is not seen."""
+        p = (1 - rate) * self.q + rate * self.p
+        low, high = (_log_mixed(rate, side) for side in (self.low, self.high))
+        room = 1e-12 * (1 + np.abs(low))
+        return replace(self, p=p, low=low - room, high=high + room, error=self.error + 8 * _UNIT)
+
+    def seen_with_chance(self, chance: float) -> Pair:
+        """A release that takes place with a probability, and it is seen whether it did."""
+        return Pair.of([1 - chance], [1 - chance])._beside(replace(self, p=chance * self.p, q=chance * self.q))
+
+    def with_revealed(self, mass: float) -> Pair:
+        """With probability `mass` P gives an outcome that Q never gives."""
+        kept = replace(
+            self, p=(1 - mass) * self.p, low=self.low + math.log1p(-mass), high=self.high + math.log1p(-mass)
+        )
+        return Pair.of([mass], [0.0])._beside(kept) if mass else self
+
+    def _beside(self, other: Pair) -> Pair:
+        parts = [np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("p", "q", "low", "high")]
+        error = max(self.error, other.error) + 4 * _UNIT
+        return Pair(*parts, error, self.lost + other.lost, self.known and other.known)
+
+    def _merged(self) -> Pair:
+        """Cells of nearly equal ratio as one."""
+        if self.p.size <= _MOST_CELLS:
+            return self
+        finite = ~(np.isposinf(self.low) | np.isneginf(self.high))
+        inside = np.where(finite, np.clip(_log_ratio(self.p, self.q), -1e4, 1e4), 0.0)
+        ends = []
+        for mass, sign in ((self.q, -1), (self.p, 1)):
+            total = mass[finite].sum()
+            mean = (mass * inside)[finite].sum() / total
+            ends.append(mean + sign * 9 * math.sqrt((mass * (inside - mean) ** 2)[finite].sum() / total))
+        place = np.clip((inside - ends[0]) / max(ends[1] - ends[0], 1e-300) * _MOST_CELLS, 0, _MOST_CELLS - 1)
+        place = np.where(finite, place.astype(int), np.where(self.low > 0, _MOST_CELLS, _MOST_CELLS + 1))
+        used, place = np.unique(place, return_inverse=True)
+        sums = [np.bincount(place, weights=mass, minlength=used.size) for mass in (self.p, self.q)]
+        low, high = np.full(used.size, np.inf), np.full(used.size, -np.inf)
+        np.minimum.at(low, place, self.low)
+        np.maximum.at(high, place, self.high)
+        return replace(self, p=sums[0], q=sums[1], low=low, high=high, error=self.error + self.p.size * _UNIT)
+
+    # --- what an attacker who sees the cell attains
+
+    def delta_at_least(self, epsilon: float, direction: str) -> float:
+        """P(E) − e^ε Q(E) for the best union E of cells."""
+        p, q, only_p = self._sides(direction)
+        room = self.error + (p.size + 8) * _UNIT
+        if epsilon > _LARGEST:
+            return float(p[only_p].sum() * (1 - room))
+        excess = p * (1 - room) - math.exp(epsilon) * q * (1 + room)
+        return float(excess[excess > 0].sum())
+
+    def power_at_least(self, level: float, direction: str) -> float:
+        """P(E) for the best randomised test with Q(E) ≤ `level`."""
+        p, q, _ = self._sides(direction)
+        room = self.error + (p.size + 8) * _UNIT
+        p, q = p * (1 - room), q * (1 + room)
+        order = np.argsort(-_log_ratio(p, q))
+        p, q = p[order], q[order]
+        before = np.concatenate([[0.0], np.cumsum(q)[:-1]]) * (1 + room)
+        share = np.where(q > 0, np.clip((level - before) / np.where(q > 0, q, 1), 0, 1), before <= level)
+        return float((p * share).sum() * (1 - room))
+
+    def renyi_at_least(self, order: float, direction: str) -> float:
+        """log(Σ p^α q^{1 − α})/(α − 1) over the cells."""
+        p, q, only_p = self._sides(direction)
+        if (p[only_p] > 0).any():
+            return math.inf
+        p, q = p[p > _LEAST], q[p > _LEAST]
+        logs = order * np.log(p) + (1 - order) * np.log(q)
+        top = float(logs.max())
+        total = top + math.log(float(np.exp(logs - top).sum()))
+        room = 2 * order * (self.error + 800 * 2 * _UNIT) + p.size * _UNIT
+        return (total - room) / (order - 1)
+
+    def loss_at_least(self, direction: str) -> float:
+        """log p/q of the worst cell."""
+        p, q, _ = self._sides(direction)
+        return float(_log_ratio(p, q)[p > _LEAST].max()) - 2 * self.error - 1e-12
+
+    # --- what no attacker exceeds
+
+    def delta_at_most(self, epsilon: float, direction: str) -> float:
+        assert self.known
+        mass, loss = (self.p, self.high) if direction == REMOVE else (self.q, -self.low)
+        kept = loss > epsilon
+        part = float((mass[kept] * -np.expm1(epsilon - loss[kept])).sum())
+        return part * (1 + self.error + (mass.size + 8) * _UNIT) + self.lost
+
+    def power_at_most(self, level: float, direction: str) -> float:
+        """Of the lines e^ε p + δ(ε), which all lie above the power, those near where the best test ends."""
+        p, q, _ = self._sides(direction)
+        order = np.argsort(-_log_ratio(p, q))
+        last = min(int(np.searchsorted(np.cumsum(q[order]), level)), p.size - 1)
+        ratio = float(np.clip(_log_ratio(p, q)[order][last], -700, 700))
+        lines = [
+            math.exp(epsilon) * level + self.delta_at_most(epsilon, direction)
+            for epsilon in (ratio + shift for shift in (-0.2, -0.05, 0.0, 0.05, 0.2))
+        ]
+        return min(1.0, *lines) * (1 + 8 * _UNIT)
+
+    def _sides(self, direction: str) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """The law to detect, the other, and where that is 0; elsewhere it is raised to a number with all digits."""
+        p, q, only_p = (self.p, self.q, np.isposinf(self.low))
+        if direction == ADD:
+            p, q, only_p = self.q, self.p, np.isneginf(self.high)
+        return p, np.where(only_p, 0.0, np.maximum(q, _LEAST)), only_p
+
+
+def _log_ratio(p: Array, q: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(np.log(p) - np.log(q), nan=0.0, posinf=np.inf, neginf=-np.inf)
+
+
+def _log_mixed(rate: float, log_ratio: Array) -> Array:
+    """log(1 − q + q e^x)."""
+    if rate == 1:
+        return log_ratio
+    with np.errstate(divide="ignore"):
+        return np.logaddexp(math.log1p(-rate), math.log(rate) + log_ratio)
+
+
+# --- laws on the line
+
+
+def gaussians(first: Mixture, second: Mixture, deviation: float, *, known: bool = True) -> Pair:
+    """Mixtures of normal laws, in cells of equal width."""
+    means = [*first[1], *second[1]]
+    start, end = min(means) - _REACH * deviation, max(means) + _REACH * deviation
+    assert max(means) - min(means) <= 27 * deviation, "the quadrature is not meant for so little noise"
+    edges = np.linspace(start, end, math.ceil((end - start) / (_STEP * deviation)) + 1)
+    half = (edges[1] - edges[0]) / 2
+    points = (edges[:-1] + half)[:, None] + half * _NODES
+
+    def density(x: Array, mixture: Mixture) -> Array:
+        return sum(
+            (weight / (deviation * math.sqrt(2 * math.pi)) * np.exp(-(((x - mean) / deviation) ** 2) / 2))
+            for weight, mean in zip(*mixture, strict=True)
+        )  # type: ignore[return-value]
+
+    p, q = ((density(points, side) * _NODE_WEIGHTS).sum(axis=1) * half for side in (first, second))
+    pair = _with_ends(p, q, first, second, lambda side: density(edges, side))
+    return replace(pair, error=_QUADRATURE, lost=_TAIL, known=pair.known and known)
+
+
+def laplaces(first: Mixture, second: Mixture, scale: float) -> Pair:
+    """Mixtures of Laplace laws: between two neighbouring means in cells, outside of all means the ratio is constant."""
+    means = sorted({*first[1], *second[1]})
+    parts = [np.linspace(a, b, 81) for a, b in itertools.pairwise(means)]
+    edges = np.unique(np.concatenate(parts)) if parts else np.array(means)
+
+    def masses(mean: float) -> Array:
+        left = np.where(edges <= mean, np.exp(-np.abs(edges - mean) / scale), 0.0)
+        right = np.where(edges >= mean, np.exp(-np.abs(edges - mean) / scale), 0.0)
+        # Each cell lies on one side of the mean: its mass is a difference of two exponentials.
+        near = np.maximum(left[1:], right[:-1])
+        inner = near / 2 * -np.expm1(-np.diff(edges) / scale)
+        return np.array([left[0] / 2, *inner, right[-1] / 2])
+
+    p, q = (sum(w * masses(m) for w, m in zip(*side, strict=True)) for side in (first, second))
+
+    def density(mixture: Mixture) -> Array:
+        at = np.array([edges[0] - scale, *edges, edges[-1] + scale])
+        weighted = [w * np.exp(-np.abs(at - m) / scale) for w, m in zip(*mixture, strict=True)]
+        return np.sum(weighted, axis=0)
+
+    pair = _with_ends(np.asarray(p), np.asarray(q), first, second, density)
+    return replace(pair, error=256 * _UNIT * (1 + (means[-1] - means[0]) / scale))
+
+
+def _with_ends(p: Array, q: Array, first: Mixture, second: Mixture, density: Callable[[Mixture], Array]) -> Pair:
+    """With the density ratio at the ends of each cell, which bounds it inside if every mean of the first law is at
+    least every mean of the second: then it does not decrease. (Cells of Laplace laws end where it becomes constant.)"""
+    monotone = min(first[1]) >= max(second[1])
+    with np.errstate(divide="ignore"):
+        ratio = np.log(density(first)) - np.log(density(second))
+    room = 1e-11 * (1 + np.abs(ratio))
+    return Pair(p, q, (ratio - room)[:-1], (ratio + room)[1:], 0.0, known=monotone)
+
+
+# --- single mechanisms on explicit neighbours. `ends` are the sums of the two data sets: a unit contributes 1 or −1.
+
+
+def _ends(adjacency: str, size: int) -> tuple[float, float]:
+    return float(size), (-float(size) if adjacency == "replace_one" else 0.0)
+
+
+def _gaussian(event: dp_event.GaussianDpEvent, adjacency: str, size: int) -> list[Pair]:
+    high, low = _ends(adjacency, size)
+    return [gaussians(([1.0], [high]), ([1.0], [low]), event.noise_multiplier)]
+
+
+def _laplace(event: dp_event.LaplaceDpEvent, adjacency: str, size: int) -> list[Pair]:
+    high, low = _ends(adjacency, size)
+    return [laplaces(([1.0], [high]), ([1.0], [low]), event.noise_multiplier)]
+
+
+def _discrete_laplace(event: dp_event.DiscreteLaplaceDpEvent, adjacency: str, size: int) -> list[Pair]:
+    high, low = _ends(adjacency, size)
+    return [shifted_geometric(event.noise_parameter, round((high - low) * event.sensitivity))]
+
+
+def shifted_geometric(parameter: float, shift: int) -> Pair:
+    """Integers with p(x) ∝ e^{−a|x|}, centred at `shift` and at 0; all below 0 are one cell, all above `shift` too."""
+    norm = -math.expm1(-parameter) / (1 + math.exp(-parameter))
+
+    def masses(centre: int) -> list[float]:
+        ends = [math.exp(-parameter * abs(end - centre)) / -math.expm1(-parameter) for end in (0, shift)]
+        return [
+            norm * mass
+            for mass in (ends[0], *(math.exp(-parameter * abs(x - centre)) for x in range(1, shift)), ends[1])
+        ]
+
+    if not shift:
+        return Pair.nothing()
+    return Pair.of(masses(shift), masses(0), error=64 * _UNIT * (1 + parameter * shift))
+
+
+def _response(event: dp_event.RandomizedResponseDpEvent, adjacency: str, size: int) -> list[Pair]:
+    """Two inputs, or an input and a uniform response; each member of a group responds."""
+    buckets, uniform = event.num_buckets, Fraction(event.noise_parameter)
+    law = [
+        [uniform / buckets + (1 - uniform) * (x == truth) for x in range(buckets)] for truth in range(min(2, buckets))
+    ]
+    other = law[-1] if adjacency == "replace_one" else [Fraction(1, buckets)] * buckets
+    return [Pair.of(law[0], other).power(size)]
+
+
+def _concentrated(event: dp_event.ZCDpEvent, adjacency: str, size: int) -> list[Pair]:
+    """A normal law of divergence ρα, beside integers of which a step has a loss of at most ξ."""
+    pair = Pair.nothing()
+    if event.rho:
+        pair = gaussians(([1.0], [size * math.sqrt(2 * event.rho)]), ([1.0], [0.0]), 1.0)
+    return [pair.times(shifted_geometric(event.xi, size)).only_at_least()] if event.xi else [pair.only_at_least()]
+
+
+def _epsilon_delta(event: EpsilonDeltaDpEvent, adjacency: str, size: int) -> list[Pair]:
+    """A secret that is told with probability δ, beside integers of which a step has a loss of at most ε."""
+    noisy = shifted_geometric(event.epsilon, size) if event.epsilon else Pair.nothing()
+    if not event.delta:
+        return [noisy.only_at_least()]
+    assert size == 1, "no accountant has a bound for groups and δ > 0"
+    told = Pair.of([event.delta, 0.0], [0.0, event.delta])
+    return [told._beside(replace(noisy, p=(1 - event.delta) * noisy.p, q=(1 - event.delta) * noisy.q)).only_at_least()]
+
+
+Selection = BoundedRangeSelectionDpEvent | ExPostSelectionDpEvent
+BIASES = (-30.0, -15.0, -8.0, -4.0, -2.0, -0.7, 0.0)
+
+
+def selection(moved: float, bias: float) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Softmax of two tokens' scores, whose difference is `bias`, and `bias − moved` for the neighbour."""
+    return (_sigmoid(bias), _sigmoid(-bias)), (_sigmoid(bias - moved), _sigmoid(moved - bias))
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x > 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def moved_scores(event: Selection, size: int) -> float:
+    """Each unit moves a difference of scores by η; a sampled law moves by the rounding once more, on both sides."""
+    return size * event.eta + 2 * event.rounding
+
+
+def _selection(event: Selection, adjacency: str, size: int) -> list[Pair]:
+    moved = moved_scores(event, size)
+    laws = [selection(moved, moved / 2 + bias) for bias in BIASES]
+    return [Pair.of(*law, error=4 * (64 + moved) * _UNIT, known=False) for law in laws]
+
+
+def _mixture(event: dp_event.MixtureOfGaussiansDpEvent, adjacency: str, size: int) -> list[Pair]:
+    first = list(event.sampling_probs), list(event.sensitivities)
+    return [gaussians(first, ([1.0], [0.0]), event.standard_deviation)]
+
+
+def _poisson(event: dp_event.PoissonSampledDpEvent, adjacency: str, size: int) -> list[Pair]:
+    """The data sets hold the units in question only. Each is drawn on its own."""
+    rate, inner = event.sampling_probability, event.event
+    if isinstance(inner, dp_event.GaussianDpEvent | dp_event.LaplaceDpEvent):
+        drawn = [math.comb(size, k) * rate**k * (1 - rate) ** (size - k) for k in range(size + 1)]
+        first = drawn, [float(k) for k in range(size + 1)]
+        second = (drawn, [-k for k in first[1]]) if adjacency == "replace_one" else ([1.0], [0.0])
+        law = gaussians if isinstance(inner, dp_event.GaussianDpEvent) else laplaces
+        return [law(first, second, inner.noise_multiplier)]
+    pairs = adversaries(inner, adjacency, 1)
+    if adjacency == "replace_one" or _responds(inner):  # it is seen whether the unit was drawn
+        return [pair.seen_with_chance(rate).only_at_least() for pair in pairs]
+    return [pair.mixed(rate) for pair in pairs]
+
+
+def _responds(event: DpEvent) -> bool:
+    return isinstance(event, dp_event.RandomizedResponseDpEvent)
+
+
+def _without_replacement(event: dp_event.SampledWithoutReplacementDpEvent, adjacency: str, size: int) -> list[Pair]:
+    """A unit of 1 is exchanged for −1; all others are −1, or 1, and the sum of m of n is released with noise."""
+    assert adjacency == "replace_one"
+    sample, rate = event.sample_size, event.sample_size / event.source_dataset_size
+    found = []
+    for other in (-1, 1):
+        laws = [([rate, 1 - rate], [unit + (sample - 1.0) * other, 1.0 * sample * other]) for unit in (1, -1)]
+        found.append(gaussians(laws[0], laws[1], event.event.noise_multiplier))
+    return found
+
+
+def _truncated(event: TruncatedPoissonSampledDpEvent, adjacency: str, size: int) -> list[Pair]:
+    """n − 1 units of 0, or all of −1, beside one of 1 that is absent or 0 in the other data set.
+
+    The number k of others that are drawn is binomial. If the unit is drawn, it is kept with probability min(1, B/(k +
+    1)), and takes the place of another if that is below 1.
+    """
+    rate, limit, others = Fraction(event.sampling_probability), event.max_batch_size, event.source_dataset_size - 1
+    found = []
+    for other in (0, -1):
+
+        def law(unit: int | None, other: int = other) -> Mixture:
+            weights: dict[float, Fraction] = {}
+            for k in range(others + 1):
+                chance = math.comb(others, k) * rate**k * (1 - rate) ** (others - k)
+                kept = rate * min(Fraction(1), Fraction(limit, k + 1)) if unit is not None else Fraction(0)
+                if kept:
+                    mean = float((unit or 0) + other * min(k, limit - 1))
+                    weights[mean] = weights.get(mean, Fraction(0)) + chance * kept
+                mean = float(other * min(k, limit))
+                weights[mean] = weights.get(mean, Fraction(0)) + chance * (1 - kept)
+            return [float(w) for w in weights.values()], list(weights)
+
+        second = law(None if adjacency == "add_remove" else 0)
+        found.append(gaussians(law(1), second, event.event.noise_multiplier))
+    return found
+
+
+def _secret(event: SecretReleaseDpEvent, adjacency: str, size: int) -> list[Pair]:
+    """The secret occurs k times with probability w_k, each time adding 1; or it is revealed."""
+    total = math.fsum((*event.weights, event.remainder))
+    inside = math.fsum(event.weights)
+    weights = [weight / inside for weight in event.weights]
+    first = weights, [float(k) for k in range(len(weights))]
+    return [gaussians(first, ([1.0], [0.0]), event.noise_multiplier).with_revealed(event.remainder / total)]
+
+
+def _groups(event: SecretGroupsReleaseDpEvent, adjacency: str, size: int) -> list[Pair]:
+    return [pair for group in event.groups for pair in adversaries(group, adjacency, size)]
+
+
+def _non_private(event: dp_event.NonPrivateDpEvent, adjacency: str, size: int) -> list[Pair]:
+    return [Pair.of([1, 0], [0, 1])]
+
+
+def _nothing(event: dp_event.NoOpDpEvent, adjacency: str, size: int) -> list[Pair]:
+    return [Pair.nothing()]
+
+
+def _repeated(event: dp_event.SelfComposedDpEvent, adjacency: str, size: int) -> list[Pair]:
+    return [pair.power(event.count) for pair in adversaries(event.event, adjacency, size)]
+
+
+def _composed(event: dp_event.ComposedDpEvent, adjacency: str, size: int) -> list[Pair]:
+    """Some of the choices: the first of each part together, the second of each, and so on."""
+    parts = [adversaries(part, adjacency, size) for part in event.events]
+    choices = ([pairs[i % len(pairs)] for pairs in parts] for i in range(max(map(len, parts), default=1)))
+    return [functools.reduce(Pair.times, pairs, Pair.nothing()) for pairs in choices]
+
+
+def _parallel(event: ParallelDpEvent, adjacency: str, size: int) -> list[Pair]:
+    """The units in question are in one part; under replace_one they may also leave one part for another."""
+    pairs = [pair for part in _distinct(event.events) for pair in adversaries(part, adjacency, size)]
+    if adjacency != "replace_one" or event.partition_is_public:
+        return pairs
+    for a, b in itertools.islice(itertools.permutations(event.events, 2), 6):
+        leaves, enters = (adversaries(part, "add_remove", size) for part in (a, b))
+        pairs += [one.times(other.reversed()) for one, other in zip(leaves, enters, strict=False)]
+    return [pair.only_at_least() for pair in pairs] if len(event.events) > 1 else pairs
+
+
+def _distinct(parts: Sequence[DpEvent]) -> list[DpEvent]:
+    return list({repr(part): part for part in parts}.values())
+
+
+MECHANISMS: dict[type[DpEvent], Callable[[Any, str, int], list[Pair]]] = {
+    dp_event.NoOpDpEvent: _nothing,
+    dp_event.NonPrivateDpEvent: _non_private,
+    dp_event.GaussianDpEvent: _gaussian,
+    dp_event.LaplaceDpEvent: _laplace,
+    dp_event.DiscreteLaplaceDpEvent: _discrete_laplace,
+    dp_event.RandomizedResponseDpEvent: _response,
+    dp_event.ZCDpEvent: _concentrated,
+    dp_event.MixtureOfGaussiansDpEvent: _mixture,
+    dp_event.PoissonSampledDpEvent: _poisson,
+    dp_event.SampledWithoutReplacementDpEvent: _without_replacement,
+    dp_event.SelfComposedDpEvent: _repeated,
+    dp_event.ComposedDpEvent: _composed,
+    EpsilonDeltaDpEvent: _epsilon_delta,
+    BoundedRangeSelectionDpEvent: _selection,
+    ExPostSelectionDpEvent: _selection,
+    TruncatedPoissonSampledDpEvent: _truncated,
+    SecretReleaseDpEvent: _secret,
+    SecretGroupsReleaseDpEvent: _groups,
+    ParallelDpEvent: _parallel,
+}
+"""The mechanisms of each event on neighbours, by type."""
+
+
+def adversaries(event: DpEvent, adjacency: str, size: int = 1) -> list[Pair]:
+    """The pairs of laws of mechanisms that `event` describes, on neighbours that differ in `size` units.
+
+    Raises:
+        KeyError: if an event has none here.
+    """
+    return MECHANISMS[type(event)](event, adjacency, size)
+
+
+def best_tree(moved: Sequence[float], epsilon: float, biases: Sequence[float]) -> float:
+    """P(E) − e^ε Q(E) for selections one after another, of which each may depend on the tokens before it.
+
+    Every node of the tree of tokens chooses the bias that gives most in the end; all choices are tried.
+    """
+    factor = math.exp(epsilon)
+
+    def value(p: Array, q: Array, left: Sequence[float]) -> Array:
+        if not left:
+            return np.maximum(p - factor * q, 0.0)
+        best = np.zeros(p.shape)
+        for bias in biases:
+            (p0, p1), (q0, q1) = selection(left[0], left[0] / 2 + bias)
+            best = np.maximum(best, value(p * p0, q * q0, left[1:]) + value(p * p1, q * q1, left[1:]))
+        return best
+
+    return float(value(np.ones(1), np.ones(1), list(moved))[0]) - 64 * _UNIT * (1 + factor)
+
+
+# --- one finished run that aggregates by medians
+
+
+@dataclass(frozen=True)
+class MedianRun:
+    """Parts with rows of logits, and the tokens that each part released.
+
+    Attributes:
+        parts: one array per part, of shape (tokens, rows, vocabulary); rows may be 0.
+        tokens: for each part, one token a step.
+        clip, temperature: of the law.
+    """
+
+    parts: Sequence[Array]
+    tokens: Sequence[Sequence[int]]
+    clip: float
+    temperature: float
+
+    def largest_loss(self, *, exchanged: bool, partition_is_public: bool) -> float:
+        """The largest |log P(tokens)/P′(tokens)| over neighbours P′ of this run's data."""
+        inside = [self._losses(part, leaves=True, enters=True) for part in range(len(self.parts))]
+        leaving, entering = (
+            [self._losses(part, leaves=which, enters=not which) for part in range(len(self.parts))]
+            for which in (True, False)
+        )
+        if not exchanged:
+            return max(
+                [0.0, *(sign * loss for sign in (1, -1) for each in (*leaving, *entering) for loss in each[sign])]
+            )
+        found = [sign * loss for sign in (1, -1) for each in inside for loss in each[sign]]
+        if not partition_is_public:
+            for a, b in itertools.permutations(range(len(self.parts)), 2):
+                found += [
+                    sign * (one + other) for sign in (1, -1) for one in leaving[a][sign] for other in entering[b][sign]
+                ]
+        return max([0.0, *found])
+
+    def _losses(self, part: int, *, leaves: bool, enters: bool) -> dict[int, list[float]]:
+        """For each row that leaves, log P/P′ of the part's tokens, at the rows of ±c that make it largest (1) or least
+        (−1); a row that enters may differ from token to token."""
+        logits = np.maximum(-self.clip, self.parts[part] - self.parts[part].max(axis=-1, keepdims=True) + self.clip)
+        steps, rows, vocabulary = logits.shape
+        corners = [np.array(c) for c in itertools.product((-self.clip, self.clip), repeat=vocabulary)]
+        found: dict[int, list[float]] = {1: [], -1: []}
+        for row in range(rows) if leaves else [None]:
+            totals = {1: 0.0, -1: 0.0}
+            for step, token in zip(range(steps), self.tokens[part], strict=True):
+                rest = logits[step] if row is None else np.delete(logits[step], row, axis=0)
+                others = [np.vstack([rest, corner]) for corner in corners] if enters else [rest]
+                own = self._log_probability(logits[step], token)
+                losses = [own - self._log_probability(other, token) for other in others]
+                totals[1] += max(losses)
+                totals[-1] += min(losses)
+            for sign in (1, -1):
+                found[sign].append(totals[sign])
+        return found
+
+    def _log_probability(self, rows: Array, token: int) -> float:
+        """Softmax of the medians; without rows all tokens are equally likely."""
+        scores = (np.median(rows, axis=0) if len(rows) else np.zeros(rows.shape[1])) / self.temperature
+        top = float(scores.max())
+        return float(scores[token]) - top - math.log(math.fsum(np.exp(scores - top)))
