@@ -5,6 +5,9 @@ A secret that no source finds is not protected. Misspelled, abbreviated, reworde
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
 import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -19,9 +22,19 @@ from cupel.accounting import validate
 from cupel.accounting.guarantees import SecretProtection
 from cupel.mechanisms.secret_evolution.incidence import Incidence, texts_digest
 from cupel.mechanisms.secret_evolution.listed import PhraseFinder, composed, read_list
-from cupel.mechanisms.secret_evolution.search import EMPTY, Rows, Search, entity_finder, pattern_finder, quantile_words
+from cupel.mechanisms.secret_evolution.pattern_process import PatternProcess
+from cupel.mechanisms.secret_evolution.search import (
+    EMPTY,
+    Rows,
+    Search,
+    entity_finder,
+    one_by_one,
+    pattern_finder,
+    quantile_words,
+)
 
 _EVERY = 1000  # texts between two calls of `progress`
+_BATCH = 100  # texts that are sent to a process at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +63,8 @@ class ListedSecrets:
 class PatternSecrets:
     r"""The matches of a regular expression of Python's `re`, such as ``\b\d{5}\b``; matches do not overlap.
 
+    A pattern that needs over 10 seconds of processor time on one text is refused.
+
     Attributes:
         pattern: the expression, which must not match the empty string.
         each: ``match`` (every distinct match is a secret; which records hold the same one is public, like all places)
@@ -68,12 +83,19 @@ class PatternSecrets:
         if not isinstance(self.pattern, str):
             raise ValueError("pattern must be a string; put it between single quotes")
         try:
-            empty = re.compile(composed(self.pattern)).search("")
+            re.compile(composed(self.pattern))
         except (re.error, RecursionError, OverflowError) as error:
             where = f" (column {error.colno})" if isinstance(error, re.error) and error.colno else ""
             raise ValueError(f"pattern is not a regular expression of Python's re{where}") from None
-        if empty:
+        if _matches_nothing(composed(self.pattern)):
             raise ValueError(EMPTY)
+
+
+@functools.cache
+def _matches_nothing(pattern: str) -> bool:
+    """Whether a composed pattern matches the empty string."""
+    with PatternProcess(pattern) as process:
+        return process.first([""]) != [None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +225,17 @@ def find_secrets(
     if not sources:
         raise ValueError("sources must have at least one source: a list, a pattern, a quantile or Presidio entities")
     rows = Rows()
-    searches = [_search(source, default, rows, texts) for source in sources]
     hits, ends = array("i"), array("q", [0])
-    for done, text in enumerate(texts, 1):
-        text = composed(text)
-        hits.extend(sorted(set().union(*(search.read(text) for search in searches))))
-        ends.append(len(hits))
-        if progress is not None and (done % _EVERY == 0 or done == len(texts)):
-            progress(done, len(texts))
+    with contextlib.ExitStack() as processes:
+        searches = [_search(source, default, rows, texts, processes) for source in sources]
+        remaining = map(composed, texts)
+        while batch := list(itertools.islice(remaining, _BATCH)):
+            for found_by in zip(*(search.read(batch) for search in searches), strict=True):
+                hits.extend(sorted(set().union(*found_by)))
+                ends.append(len(hits))
+                done = len(ends) - 1
+                if progress is not None and (done % _EVERY == 0 or done == len(texts)):
+                    progress(done, len(texts))
     columns = (np.ones(len(hits), dtype=np.bool_), np.frombuffer(hits, np.int32), np.frombuffer(ends, np.int64))
     matrix = csc_array(columns, shape=(len(rows.budgets), len(ends) - 1)).tocsr()
     order = _by_places(matrix, rows.budgets)
@@ -231,13 +256,19 @@ def _by_places(matrix: csr_array, budgets: Sequence[SecretProtection]) -> list[i
     return sorted(range(len(budgets)), key=key)
 
 
-def _search(source: SecretSource, default: SecretProtection, rows: Rows, texts: Iterable[str]) -> Search:
+def _search(
+    source: SecretSource,
+    default: SecretProtection,
+    rows: Rows,
+    texts: Iterable[str],
+    processes: contextlib.ExitStack,
+) -> Search:
     """Prepares the search of one source, with all secrets that are known before the texts are read."""
     budget = _budget(source.p, source.r, default)
     match source:
         case ListedSecrets():
             listed = read_list(source.path)
-            search = Search("list", PhraseFinder([entry.secret for entry in listed]), rows, budget)
+            search = Search("list", one_by_one(PhraseFinder([entry.secret for entry in listed])), rows, budget)
             for entry in listed:
                 try:
                     own = _budget(entry.p, entry.r, budget)
@@ -245,12 +276,14 @@ def _search(source: SecretSource, default: SecretProtection, rows: Rows, texts: 
                     raise ValueError(f"{source.path}: {error}") from None
                 search.name(entry.secret, own)
         case PatternSecrets():
-            search = Search("pattern", pattern_finder(source.pattern, whole=source.each == "pattern"), rows, budget)
+            process = processes.enter_context(PatternProcess(composed(source.pattern)))
+            find = pattern_finder(process, source.pattern, whole=source.each == "pattern")
+            search = Search("pattern", find, rows, budget)
             if source.each == "pattern":
                 search.name(("pattern", source.pattern), budget)
         case QuantileWords():
             chosen = quantile_words(texts, source.quantile, source.count)
-            search = Search("quantile", PhraseFinder(chosen), rows, budget)
+            search = Search("quantile", one_by_one(PhraseFinder(chosen)), rows, budget)
             for word in chosen:
                 search.name(word, budget)
         case PresidioSecrets():

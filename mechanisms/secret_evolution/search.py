@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 from cupel.accounting.guarantees import SecretProtection
 from cupel.mechanisms.secret_evolution import presidio
 from cupel.mechanisms.secret_evolution.incidence import Found
 from cupel.mechanisms.secret_evolution.listed import canonical, composed, words
+from cupel.mechanisms.secret_evolution.pattern_process import PatternProcess
+
+Finder: TypeAlias = Callable[[Sequence[str]], Iterable[Iterable[Hashable]]]
+"""Finds the secrets of each of several composed texts."""
 
 EMPTY = "pattern matches the empty string, which is in every record; let it match at least one character"
 
@@ -38,9 +42,7 @@ class Rows:
 class Search:
     """The search of one source: the rows of its secrets, and what it has found so far."""
 
-    def __init__(
-        self, kind: str, find: Callable[[str], Iterable[Hashable]], rows: Rows, budget: SecretProtection
-    ) -> None:
+    def __init__(self, kind: str, find: Finder, rows: Rows, budget: SecretProtection) -> None:
         self._kind, self._find, self._rows, self._budget = kind, find, rows, budget
         self._row: dict[Hashable, int] = {}
         self._hit: set[int] = set()
@@ -49,10 +51,13 @@ class Search:
     def name(self, secret: Hashable, budget: SecretProtection) -> None:
         self._row[secret] = self._rows.name(secret, budget)
 
-    def read(self, text: str) -> set[int]:
-        """The rows of the secrets in a text."""
+    def read(self, texts: Sequence[str]) -> Iterator[set[int]]:
+        """The rows of the secrets in each of several composed texts."""
+        return map(self._rows_of, self._find(texts))
+
+    def _rows_of(self, secrets: Iterable[Hashable]) -> set[int]:
         hits = set()
-        for secret in self._find(text):
+        for secret in secrets:
             if secret not in self._row:
                 self.name(secret, self._budget)
             hits.add(self._row[secret])
@@ -84,27 +89,31 @@ def quantile_words(texts: Iterable[str], quantile: float, count: int) -> list[st
     return ranked[first : first + count]
 
 
-def pattern_finder(pattern: str, *, whole: bool) -> Callable[[str], Iterable[Hashable]]:
-    """A function that finds a pattern's secrets in a composed text: every match, or the `whole` pattern as one."""
-    compiled = re.compile(composed(pattern))
+def pattern_finder(process: PatternProcess, pattern: str, *, whole: bool) -> Finder:
+    """A function that finds a pattern's secrets in composed texts: every match, or the `whole` pattern as one.
 
-    def all_matches(text: str) -> Iterable[Hashable]:
-        found = dict.fromkeys(match[0] for match in compiled.finditer(text))
-        if "" in found:
-            raise ValueError(EMPTY)
-        return dict.fromkeys(canonical(match) or match for match in found)
+    Args:
+        process: of the composed pattern.
+        pattern: which names the secret, if it is one.
+    """
 
-    def any_match(text: str) -> Iterable[Hashable]:
-        match = compiled.search(text)
-        if match is not None and not match[0]:
-            raise ValueError(EMPTY)
-        return [("pattern", pattern)] if match else []
+    def all_matches(texts: Sequence[str]) -> Iterator[Iterable[Hashable]]:
+        for found in process.distinct(texts):
+            if "" in found:
+                raise ValueError(EMPTY)
+            yield dict.fromkeys(canonical(match) or match for match in found)
+
+    def any_match(texts: Sequence[str]) -> Iterator[Iterable[Hashable]]:
+        for match in process.first(texts):
+            if match == "":
+                raise ValueError(EMPTY)
+            yield [] if match is None else [("pattern", pattern)]
 
     return any_match if whole else all_matches
 
 
-def entity_finder(names: Sequence[str], model: str | None, *, whole: bool) -> Callable[[str], Iterable[Hashable]]:
-    """A function that finds Presidio's entities in a composed text: every match, or each `whole` entity as one."""
+def entity_finder(names: Sequence[str], model: str | None, *, whole: bool) -> Finder:
+    """A function that finds Presidio's entities in composed texts: every match, or each `whole` entity as one."""
     find = presidio.finder(names, model)
 
     def secrets(text: str) -> Iterable[Hashable]:
@@ -112,4 +121,9 @@ def entity_finder(names: Sequence[str], model: str | None, *, whole: bool) -> Ca
             return {("entity", entity) for entity, _ in find(text)}
         return dict.fromkeys(canonical(match) for _, match in find(text))
 
-    return secrets
+    return one_by_one(secrets)
+
+
+def one_by_one(find: Callable[[str], Iterable[Hashable]]) -> Finder:
+    """A function that finds secrets in several texts, of one that finds those of a text."""
+    return lambda texts: map(find, texts)

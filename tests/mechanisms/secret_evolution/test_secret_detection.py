@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from cupel.accounting.guarantees import SecretProtection
 from cupel.mechanisms.data import corpora
 from cupel.mechanisms.data.records import builtin_records
+from cupel.mechanisms.secret_evolution import pattern_process
 from cupel.mechanisms.secret_evolution.detection import (
     ListedSecrets,
     PatternSecrets,
@@ -343,6 +344,37 @@ def test_bad_sources_are_one_line_without_a_secret(mapping: Any, message: str) -
         found(["hunter2 hunter3"], mapping)
     assert "\n" not in str(error.value)
     assert not re.search("hunter|20202", str(error.value))
+
+
+@pytest.mark.parametrize("each", ["match", "pattern"])
+@pytest.mark.parametrize(
+    ("pattern", "text"), [("(a+)+b", "a" * 60), (r"(\w+\s?)+$", "a" * 60 + "!"), (r"(a*)*\1b", "a" * 60)]
+)
+def test_a_pattern_that_takes_exponential_time_is_refused(
+    monkeypatch: pytest.MonkeyPatch, pattern: str, text: str, each: str
+) -> None:
+    """At some 10⁸ steps a second, 2⁶⁰ steps would take three centuries."""
+    monkeypatch.setattr(pattern_process, "_SECONDS", 0.2)
+    with pytest.raises(ValueError, match=r"pattern takes over 0\.2 seconds on one text; write it such that") as error:
+        found(["aab aab", text], {"pattern": pattern, "each": each})
+    assert "\n" not in str(error.value)
+    assert pattern not in str(error.value)
+
+
+def test_a_pattern_that_takes_long_on_the_empty_string_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pattern_process, "_SECONDS", 0.2)
+    with pytest.raises(ValueError, match="pattern takes over"):
+        secret_source({"pattern": "(?:(?:(?:a?){1000}){1000}){100}"})
+
+
+def test_patterns_match_as_those_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where other libraries differ: words of other scripts, superscripts, half a surrogate pair, lookaround."""
+    monkeypatch.setattr(pattern_process, "_SECONDS", 0.5)
+    texts = ["x² x2", "Müller", "नमस्ते", "a\ud800b", "key 04821\n12345", "\x1c", "a\u2028b"]
+    for pattern in (r"\w+", r"\W+", r"\s", r"(?<=key )\d+", r"(?m)^\d+$", r"(.)\w*\1", "."):
+        held = [{canonical(match[0]) or match[0] for match in re.finditer(pattern, text)} for text in texts]
+        expected = {tuple(i for i, some in enumerate(held) if secret in some) for secret in set().union(*held)}
+        assert {tuple(where) for where in places(found(texts, {"pattern": pattern}))} == expected, pattern
 
 
 def test_no_source_is_refused() -> None:
