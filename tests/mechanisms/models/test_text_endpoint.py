@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -300,6 +302,72 @@ def test_a_server_that_drips_or_floods_is_left(server: Server, monkeypatch: pyte
     began = time.monotonic()
     assert "no answer in 0.3 seconds" in (written(writer, 1)[1] or "")
     assert time.monotonic() - began < 15  # a whole answer would take 20 seconds
+
+
+DRIPS = {
+    "status line": (b"", b"H"),
+    "header": (b"HTTP/1.1 200 OK\r\n", b"X"),
+    "headers": (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"),
+    "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "chunk sizes": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0"),
+    "chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    "trailers": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X: y\r\n"),
+    "content": (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b" "),
+    "error": (b"HTTP/1.1 400 Bad\r\nContent-Length: 100000\r\n\r\n", b" "),
+}
+
+
+@pytest.mark.parametrize("drip", DRIPS)
+def test_the_timeout_bounds_a_whole_call_whatever_is_sent_slowly(drip: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every piece comes long before the timeout, which a socket alone would count from the last piece."""
+    monkeypatch.setenv("no_proxy", "*")
+    before, piece = DRIPS[drip]
+    over = threading.Event()
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(before)
+            while not over.wait(0.05):
+                connection.sendall(piece)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        timer = threading.Timer(10, over.set)
+        timer.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        began = time.monotonic()
+        _, told = written(EndpointWriter(url=url, model="m", timeout=0.5, tries=1), 1)
+        took = time.monotonic() - began
+        over.set()
+        thread.join()
+        timer.cancel()
+    assert ("HTTP 400" if drip == "error" else "no answer in 0.5 seconds") in (told or "")
+    assert took < 5
+
+
+def test_the_timeout_bounds_the_search_for_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    over = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [()] * over.wait(20))
+    began = time.monotonic()
+    _, told = written(EndpointWriter(url="https://example.invalid/v1", model="m", timeout=0.3, tries=1), 1)
+    over.set()
+    assert "no answer in 0.3 seconds" in (told or "")
+    assert time.monotonic() - began < 10
+
+
+def test_a_request_over_tls_is_bounded_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server takes the connection and never answers the handshake."""
+    monkeypatch.setenv("no_proxy", "*")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"https://127.0.0.1:{listening.getsockname()[1]}/v1"
+        began = time.monotonic()
+        _, told = written(EndpointWriter(url=url, model="m", timeout=0.3, tries=1), 1)
+    assert "no answer in 0.3 seconds" in (told or "")
+    assert time.monotonic() - began < 10
 
 
 def test_no_server_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
