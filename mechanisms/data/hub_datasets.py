@@ -17,6 +17,8 @@ from typing import Any
 
 import yaml
 
+from cupel.mechanisms.data.parquet import rows_at_once
+
 _FORMATS = ("parquet", "json", "csv", "text", "arrow")
 _CACHED = "cache"  # the library's name for a hub data set in its cache
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -56,7 +58,7 @@ class HubDataset:
                 "the library datasets is not installed; data of source dataset need pip install 'cupel[datasets]'"
             ) from None
         with _quietly(datasets, self.allow_network):
-            splits = self._splits(datasets)
+            splits = self._splits(datasets, wanted)
         if self.split not in splits:
             raise ValueError(f"{self}: there is no split {self.split!r}; it has {', '.join(splits)}")
         table = splits[self.split].with_format(None)
@@ -76,7 +78,7 @@ class HubDataset:
         except Exception as error:  # of many types, and some messages quote the data
             raise ValueError(f"{self}: cannot be read beyond row {number} ({type(error).__name__})") from None
 
-    def _splits(self, datasets: Any) -> Mapping[str, Any]:
+    def _splits(self, datasets: Any, wanted: Collection[str]) -> Mapping[str, Any]:
         """The splits by name."""
         folder = Path(self.name)
         if not folder.is_dir():
@@ -88,7 +90,10 @@ class HubDataset:
                 saved = datasets.load_from_disk(str(folder))
                 return saved if isinstance(saved, dict) else {str(saved.split or "train"): saved}
             _check_stays_inside(folder)
-            streamed: Mapping[str, Any] = self._builder(datasets, _FORMATS).as_streaming_dataset()
+            builder = self._builder(datasets, _FORMATS)
+            if _format(builder) == "parquet":
+                _bound(builder.config, wanted)
+            streamed: Mapping[str, Any] = builder.as_streaming_dataset()
             return streamed
         except Exception as error:  # of many types; a user needs one line
             raise ValueError(f"{self}: {_reason(error)}") from None
@@ -121,9 +126,8 @@ class HubDataset:
 
     def _builder(self, datasets: Any, formats: tuple[str, ...]) -> Any:
         builder = datasets.load_dataset_builder(self.name, self.subset)
-        form = type(builder).__module__.removeprefix("datasets.packaged_modules.").partition(".")[0]
-        if form not in formats:
-            raise ValueError(f"has files of format {form}; the supported formats are {', '.join(_FORMATS)}")
+        if _format(builder) not in formats:
+            raise ValueError(f"has files of format {_format(builder)}; the supported formats are {', '.join(_FORMATS)}")
         return builder
 
 
@@ -151,6 +155,23 @@ def _check_stays_inside(folder: Path) -> None:
         about = yaml.safe_load(parts[1]) if len(parts) > 1 else None
         if isinstance(about, dict) and "://" in str(about.get("configs")):
             raise ValueError(f"its {name} names files outside of the folder; only files inside are read")
+
+
+def _format(builder: Any) -> str:
+    return type(builder).__module__.removeprefix("datasets.packaged_modules.").partition(".")[0]
+
+
+def _bound(config: Any, wanted: Collection[str]) -> None:
+    """Makes the library read only the wanted columns of Parquet files, in batches of bounded memory."""
+    import pyarrow.parquet
+
+    files = [Path(file) for some in config.data_files.values() for file in some if Path(file).is_file()]
+    for file in files:
+        with pyarrow.parquet.ParquetFile(file) as read:
+            if not set(wanted).issubset(read.schema_arrow.names):
+                return  # nothing will be read
+            rows = rows_at_once(file, read.metadata, wanted)
+        config.columns, config.batch_size = sorted(wanted), min(rows, config.batch_size or rows)
 
 
 def _named(values: list[Any], names: list[str] | None) -> list[Any]:

@@ -7,13 +7,14 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cupel.accounting import validate
 from cupel.mechanisms.data.hub_datasets import HubDataset
+from cupel.mechanisms.data.parquet import check_columns, read_parquet
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONGEST_CELL = 2**31 - 1  # of CSV, in characters; the default of the module `csv` is 2¹⁷
@@ -184,7 +185,7 @@ def read_rows(path: Path | str, wanted: Collection[str] | None = None) -> Iterat
         ValueError: one line, which names the file and, if possible, the line, never a value.
     """
     path = Path(path)
-    readers = {".jsonl": _json_lines, ".csv": _csv, ".parquet": _parquet}
+    readers = {".jsonl": _json_lines, ".csv": _csv, ".parquet": read_parquet}
     if path.suffix.lower() not in readers:
         raise ValueError(f"{path}: the file must be one of {', '.join(readers)}; its name ends in {path.suffix!r}")
     if not path.is_file():
@@ -256,44 +257,10 @@ def _csv(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[str, Mapp
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, strict=True)
         try:
-            _check_columns(path, reader.fieldnames or (), wanted)
+            check_columns(path, reader.fieldnames or (), wanted)
             for values in reader:
                 if None in values or None in values.values():
                     raise ValueError(f"{path}, line {reader.line_num}: has a different number of cells than the header")
                 yield f"line {reader.line_num}", values
         except csv.Error:
             raise ValueError(f"{path}, line {reader.line_num}: is not CSV; check that every quote is closed") from None
-
-
-def _parquet(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    import pyarrow
-    import pyarrow.parquet
-
-    number = 0
-    try:
-        with pyarrow.parquet.ParquetFile(path.absolute()) as file:
-            _check_columns(path, file.schema_arrow.names, wanted)
-            for batch in file.iter_batches(batch_size=4096, columns=None if wanted is None else sorted(wanted)):
-                for values in _values(path, batch):
-                    number += 1
-                    yield f"row {number}", values
-    except pyarrow.ArrowException:
-        raise ValueError(f"{path}: is not a Parquet file") from None
-
-
-def _values(path: Path, batch: Any) -> list[Mapping[str, Any]]:
-    """The rows of a batch. Errors of pyarrow for values without a Python type, such as some times, would show them."""
-    try:
-        rows: list[Mapping[str, Any]] = batch.to_pylist()
-        return rows
-    except UnicodeDecodeError:
-        raise
-    except (ValueError, OverflowError):
-        raise ValueError(f"{path}: has values that are neither text nor numbers; write them as text") from None
-
-
-def _check_columns(path: Path, names: Sequence[str], wanted: Collection[str] | None) -> None:
-    """Checks that no wanted column occurs twice, since only one would be read."""
-    for column in sorted(set(names) if wanted is None else wanted):
-        if names.count(column) > 1:
-            raise ValueError(f"{path}: has {names.count(column)} columns {column!r}; give them distinct names")
