@@ -6,6 +6,7 @@ A name in a file chooses from the events that this package knows; nothing is imp
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,12 +15,27 @@ import attrs
 from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import events, validate
-from cupel.accounting.interop.expressions import parsed
+from cupel.accounting.interop.expressions import Expression, Rounded, parsed
+from cupel.accounting.interop.names import shown
 from cupel.accounting.interop.state import Release, State
 
 _MODULE = "dp_accounting"
 _TRUNCATED = "TruncatedSubsampledGaussianDpEvent"
 _NAME = re.compile(r"\s*(dp_event\.|dp_accounting\.(dp_event\.)?)?(\w+DpEvent)\(")
+_ROUNDED = "PyTorch rounds the numbers that it prints; each counts as the worst that is printed so."
+_WORST = {
+    ("GaussianDpEvent", "noise_multiplier"): "lower",
+    ("LaplaceDpEvent", "noise_multiplier"): "lower",
+    ("PoissonSampledDpEvent", "sampling_probability"): "upper",
+}
+"""The end at which a number that was rounded costs most. A sample is a sample of a larger one."""
+
+_UNSUPPORTED = {
+    "SingleEpochTreeAggregationDpEvent": "tree aggregation in one epoch, as of DP-FTRL, whose noise is correlated",
+    "RepeatAndSelectDpEvent": "the best of a random number of runs, as in a search of hyperparameters",
+    "RandomAllocationDpEvent": "each record in a random choice of the steps",
+    "UnsupportedDpEvent": "what the library itself could not describe",
+}
 _LONGEST = 200_000
 _DEEPEST = 60
 
@@ -43,7 +59,13 @@ def found_text(text: str) -> State | None:
     """
     if _NAME.match(text) is None:
         return None
-    return _state(_evaluated(parsed(text, "an event of dp_accounting", longest=_LONGEST, deepest=_DEEPEST)))
+    expression = parsed(text, "an event of dp_accounting", longest=_LONGEST, deepest=_DEEPEST)
+    event = _evaluated(expression, expression.tree)
+    if any(
+        isinstance(expression.number(node), Rounded) for node in ast.walk(expression.tree) if isinstance(node, ast.expr)
+    ):
+        return dataclasses.replace(_state(event), notes=(_ROUNDED,), exact=False)
+    return _state(event)
 
 
 def declared_event(content: Mapping[str, Any]) -> DpEvent:
@@ -106,7 +128,7 @@ def _named(name: str, values: Sequence[Any]) -> dict[str, Any]:
     known = getattr(dp_event, name, None) if name in events.known_names() else None
     order = _ORDER if name == _TRUNCATED else () if known is None else [one.name for one in attrs.fields(known)]
     if len(values) != len(order):
-        raise ValueError(f"event {name[:60]} of dp_accounting has other fields than this version knows")
+        raise ValueError(f"event {shown(name)} of dp_accounting has other fields than this version knows")
     return dict(zip(order, values, strict=True))
 
 
@@ -116,6 +138,7 @@ def _event(name: str, fields: Mapping[str, Any]) -> DpEvent:
     Raises:
         ValueError: one line.
     """
+    fields = {key: _worst(name, key, value) for key, value in fields.items()}
     if name == _TRUNCATED and set(fields) == set(_ORDER):
         return events.TruncatedPoissonSampledDpEvent(
             sampling_probability=fields["sampling_probability"],
@@ -124,7 +147,8 @@ def _event(name: str, fields: Mapping[str, Any]) -> DpEvent:
             event=dp_event.GaussianDpEvent(fields["noise_multiplier"]),
         )
     if name not in events.known_names():
-        raise ValueError(f"cupel does not support event {name[:60]!r} of dp_accounting")
+        what = f": {_UNSUPPORTED[name]}" if name in _UNSUPPORTED else ""
+        raise ValueError(f"cupel does not support event {shown(name)} of dp_accounting{what}")
     try:
         if "count" in fields:
             validate.integer(count=fields["count"])
@@ -133,17 +157,41 @@ def _event(name: str, fields: Mapping[str, Any]) -> DpEvent:
         raise ValueError(f"event {name} of dp_accounting: {str(error)[:200]}") from None
 
 
-def _evaluated(node: ast.expr) -> Any:
+def _worst(name: str, field: str, value: Any) -> Any:
+    """A value of a field; of a number that was rounded, the end that costs most.
+
+    Raises:
+        ValueError: if it is not known which end that is.
+    """
+    if isinstance(value, str | dict):
+        return "…"  # no number: whoever refuses it must not show it
+    if isinstance(value, list):
+        return [_worst(name, field, one) for one in value]
+    if not isinstance(value, Rounded):
+        return value
+    match _WORST.get((name, field)):
+        case "lower":
+            return max(value.lower, min(0.0, value.upper))
+        case "upper":
+            return min(value.upper, max(1.0, value.lower))
+    raise ValueError(
+        f"{shown(field)} of event {shown(name)} is a tensor, which PyTorch prints rounded; print float() of it"
+    )
+
+
+def _evaluated(expression: Expression, node: ast.expr) -> Any:
     """What an expression of calls, lists and numbers builds; nothing is called but the constructors of events."""
+    if (number := expression.number(node)) is not None:
+        return number
     match node:
         case ast.Constant(value=value):
             return value
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-            return -value
         case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [_evaluated(item) for item in items]
-        case ast.Name(id="inf"):
-            return float("inf")
-        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[], keywords=given):
-            return _event(name, {str(one.arg): _evaluated(one.value) for one in given})
-    raise ValueError("holds an expression that repr() of an event of dp_accounting does not write")
+            return [_evaluated(expression, item) for item in items]
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[]):
+            given = expression.keywords(node)
+            return _event(name, {key: _evaluated(expression, value) for key, value in given.items()})
+    raise ValueError(
+        "holds an expression that repr() of an event of dp_accounting does not write; numbers may be those of Python, "
+        "such as 1.1, of NumPy, such as np.float64(1.1), or tensor(1.1)"
+    )

@@ -27,7 +27,8 @@ from dp_accounting import DpEvent, dp_event
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.events import EpsilonDeltaDpEvent
-from cupel.accounting.interop.expressions import parsed
+from cupel.accounting.interop.expressions import Expression, Rounded, parsed
+from cupel.accounting.interop.names import left_unread, shown
 from cupel.accounting.interop.state import Release, State
 
 _NEEDED = {"epsilon", "delta", "mechanism", "dp_operations"}
@@ -56,7 +57,7 @@ def found(content: Any) -> State | None:
     except (TypeError, AttributeError, OverflowError):
         raise ValueError("looks like diagnostic information of dpsynth, but a field has another type") from None
     notes = [
-        f"The mechanism {str(content['mechanism'])[:60]!r} released nothing but what its operations say. The values of "
+        f"The mechanism {shown(content['mechanism'])} released nothing but what its operations say. The values of "
         "attributes that were derived from the data, if any were, are among them.",
         "The standard deviation of an operation is relative to the most that one unit changes, of Laplace noise under "
         "the neighbouring relation itself; an operation without one is (ε, δ)-DP each time that it runs.",
@@ -76,6 +77,7 @@ def found(content: Any) -> State | None:
         adjacency=Adjacency.ADD_REMOVE if selections else None,
         delta=delta if 0 < delta < 1 else None,
         stated=stated,
+        remarks=left_unread(content, _NEEDED),
         notes=tuple(notes),
         exact=False,
     )
@@ -89,25 +91,26 @@ def found_text(text: str) -> State | None:
     """
     if _BEGINS.match(text) is None:
         return None
-    match parsed(text, "diagnostic information of dpsynth", longest=_LONGEST, deepest=_DEEPEST):
-        case ast.Call(func=ast.Name(id="DiagnosticInformation"), args=[], keywords=given):
-            state = found({str(one.arg): _plain(one.value) for one in given})
+    expression = parsed(text, "diagnostic information of dpsynth", longest=_LONGEST, deepest=_DEEPEST)
+    match expression.tree:
+        case ast.Call(func=ast.Name(id="DiagnosticInformation"), args=[]):
+            state = found(_plain(expression, expression.tree))
             if state is not None:
                 return state
     raise ValueError("begins like diagnostic information of dpsynth, but is not the text that it writes")
 
 
-def _plain(node: ast.expr) -> Any:
+def _plain(expression: Expression, node: ast.expr) -> Any:
     """What an expression of calls, lists and numbers holds; a call is its keywords, whatever its name."""
+    if (number := expression.number(node)) is not None:
+        return None if isinstance(number, Rounded) else number
     match node:
         case ast.Constant(value=value):
             return value
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-            return -value
         case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [_plain(item) for item in items]
-        case ast.Call(func=ast.Name(), args=[], keywords=given):
-            return {str(one.arg): _plain(one.value) for one in given}
+            return [_plain(expression, item) for item in items]
+        case ast.Call(func=ast.Name(), args=[]):
+            return {key: _plain(expression, value) for key, value in expression.keywords(node).items()}
     return None
 
 
@@ -145,5 +148,5 @@ def _event(kind: str, one: Mapping[str, Any]) -> DpEvent:
         pure = math.nextafter(math.nextafter(math.sqrt(2), 2) / sigma, math.inf)
         return EpsilonDeltaDpEvent(2 * pure if _is_selection(one) and _is_one_sided(one) else pure)
     if sigma or not (epsilon or delta):
-        raise ValueError(f"a mechanism of type {kind[:60]!r} with sigma = {sigma!r} and ε = {epsilon!r} is not known")
+        raise ValueError(f"a mechanism of type {shown(kind)} with sigma = {sigma!r} and ε = {epsilon!r} is not known")
     return EpsilonDeltaDpEvent(epsilon, delta)

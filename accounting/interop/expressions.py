@@ -3,9 +3,100 @@
 from __future__ import annotations
 
 import ast
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from cupel.accounting.conversions import formulas
+
+_FLOATS = {"float16": np.float16, "float32": np.float32, "float64": np.float64}
+_MOST_DIGITS = 400
+_LARGEST_SCALAR = 2**1000
+_INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 
 
-def parsed(text: str, what: str, *, longest: int, deepest: int) -> ast.expr:
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """A number that was rounded when it was printed.
+
+    Attributes:
+        lower, upper: what it was between.
+    """
+
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """The syntax tree of an expression, with its text."""
+
+    tree: ast.expr
+    lines: tuple[bytes, ...]
+
+    def number(self, node: ast.expr) -> int | float | Rounded | None:
+        """The number that an expression writes; None if it writes none.
+
+        It is a literal, a scalar of NumPy such as ``np.float64(1.1)``, or a tensor of PyTorch without dimensions, such
+        as ``tensor(1.1000)``. NumPy writes as many digits as tell a number from all others. PyTorch rounds, to four
+        digits behind the point unless told otherwise; without a digit there, the number is whole.
+        """
+        match node:
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant() | ast.Call() | ast.Name() as inner):
+                found = self.number(inner)
+                if isinstance(found, Rounded):
+                    return Rounded(-found.upper, -found.lower)
+                return None if found is None else -found
+            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+                return value
+            case ast.Name(id="inf"):
+                return math.inf
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="np" | "numpy"), attr=name), args=[single], keywords=[]):
+                return self._scalar(name, single)
+            case ast.Call(func=ast.Name(id="tensor"), args=[single]):
+                return self._tensor(single)
+        return None
+
+    def keywords(self, node: ast.Call) -> dict[str, ast.expr]:
+        """The named arguments of a call.
+
+        Raises:
+            ValueError: if a name is given twice.
+        """
+        found = {str(one.arg): one.value for one in node.keywords}
+        if len(found) != len(node.keywords):
+            raise ValueError("has an argument twice in one call of its text")
+        return found
+
+    def _scalar(self, name: str, node: ast.expr) -> int | float | None:
+        found = self.number(node)
+        if name in _INTEGERS and isinstance(found, int):
+            return found
+        if name in _FLOATS and isinstance(found, int | float) and abs(found) < _LARGEST_SCALAR:
+            with np.errstate(over="ignore"):
+                return float(_FLOATS[name](found))
+        return None
+
+    def _tensor(self, node: ast.expr) -> int | float | Rounded | None:
+        found = self.number(node)
+        if not isinstance(found, float) or not math.isfinite(found):
+            return found if isinstance(found, int | float) else None
+        literal = node.operand if isinstance(node, ast.UnaryOp) else node
+        line = self.lines[literal.lineno - 1] if literal.lineno == literal.end_lineno else b""
+        digits, _, exponent = line[literal.col_offset : literal.end_col_offset].decode().lower().partition("e")
+        decimals, power = len(digits.partition(".")[2]), int(exponent or 0)
+        if not decimals:
+            return found
+        if decimals > _MOST_DIGITS or abs(power) > _MOST_DIGITS:
+            return None
+        half = Fraction(10) ** (power - decimals) / 2
+        exact = Fraction(digits) * Fraction(10) ** power * (-1 if found < 0 else 1)
+        return Rounded(-formulas.up(half - exact), formulas.up(half + exact))
+
+
+def parsed(text: str, what: str, *, longest: int, deepest: int) -> Expression:
     """The syntax tree of an expression.
 
     Args:
@@ -23,7 +114,8 @@ def parsed(text: str, what: str, *, longest: int, deepest: int) -> ast.expr:
         most = max(most, depth)
     if len(text) > longest or most > deepest:
         raise ValueError(f"holds {what} that is too long or too deep")
+    text = text.strip()
     try:
-        return ast.parse(text.strip(), mode="eval").body
+        return Expression(ast.parse(text, mode="eval").body, tuple(text.encode().splitlines()))
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise ValueError(f"begins like {what}, but is not the text that it writes") from None

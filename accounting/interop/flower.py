@@ -6,6 +6,7 @@ Its unit is a client with all of its records.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,11 +14,14 @@ from dp_accounting import dp_event
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.interop.names import left_unread
 from cupel.accounting.interop.state import Part, Release, SampledGaussian, Sampler, State
 
 _VERSION = 1
 _RELATIONS = {"add-or-remove-one": Adjacency.ADD_REMOVE, "replace-one": Adjacency.REPLACE_ONE}
 _SAMPLERS = {"poisson": Sampler.POISSON, "without-replacement": Sampler.FIXED, "no-amplification": None}
+_READ = {"schema_version", "backend", "config", "compositions"}
+_READ_OF_CONFIG = {"target_delta", "population_size", "neighboring_relation", "sampling_method"}
 
 
 def found(content: Any) -> State | None:
@@ -33,7 +37,9 @@ def found(content: Any) -> State | None:
             "is a state of Flower's accountant of another version; schema_version 1 of backend rdp is known"
         )
     try:
-        return _state(content["config"], content["compositions"])
+        state = _state(content["config"], content["compositions"])
+        unread = {*(set(content) - _READ), *(set(content["config"]) - _READ_OF_CONFIG)}
+        return dataclasses.replace(state, remarks=left_unread(unread, ()))
     except (KeyError, TypeError, AttributeError, OverflowError):
         raise ValueError(
             "looks like a state of Flower's accountant, but lacks a field or has one of another type"

@@ -24,6 +24,7 @@ from dp_accounting import dp_event
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.events import TruncatedPoissonSampledDpEvent
+from cupel.accounting.interop.names import shown
 from cupel.accounting.interop.state import Part, Release, SampledGaussian, Sampler, State
 
 _NEEDED = {"iterations", "expected_participations", "strategy"}
@@ -44,7 +45,7 @@ def found(content: Any) -> State | None:
         return None
     if unknown := sorted(set(content) - _KNOWN):
         raise ValueError(
-            f"looks like a BandMFConfig of jax_privacy, but has a field {str(unknown[0])[:60]!r} that is not known"
+            f"looks like a BandMFConfig of jax_privacy, but has a field {shown(unknown[0])} that is not known"
         )
     try:
         return _state(content)

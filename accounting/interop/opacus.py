@@ -72,7 +72,10 @@ def _step(entry: Any, place: int) -> SampledGaussian:
     is_triple = isinstance(entry, list | tuple) and len(entry) == 3
     numbers = [one for one in entry if isinstance(one, int | float) and not isinstance(one, bool)] if is_triple else []
     if len(numbers) != 3:
-        raise ValueError(f"history[{place}] must be three numbers: noise multiplier, sample rate, number of steps")
+        raise ValueError(
+            f"history[{place}] must be three numbers: noise multiplier, sample rate, number of steps; save them as "
+            "numbers of Python, such as json.dumps(accountant.state_dict(), default=float)"
+        )
     noise, rate, steps = numbers
     try:
         if steps != int(steps):

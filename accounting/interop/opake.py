@@ -16,6 +16,7 @@ from dp_accounting import dp_event
 
 from cupel.accounting import validate
 from cupel.accounting.events import EpsilonDeltaDpEvent, TruncatedPoissonSampledDpEvent
+from cupel.accounting.interop.names import left_unread, shown
 from cupel.accounting.interop.state import Part, Release, SampledGaussian, Sampler, State
 
 _FIELDS = {
@@ -63,13 +64,15 @@ def found(content: Any) -> State | None:
             "A batch above its limit was cut to a uniform choice of its records, and neither neighbour has more than "
             "dataset_size records."
         )
+    budget = rest.get("budget")
     return State(
         library="opake",
         what="the state of opake's accountant",
         parts=tuple(parts),
-        sampler=Sampler.POISSON if sampled else None,
+        sampler=Sampler.POISSON if sampled or TruncatedPoissonSampledDpEvent in released else None,
         delta=delta,
         stated=stated_epsilon,
+        remarks=() if delta is not None or budget is None else left_unread(["budget"], ()),
         notes=tuple(notes),
         exact=not stated,
     )
@@ -114,7 +117,7 @@ def _parts(process: Mapping[str, Any]) -> list[Part]:
 def _node(node: Any) -> tuple[str, Mapping[str, Any]]:
     kind = node.get("type") if isinstance(node, Mapping) else None
     if kind not in _FIELDS:
-        raise ValueError(f"cupel does not support process {str(kind)[:60]!r} of opake")
+        raise ValueError(f"cupel does not support process {shown(kind)} of opake")
     fields = {key: value for key, value in node.items() if key != "type"}
     optional = {"truncated_batch_size", "dataset_size"}
     if not set(_FIELDS[kind]) - optional <= set(fields) <= set(_FIELDS[kind]):

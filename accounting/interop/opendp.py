@@ -26,8 +26,11 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.conversions import formulas
 from cupel.accounting.events import EpsilonDeltaDpEvent
+from cupel.accounting.interop.names import left_unread, shown
 from cupel.accounting.interop.state import Release, State
 
+_VERSION = "0.16"
+_NODE = {"__function__", "__module__", "__kwargs__", "__version__"}
 _DEEPEST = 60
 _MOST_NODES = 100_000
 _INTEGERS = {f"{sign}{bits}" for sign in "iu" for bits in (8, 16, 32, 64)} | {"usize"}
@@ -57,6 +60,8 @@ class _Found:
     """What was met in a tree."""
 
     nodes: int = 0
+    versions: set[str] = field(default_factory=set)
+    unread: set[str] = field(default_factory=set)
     metrics: set[str] = field(default_factory=set)
     deltas: set[float] = field(default_factory=set)
 
@@ -80,6 +85,8 @@ def found(content: Any) -> State | None:
         )
     adjacency = _RELATIONS.get(met.metrics.pop()) if met.metrics else None
     notes = ["The measurement was invoked once, and on data of its domain."]
+    if met.versions - {_VERSION}:
+        notes.append(f"Constructors of another version of OpenDP than {_VERSION} do what those of {_VERSION} do.")
     if adjacency is None:
         notes.append("Neighbours are at a distance of 1 in the measurement's input metric, which is not one of rows.")
     return State(
@@ -88,6 +95,7 @@ def found(content: Any) -> State | None:
         parts=parts,
         adjacency=adjacency,
         delta=met.deltas.pop() if len(met.deltas) == 1 else None,
+        remarks=left_unread(met.unread, ()),
         notes=tuple(notes),
         exact=False,
     )
@@ -106,6 +114,8 @@ def _call(node: Any, met: _Found, depth: int) -> tuple[str, Mapping[str, Any]]:
     name, arguments = node["__function__"], node.get("__kwargs__", {})
     if not isinstance(name, str) or not isinstance(arguments, Mapping):
         raise ValueError("holds a constructor of OpenDP without a name or with arguments that are none")
+    met.versions.add(".".join(str(node.get("__version__", "")).split(".")[:2]))
+    met.unread |= {str(key) for key in set(node) - _NODE}
     return name, arguments
 
 
@@ -114,14 +124,14 @@ def _taken(name: str, arguments: Mapping[str, Any], *known: str) -> None:
     if extra := [
         key for key, value in arguments.items() if key not in known and value is not None and value is not False
     ]:
-        raise ValueError(f"cupel does not support argument {extra[0][:60]!r} of OpenDP's {name}")
+        raise ValueError(f"cupel does not support argument {shown(extra[0])} of OpenDP's {name}")
 
 
 def _measurement(node: Any, data: _Data | None, met: _Found, depth: int) -> list[Release]:
     """The releases of a measurement, on data that a transformation gave it, or on its own input."""
     name, arguments = _call(node, met, depth)
     if name not in _MEASUREMENTS:
-        raise ValueError(f"cupel does not support OpenDP's measurement {name[:60]!r}")
+        raise ValueError(f"cupel does not support OpenDP's measurement {shown(name)}")
     return _MEASUREMENTS[name](name, arguments, data, met, depth)
 
 
@@ -155,11 +165,11 @@ def _noise(name: str, given: Mapping[str, Any], data: _Data | None, met: _Found,
     gaussian = name == "make_gaussian"
     metrics = ("absolute_distance", "l2_distance" if gaussian else "l1_distance")
     if data.kind == "rows" or data.metric not in metrics:
-        raise ValueError(f"OpenDP's {name} needs a metric of {' or '.join(metrics)}, not {data.metric[:60]!r}")
+        raise ValueError(f"OpenDP's {name} needs a metric of {' or '.join(metrics)}, not {shown(data.metric)}")
     scale = Fraction(float(validate.non_negative(scale=given["scale"])))
     measure = str(given.get("MO", "")).split("<")[0]
     if measure not in ("", "ZeroConcentratedDivergence" if gaussian else "MaxDivergence"):
-        raise ValueError(f"cupel does not support measure {measure[:60]!r} of OpenDP's {name}")
+        raise ValueError(f"cupel does not support measure {shown(measure)} of OpenDP's {name}")
     if not data.sensitivity:
         return []
     if not scale:
@@ -222,7 +232,7 @@ def _input(given: Mapping[str, Any], met: _Found, depth: int) -> _Data:
     name, domain = _call(given["input_domain"], met, depth + 1)
     rows = metric in _ROWS
     if not rows and metric not in ("absolute_distance", "l1_distance", "l2_distance"):
-        raise ValueError(f"cupel does not support metric {metric[:60]!r} of OpenDP")
+        raise ValueError(f"cupel does not support metric {shown(metric)} of OpenDP")
     met.metrics.add(metric)
     if name == "vector_domain":
         _taken(name, domain, "atom_domain")  # a known size makes neighbours of other distances
@@ -231,7 +241,7 @@ def _input(given: Mapping[str, Any], met: _Found, depth: int) -> _Data:
     else:
         kind = "number"
     if name != "atom_domain" or rows != (kind == "rows"):
-        raise ValueError(f"cupel does not support domain {name[:60]!r} of OpenDP with {metric}")
+        raise ValueError(f"cupel does not support domain {shown(name)} of OpenDP with {metric}")
     return _Data(metric, kind, str(domain.get("T")), _pair(domain.get("bounds")))
 
 
@@ -254,7 +264,7 @@ def _transformed(node: Any, data: _Data | None, met: _Found, depth: int) -> _Dat
         first = _transformed(given["transformation0"], data, met, depth + 1)
         return _transformed(given["transformation1"], first, met, depth + 1)
     if name not in _TRANSFORMATIONS:
-        raise ValueError(f"cupel does not support OpenDP's transformation {name[:60]!r}")
+        raise ValueError(f"cupel does not support OpenDP's transformation {shown(name)}")
     data = _input(given, met, depth) if data is None else data
     if data.kind != "rows":
         raise ValueError(f"cupel does not support OpenDP's {name} on a {data.kind}")
@@ -276,7 +286,7 @@ def _sum(name: str, given: Mapping[str, Any], data: _Data) -> _Data:
     _taken(name, given, "input_domain", "input_metric")
     if data.bounds is None or data.atom not in _INTEGERS:
         raise ValueError(
-            f"cupel does not support OpenDP's {name} of type {str(data.atom)[:20]}; it supports integers between bounds"
+            f"cupel does not support OpenDP's {name} of type {shown(data.atom)}; it supports integers between bounds"
         )
     low, high = (Fraction(validate.finite(bounds=bound)) for bound in data.bounds)
     return _Data("absolute_distance", "number", data.atom, sensitivity=max(abs(low), abs(high)) * data.sensitivity)

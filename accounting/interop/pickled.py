@@ -2,25 +2,44 @@
 
 A pickle is a program; `pickle.loads` runs it. This reader interprets only the instructions that build containers,
 numbers and strings. A name of a class or a function becomes an `Opaque`, whatever is done with it later, and is never
-looked up. So tensors and other objects of a checkpoint are skipped, and what stands beside them can be read.
+looked up. So tensors and other objects of a checkpoint are skipped, and what stands beside them can be read. Single
+numbers of NumPy and of PyTorch are the exception: they are decoded from their bytes, and become numbers of Python.
+
+PyTorch wrote checkpoints as a sequence of pickles with the tensors behind them until version 1.6, and still does if it
+is asked to; since then they are zip archives.
+
+Source: `_legacy_save` and `_save` in `torch/serialization.py` of PyTorch 2.13; `__reduce__` of NumPy's scalars, dtypes.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import pickletools
+import struct
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+from cupel.accounting.interop.scalars import SIZES, number
 
 LARGEST = 2**26
 """Bytes of a pickle. Tensors are other members of a checkpoint, and are not read."""
 
 _MOST_INSTRUCTIONS = 2**22
+_MOST_SCALARS = 10_000
+_MOST_INNER = 1000
+_LARGEST_INNER = 2**12
+_FURTHEST = 2**16
 _ORDERED = "collections OrderedDict"
+_MAGIC = 0x1950A86A20F9469CFC6C
+"""What PyTorch writes as the first of the pickles of a checkpoint that is no zip archive."""
+
+_ALONE = "save the state of the accountant alone, as JSON: json.dumps(accountant.state_dict(), default=float)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,60 +49,168 @@ class Opaque:
     name: str
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Storage(Opaque):
+    """The numbers of a tensor, which stand elsewhere.
+
+    Attributes:
+        code: of their type; "" if it is not known here.
+        size: how many there are.
+        read: the bytes from an offset on, so many; fewer where there are none.
+    """
+
+    code: str
+    size: int
+    read: Callable[[int, int], bytes]
+
+
+@dataclass(slots=True, eq=False)
+class _NumberType:
+    """A dtype of NumPy; little-endian unless it says otherwise."""
+
+    code: str
+    order: str = "<"
+
+
 class UnreadableError(ValueError):
     """A pickle that is damaged, or has instructions that build no containers, numbers or strings."""
 
 
-def is_checkpoint(path: Path) -> bool:
+def is_checkpoint(file: Path | BinaryIO) -> bool:
     """Whether a file is a zip archive with a pickle, as PyTorch writes it."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             return any(name.endswith("data.pkl") for name in archive.namelist())
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
         return False
 
 
-def read_checkpoint(path: Path) -> Any:
-    """The containers, numbers and strings in a PyTorch checkpoint.
+def read_checkpoint(file: Path | BinaryIO) -> Any:
+    """The containers, numbers and strings in a PyTorch checkpoint that is a zip archive.
 
     Raises:
         UnreadableError: one line, if the file is damaged or too large.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             (name,) = [name for name in archive.namelist() if name.endswith("data.pkl")]
-            with archive.open(name) as file:
-                content = file.read(LARGEST + 1)
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, RuntimeError, EOFError):
+            with archive.open(name) as member:
+                content = member.read(LARGEST + 1)
+            folder = name.removesuffix("data.pkl")
+            order = archive.read(f"{folder}byteorder") if f"{folder}byteorder" in archive.namelist() else b"little"
+            stored = _Members(archive, folder) if order == b"little" else None
+            return _read(io.BytesIO(content), stored)
+    except UnreadableError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, OSError, ValueError, NotImplementedError, RuntimeError, EOFError):
         raise UnreadableError("is not a checkpoint that PyTorch writes, or is damaged") from None
-    return values(content)
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """The numbers of tensors in an archive, by key."""
+
+    archive: zipfile.ZipFile
+    folder: str
+
+    def __call__(self, key: str) -> Callable[[int, int], bytes]:
+        return functools.partial(self._bytes, f"{self.folder}data/{key}")
+
+    def _bytes(self, name: str, start: int, size: int) -> bytes:
+        try:
+            with self.archive.open(name) as member:
+                return member.read(start + size)[start:]
+        except KeyError:
+            return b""
 
 
 def values(content: bytes) -> Any:
     """What a pickle holds: dictionaries, lists, tuples, sets, numbers, texts, bytes, None, and `Opaque` for all else.
 
     Args:
-        content: of the pickle, at most `LARGEST` bytes.
+        content: of the pickle, or of a checkpoint of PyTorch that is no zip archive.
 
     Raises:
-        UnreadableError: one line, if it is damaged, too large, or has other instructions.
+        UnreadableError: one line, if it is damaged, too large, or has other instructions; if something stands behind
+            the pickle.
     """
-    if len(content) > LARGEST:
-        raise UnreadableError(f"holds a pickle of more than {LARGEST} bytes; save the state of the accountant alone")
+    return read_pickle(io.BytesIO(content))
+
+
+def read_pickle(file: BinaryIO) -> Any:
+    """As `values`, of a file from its beginning; tensors that stand behind the pickles of a checkpoint are not read.
+
+    Raises:
+        UnreadableError: as for `values`.
+    """
+    return _read(file, None)
+
+
+_Stored = Callable[[str], Callable[[int, int], bytes]]
+
+
+def _read(file: BinaryIO, stored: _Stored | None, *, inner: bool = False) -> Any:
+    """The value of a pickle, or of the pickles of a checkpoint; inner ones hold no others."""
+    head = file.read(LARGEST + 1)
+    stream = io.BytesIO(head)
+    if _MAGIC.to_bytes(10, "little") in head[:64]:
+        return _read_sequence(file, stream, inner)
+    if len(head) > LARGEST:
+        raise UnreadableError(f"holds a pickle of more than {LARGEST} bytes; {_ALONE}")
+    found = _value(stream, _Reader(stored, inner=inner))
+    if stream.read(1):
+        raise UnreadableError(f"holds several pickles, or something else behind one; {_ALONE}")
+    return found
+
+
+def _read_sequence(file: BinaryIO, stream: io.BytesIO, inner: bool) -> Any:
+    """The value in a checkpoint that is a sequence of pickles: magic number, version, machine, value, keys; tensors.
+
+    The value is read twice, since where the numbers of a tensor stand follows from the sizes of those before it.
+    """
+    magic, version, machine = (_value(stream, _Reader(None, inner=True)) for _ in range(3))
+    if magic != _MAGIC or version != 1001 or not isinstance(machine, dict) or machine.get("little_endian") is not True:
+        raise UnreadableError("is not a checkpoint that PyTorch writes, or is damaged")
+    start, first = stream.tell(), _Reader(None, inner=inner)
+    _value(stream, first)
+    keys = _value(stream, _Reader(None, inner=True))
+    places, place = {}, stream.tell()
+    for key in keys if isinstance(keys, list) else ():
+        known = first.storages.get(key) if isinstance(key, str) else None
+        if known is None or known.code not in SIZES:
+            break  # where the next ones stand is not known
+        places[key] = place + 8  # behind their number
+        place += 8 + known.size * SIZES[known.code]
+    stream.seek(start)
+    return _value(stream, _Reader(functools.partial(_places_in, file, places), inner=inner))
+
+
+def _places_in(file: BinaryIO, places: dict[str, int], key: str) -> Callable[[int, int], bytes]:
+    def read(start: int, size: int) -> bytes:
+        if key not in places:
+            return b""
+        file.seek(places[key] + start)
+        return file.read(size)
+
+    return read
+
+
+def _value(stream: io.BytesIO, reader: _Reader) -> Any:
+    """What the next pickle of a stream holds."""
     try:
-        return _Reader().run(_instructions(content))
+        return reader.run(_instructions(stream))
     except UnreadableError:
         raise
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, EOFError, OverflowError, MemoryError):
+    except (ValueError, LookupError, TypeError, AttributeError, EOFError, OverflowError, MemoryError, struct.error):
         raise UnreadableError("holds a pickle that is damaged") from None
 
 
-def _instructions(content: bytes) -> Iterator[tuple[str, Any]]:
+def _instructions(stream: io.BytesIO) -> Iterator[tuple[str, Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of escapes in texts of old protocols
-        for number, (instruction, argument, _) in enumerate(pickletools.genops(io.BytesIO(content))):
-            if number >= _MOST_INSTRUCTIONS:
-                raise UnreadableError("holds a pickle that is too long; save the state of the accountant alone")
+        for place, (instruction, argument, _) in enumerate(pickletools.genops(stream)):
+            if place >= _MOST_INSTRUCTIONS:
+                raise UnreadableError(f"holds a pickle that is too long; {_ALONE}")
             yield instruction.name, argument
 
 
@@ -101,7 +228,7 @@ _LITERALS = frozenset(
     [
         *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
         *("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
-        *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
+        *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
     ]
 )
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
@@ -110,11 +237,20 @@ _GET = frozenset({"GET", "BINGET", "LONG_BINGET"})
 
 
 class _Reader:
-    """A stack machine for the instructions of a pickle that build values."""
+    """A stack machine for the instructions of a pickle that build values.
 
-    def __init__(self) -> None:
+    Args:
+        stored: the bytes of a tensor's numbers, by its key; None if they are not at hand.
+        inner: whether pickles in it are left alone.
+    """
+
+    def __init__(self, stored: _Stored | None, *, inner: bool) -> None:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
+        self.storages: dict[str, _Storage] = {}
+        self._stored = stored
+        self._scalars = 0
+        self._inner = _MOST_INNER if inner else 0
 
     def run(self, instructions: Iterator[tuple[str, Any]]) -> Any:
         for name, argument in instructions:
@@ -214,22 +350,82 @@ class _Reader:
 
     def _reduce(self, _: object) -> None:
         arguments, function = self.stack.pop(), self.stack.pop()
-        is_ordered = isinstance(function, Opaque) and function.name == _ORDERED
-        if is_ordered and isinstance(arguments, tuple):
-            self.stack.append({_key(key): value for items in arguments for key, value in items})  # pairs in a list
-        else:
-            self.stack.append(_unbuilt(function))
+        name = function.name if isinstance(function, Opaque) else ""
+        self.stack.append(self._called(name, arguments) if isinstance(arguments, tuple) else None)
+        if self.stack[-1] is None:
+            self.stack[-1] = _unbuilt(function)
+
+    def _called(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        """What a function that is known here makes of its arguments; None if it is not, or of others."""
+        match name, arguments:
+            case "collections OrderedDict", _:
+                return {_key(key): value for items in arguments for key, value in items}  # pairs in a list
+            case "_codecs encode", (str(text), "latin1"):
+                return text.encode("latin1")  # bytes in old protocols
+            case "__builtin__ bytes" | "builtins bytes", ():
+                return b""
+            case "numpy dtype", (str(code), *_):
+                return _NumberType(code)
+            case "numpy.core.multiarray scalar" | "numpy._core.multiarray scalar", (_NumberType() as kind, content):
+                content = content.encode("latin1") if isinstance(content, str) else content
+                return number(kind.code, content, kind.order) if isinstance(content, bytes) else None
+            case "torch._utils _rebuild_tensor" | "torch._utils _rebuild_tensor_v2", (
+                _Storage() as where,
+                place,
+                (),
+                *_,
+            ):
+                return self._tensor(where, place)
+            case "torch.storage _load_from_bytes", (bytes(content),) if len(content) <= _LARGEST_INNER:
+                self._inner += 1
+                found = _read(io.BytesIO(content), None, inner=True) if self._inner <= _MOST_INNER else None
+                return found if isinstance(found, _Storage) else None
+        return None
+
+    def _tensor(self, where: _Storage, place: Any) -> int | float | None:
+        """The number in a tensor without dimensions."""
+        self._scalars += 1
+        size = SIZES.get(where.code, 0)
+        if self._scalars > _MOST_SCALARS or not size or type(place) is not int or not 0 <= place * size <= _FURTHEST:
+            return None
+        return number(where.code, where.read(place * size, size), "<")
 
     def _newobj(self, _: object) -> None:
         self.stack.pop()
         self.stack.append(_unbuilt(self.stack.pop()))
 
+    def _obj(self, _: object) -> None:
+        self.stack.append(_unbuilt(self._pop_mark()[0]))
+
+    def _inst(self, name: str) -> None:
+        self._pop_mark()
+        self.stack.append(Opaque(name))
+
     def _build(self, _: object) -> None:
-        self.stack.pop()  # attributes of an object that is not built
+        state = self.stack.pop()  # attributes of an object that is not built
+        top = self.stack[-1]
+        if isinstance(top, _NumberType) and isinstance(state, tuple) and len(state) > 1 and isinstance(state[1], str):
+            top.order = state[1]
 
     def _binpersid(self, _: object) -> None:
-        self.stack.pop()
-        self.stack.append(Opaque("a tensor"))
+        match self.stack.pop():
+            case ("storage", Opaque(name=kind), str(key), _, int(size), *_) if size >= 0:
+                read = _nothing if self._stored is None else self._stored(key)
+                self.storages[key] = _Storage("a tensor", _CODES.get(kind, ""), size, read)
+                self.stack.append(self.storages[key])
+            case _:
+                self.stack.append(Opaque("a tensor"))
+
+
+_CODES = {
+    **{"torch HalfStorage": "f2", "torch BFloat16Storage": "bf2", "torch FloatStorage": "f4"},
+    **{"torch DoubleStorage": "f8", "torch ByteStorage": "u1", "torch CharStorage": "i1", "torch ShortStorage": "i2"},
+    **{"torch IntStorage": "i4", "torch LongStorage": "i8", "torch BoolStorage": "b1"},
+}
+
+
+def _nothing(start: int, size: int) -> bytes:
+    return b""
 
 
 def _unbuilt(function: object) -> Opaque:

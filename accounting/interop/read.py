@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from cupel.accounting.interop import (
     dp_accounting_events,
@@ -20,12 +23,14 @@ from cupel.accounting.interop import (
     smartnoise,
     tensorflow_privacy,
 )
+from cupel.accounting.interop.names import without_content
 from cupel.accounting.interop.state import State
 
 LARGEST = 2**24
 """Bytes of a JSON or text file."""
 
 _ZIP = b"PK\x03\x04"
+_GZIP = b"\x1f\x8b"
 
 LIBRARIES = (
     "Opacus, dp_accounting, Flower, TensorFlow Privacy, jax_privacy, opake, OpenDP, SmartNoise, private evolution, "
@@ -54,7 +59,7 @@ def read_state(path: Path | str) -> State:
     """What a file of another library says.
 
     Args:
-        path: a PyTorch checkpoint, a pickle, JSON or text.
+        path: a PyTorch checkpoint, a pickle, JSON or text, or one of them compressed by gzip.
 
     Raises:
         ValueError: one line that names the file: it cannot be read, is too large, or is of no known library.
@@ -65,30 +70,71 @@ def read_state(path: Path | str) -> State:
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{path}: {without_content(str(error))}") from None
     if state is None:
         raise ValueError(f"{path}: is no ledger, claim, or file of a library that is known here ({LIBRARIES})")
     return state
 
 
 def _found(path: Path) -> State | None:
-    if pickled.is_checkpoint(path):
-        return _in_json(pickled.read_checkpoint(path))
     with path.open("rb") as file:
-        content = file.read(LARGEST + 1)
-    if content[:4] == _ZIP:
+        packed = file.read(len(_GZIP)) == _GZIP
+        file.seek(0)
+        return _in_file(io.BytesIO(_unpacked(file)) if packed else file)
+
+
+def _unpacked(file: BinaryIO) -> bytes:
+    """What a file holds that is compressed by gzip."""
+    try:
+        with gzip.GzipFile(fileobj=file) as packed:
+            content = packed.read(pickled.LARGEST + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise ValueError("begins like a file compressed by gzip, but is damaged") from None
+    if len(content) > pickled.LARGEST:
+        raise ValueError(
+            f"is more than {pickled.LARGEST} bytes when it is decompressed; decompress it first, by gunzip"
+        )
+    return content
+
+
+def _in_file(file: BinaryIO) -> State | None:
+    if pickled.is_checkpoint(file):
+        return _in_json(pickled.read_checkpoint(file))
+    file.seek(0)
+    begin = file.read(len(_ZIP))
+    file.seek(0)
+    if begin == _ZIP:
         raise ValueError("is a zip archive, but no checkpoint that PyTorch writes, or is damaged")
-    if content[:1] == b"\x80":
-        return _in_json(pickled.values(content))
+    if begin[:2] == _GZIP:
+        raise ValueError("is compressed by gzip twice; decompress it first, by gunzip")
+    if begin[:1] == b"\x80":
+        return _in_json(pickled.read_pickle(file))
+    content = file.read(LARGEST + 1)
     if len(content) > LARGEST:
         raise ValueError(f"is larger than {LARGEST} bytes, which no state of an accountant is")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
-        return None
+        return _in_old_pickle(content)
+    state = _in_text(text)
+    return _in_old_pickle(content) if state is None else state
+
+
+def _in_text(text: str) -> State | None:
     if text.lstrip()[:1] in ("{", "["):
         return _in_json(_json(text))
     return next((state for found in _IN_TEXT if (state := found(text)) is not None), None)
+
+
+def _in_old_pickle(content: bytes) -> State | None:
+    """The state in a pickle of protocol 0 or 1, which begins like any text; None if it is none."""
+    if not content.endswith(b"."):
+        return None
+    try:
+        found = pickled.values(content)
+    except pickled.UnreadableError:
+        return None
+    return _in_json(found)
 
 
 def _in_json(content: Any) -> State | None:

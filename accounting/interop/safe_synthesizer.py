@@ -15,6 +15,7 @@ from typing import Any
 from dp_accounting import dp_event
 
 from cupel.accounting import validate
+from cupel.accounting.interop.names import left_unread
 from cupel.accounting.interop.state import Release, State
 
 _FIELDS = {"dp_enabled", "epsilon", "delta"}
@@ -27,7 +28,7 @@ def found(content: Any) -> State | None:
         ValueError: one line, if ε or δ is out of range.
     """
     match content:
-        case {"config": {"privacy": Mapping() as privacy}} | {"privacy": Mapping() as privacy}:
+        case {"config": {"privacy": Mapping() as privacy} as config} | ({"privacy": Mapping() as privacy} as config):
             pass
         case _:
             return None
@@ -52,6 +53,7 @@ def found(content: Any) -> State | None:
         parts=(Release(dp_event.NonPrivateDpEvent()),),
         delta=delta,
         stated=epsilon,
+        remarks=left_unread({*privacy, *config}, {*_FIELDS, "privacy"}),
         notes=(note,),
         exact=False,
     )

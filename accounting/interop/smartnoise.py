@@ -13,6 +13,7 @@ from typing import Any
 
 from cupel.accounting import validate
 from cupel.accounting.events import EpsilonDeltaDpEvent
+from cupel.accounting.interop.names import left_unread
 from cupel.accounting.interop.state import Release, State
 
 _MOST_STEPS = 100_000
@@ -35,6 +36,7 @@ def found(content: Any) -> State | None:
         library="SmartNoise",
         what="a list of steps of SmartNoise's odometer",
         parts=tuple(_step(one, place) for place, one in enumerate(steps)),
+        remarks=left_unread(content, ["steps"]),
         notes=(
             "Each released column was (ε, δ)-DP as its step says, under the sensitivities and max_ids of the metadata.",
             "Which groups of a GROUP BY were released is paid by the δ of the count of their keys.",

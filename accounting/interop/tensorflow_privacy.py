@@ -1,69 +1,154 @@
-"""The text of TensorFlow Privacy's `compute_dp_sgd_privacy_statement`.
+"""Statements of TensorFlow Privacy: `compute_dp_sgd_privacy_statement`, and the line that it printed until 2022.
 
-It names numbers of examples, batch size, noise multiplier, epochs and δ, and says that it does not know how examples
-were sampled: it gives one ε with each example once an epoch, and one for Poisson sampling.
+A statement names numbers of examples, batch size, noise multiplier, epochs and δ, and says that it does not know how
+examples were sampled: it gives one ε with each example once an epoch, and one for Poisson sampling. Both are those of
+an example, at add-or-remove-one. With a limit on the examples of a user it adds values of a user, by group privacy.
+
+A statement is read as a whole: a text with other sentences is refused, since they may say another thing.
+
+The older line, of `compute_dp_sgd_privacy`, has a rate of three digits, noise multiplier, steps, ε and δ. It computes
+with Poisson sampling and with microbatches of one example, and says neither.
+
+Source: `privacy/analysis/compute_dp_sgd_privacy_lib.py` of tensorflow-privacy 0.5.1, 0.7.3, 0.8.0, 0.8.7 (the line),
+0.8.9, 0.8.11, 0.8.12 and 0.9.0 (statements).
 """
 
 from __future__ import annotations
 
 import math
 import re
+from fractions import Fraction
 
 from cupel.accounting import validate
+from cupel.accounting.conversions import formulas
+from cupel.accounting.interop.names import left_unread
 from cupel.accounting.interop.state import SampledGaussian, State
 
-_NUMBER = r"([\d.]+(?:e[-+]?\d+)?)"
-_FIRST = re.compile(
-    rf"DP-SGD performed over (\d+) examples with (\d+) examples per iteration, noise multiplier {_NUMBER} "
-    rf"for {_NUMBER} epochs (with|without) microbatching"
+_NUMBER = r"(\d+(?:\.\d*)?(?:e[-+]?\d{1,3})?)"
+_EPSILON = r"(\d+\.\d+|inf(?: \(\*\*\))?)"
+_EPSILONS = (
+    rf"Epsilon with each example occurring once per epoch: {_EPSILON} "
+    rf"Epsilon assuming Poisson sampling \(\*\): {_EPSILON}"
 )
-_DELTA = re.compile(rf"adjacency at delta = {_NUMBER} computed")
-_ANSWER = r"Epsilon {}: +(inf|[\d.]+)"
-_ONCE = re.compile(_ANSWER.format("with each example occurring once per epoch"))
-_POISSON = re.compile(_ANSWER.format(r"assuming Poisson sampling \(\*\)"))
-_BEGINS = "DP-SGD performed over"
+_STATEMENT = re.compile(
+    rf"DP-SGD performed over (\d+) examples with (\d+) examples per iteration, noise multiplier {_NUMBER} "
+    rf"for {_NUMBER} epochs (with|without) microbatching, and "
+    r"(?:no bound on number of|at most (\d+)) examples per user\. "
+    r"This privacy guarantee protects the release of all model checkpoints in addition to the final model\. "
+    rf"Example-level DP with add-or-remove-one adjacency at delta = {_NUMBER} computed with (RDP|PLD) accounting: "
+    rf"{_EPSILONS} (?:"
+    r"No user-level privacy guarantee is possible without a bound on the number of examples per user\.|"
+    r"User-level DP epsilon computation is not supported for PLD accounting at this time\. "
+    r"Use RDP accounting to obtain user-level DP guarantees\.|"
+    rf"User-level DP with add-or-remove-one adjacency at delta = {_NUMBER} computed using RDP accounting and group "
+    rf"privacy: {_EPSILONS})"
+    r"(?: \(\*\) Poisson sampling is not usually done in training pipelines, but assuming that the data was randomly "
+    r"shuffled, it is believed (?:that )?the actual epsilon should be closer to this value than the conservative "
+    r"assumption of an arbitrary data order\.)?"
+    r"(?: \(\*\*\) A finite example-level epsilon implies a finite user-level epsilon at any `max_examples_per_user`, "
+    r"but because conversion from example-level to user-level DP is not exact, it is possible for the upper bound on "
+    r"the user-level epsilon to still be infinite\.)?"
+)
+_LINE = re.compile(
+    rf"DP-SGD with sampling rate = {_NUMBER}% and noise_multiplier = {_NUMBER} iterated over (\d+) steps satisfies "
+    rf"differential privacy with eps = ({_NUMBER}|inf) and delta = {_NUMBER}\.( The optimal RDP order is {_NUMBER}\.)?"
+    r"(?: The privacy estimate is likely to be improved by expanding the set of orders\.)?"
+)
+_BEGINS = ("DP-SGD performed over", "DP-SGD with sampling rate")
 
 
 def found_text(text: str) -> State | None:
     """The state in a statement; None if the text is none.
 
     Raises:
-        ValueError: one line, if it begins like one and lacks a number, or there are several.
+        ValueError: one line, if it begins like one and lacks a number or has another sentence, or there are several.
     """
-    said = " ".join(text.split())
+    said = re.sub(r"(?<=[a-z])- (?=[a-z])", "-", " ".join(text.split()))  # lines may be broken at hyphens
     if not said.startswith(_BEGINS):
         return None
-    if said.count(_BEGINS) > 1:
+    if sum(map(said.count, _BEGINS)) > 1:
         raise ValueError("holds several statements of TensorFlow Privacy; give each in a file of its own")
-    first, delta = _FIRST.match(said), _DELTA.search(said)
-    if first is None or delta is None:
-        raise ValueError("begins like a statement of TensorFlow Privacy, but lacks one of its numbers")
-    examples, batch = int(first[1]), int(first[2])
-    validate.integer(minimum=1, examples=examples)
-    validate.integer(minimum=1, maximum=examples, examples_per_iteration=batch)
-    noise, epochs = float(first[3]), float(first[4])
-    with_microbatches = first[5] == "with"
-    steps = math.ceil(validate.positive(epochs=epochs) * examples / batch)
-    once, poisson = _ONCE.search(said), _POISSON.search(said)
-    remark = (
-        f"It states ε = {once[1]} with each example once an epoch and {poisson[1]} for Poisson sampling, and does not "
-        "say which it was."
-        if once and poisson
-        else "It states no ε."
+    if (match := _STATEMENT.fullmatch(said)) is not None:
+        return _of_statement(match)
+    if (match := _LINE.fullmatch(said)) is not None:
+        return _of_line(match)
+    raise ValueError(
+        "begins like a statement of TensorFlow Privacy, but lacks one of its numbers or has a sentence that the "
+        "library does not write; give the whole statement, alone"
     )
+
+
+def _of_statement(match: re.Match[str]) -> State:
+    examples, batch, noise, epochs, microbatching, most, delta, _, once, poisson, of_users, *users = match.groups()
+    records = validate.integer(minimum=1, examples=int(examples))
+    size = validate.integer(minimum=1, maximum=records, examples_per_iteration=int(batch))
+    steps = math.ceil(validate.positive(epochs=float(epochs)) * records / size)
+    if of_users is not None and (most is None or of_users != delta):
+        raise ValueError("holds values of users that do not go with the rest of a statement of TensorFlow Privacy")
+    multiplier = float(noise)
     notes = [
         "Where each example is once in each epoch, its add-or-remove-one is what is called zero_out here: an example "
         "that is removed leaves its place empty.",
     ]
-    if with_microbatches:
-        notes.append("A microbatch is clipped as a whole, so that one example moves it by 2C: the noise counts half.")
+    if microbatching == "with":
+        multiplier /= 2
+        notes.append(
+            "With microbatching the noise counts half, as one example moves the clipped mean of its microbatch by 2C "
+            "at most. An example that is added or removed moves no other example to another microbatch: where batches "
+            "are cut into microbatches in order, it moves many, and no bound follows at add_remove."
+        )
     return State(
         library="TensorFlow Privacy",
         what="a statement of TensorFlow Privacy",
-        parts=(SampledGaussian(noise / 2 if with_microbatches else noise, batch / examples, steps, batch),),
-        delta=float(validate.open_probability(delta=float(delta[1]))),
-        records=examples,
-        remarks=(remark,),
+        parts=(SampledGaussian(multiplier, size / records, steps, size),),
+        delta=float(validate.open_probability(delta=float(delta))),
+        records=records,
+        remarks=(
+            f"It states ε = {once} with each example once an epoch and {poisson} for Poisson sampling, and does not "
+            "say which it was.",
+            *_of_users(most, *users),
+        ),
         notes=tuple(notes),
-        exact=not with_microbatches,
+        exact=microbatching != "with",
     )
+
+
+def _of_users(most: str | None, once: str | None, poisson: str | None) -> list[str]:
+    """What it says of users."""
+    if most is None:
+        return []
+    if most == "1":
+        return ["It says that a user has one example at most, so its numbers are those of a user, too."]
+    values = "" if once is None else f" for which it states ε = {once} and {poisson} by group privacy,"
+    return [
+        f"It says that a user has at most {int(most)} examples,{values} and that its own numbers are those of an "
+        f"example. A user is then a group: --unit 'group({int(most)})'."
+    ]
+
+
+def _of_line(match: re.Match[str]) -> State:
+    percent, noise, steps, stated, _, delta, order, _ = match.groups()
+    rate = _largest(percent)
+    return State(
+        library="TensorFlow Privacy",
+        what="a line of TensorFlow Privacy's compute_dp_sgd_privacy",
+        parts=(SampledGaussian(float(noise), rate, int(steps)),),
+        delta=float(validate.open_probability(delta=float(delta))),
+        stated=None if stated == "inf" else float(stated),
+        remarks=left_unread(["optimal_RDP_order"] if order else [], ()),
+        notes=(
+            f"The rate was printed with three digits, and counts as {rate!r}, the largest that is printed so.",
+            "Each microbatch was one example: of larger ones, which the line does not record, one example moves a "
+            "clipped mean by twice as much.",
+        ),
+        exact=False,
+    )
+
+
+def _largest(percent: str) -> float:
+    """The largest rate of which a percentage is printed so, with three significant digits."""
+    shown = Fraction(percent)
+    validate.positive(sampling_rate=float(shown))
+    leading = math.floor(math.log10(shown))
+    leading += (Fraction(10) ** (leading + 1) <= shown) - (Fraction(10) ** leading > shown)
+    return min(1.0, formulas.up((shown + Fraction(10) ** (leading - 2) / 2) / 100))

@@ -12,6 +12,7 @@ since it needs a GPU.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import json
@@ -55,12 +56,28 @@ def flower(folder: Path) -> dict[str, Any]:
 
 
 def tensorflow_privacy(folder: Path) -> dict[str, Any]:
-    """Statements with and without microbatches."""
+    """Statements with and without microbatches, with a limit on the examples of a user, and by the other accountant."""
     from tensorflow_privacy.privacy.analysis import compute_dp_sgd_privacy_lib as library
 
-    for used in (True, False):
-        text = library.compute_dp_sgd_privacy_statement(60_000, 256, 15.0, 1.1, 1e-6, used_microbatching=used)
-        (folder / f"tensorflow-privacy-{'with' if used else 'without'}.txt").write_text(text)
+    given: dict[str, dict[str, Any]] = {
+        "with": {},
+        "without": {"used_microbatching": False},
+        "users": {"used_microbatching": False, "max_examples_per_user": 5},
+        "single": {"used_microbatching": False, "max_examples_per_user": 1},
+        "pld": {"max_examples_per_user": 5, "accountant_type": library.AccountantType.PLD},
+    }
+    for name, options in given.items():
+        text = library.compute_dp_sgd_privacy_statement(60_000, 256, 15.0, 1.1, 1e-6, **options)
+        (folder / f"tensorflow-privacy-{name}.txt").write_text(text)
+    return {}
+
+
+def tensorflow_privacy_until_2022(folder: Path) -> dict[str, Any]:
+    """The line that versions up to 0.8.7 print; this one with tensorflow-privacy==0.8.0."""
+    from tensorflow_privacy.privacy.analysis import compute_dp_sgd_privacy_lib as library
+
+    with (folder / "tensorflow-privacy-line.txt").open("w") as file, contextlib.redirect_stdout(file):
+        library.compute_dp_sgd_privacy(60_000, 250, 1.3, 15, 1e-5)
     return {}
 
 
@@ -265,7 +282,7 @@ def loss_distributions(folder: Path) -> dict[str, Any]:
 
 MAKERS = (
     *(flower, tensorflow_privacy, jax_privacy, opake, opendp, smartnoise, private_evolution, dpsynth),
-    *(safe_synthesizer, loss_distributions),
+    *(safe_synthesizer, loss_distributions, tensorflow_privacy_until_2022),
 )
 
 if __name__ == "__main__":

@@ -338,7 +338,7 @@ def test_a_configured_epsilon_proves_nothing(name: str, delta: float | None) -> 
             "make_sized_sum",
             "does not support OpenDP's transformation 'make_sized_sum'",
         ),
-        ("opendp-laplace-sum.json", '"i32"', '"f64"', "of type f64; it supports integers"),
+        ("opendp-laplace-sum.json", '"i32"', '"f64"', "of type 'f64'; it supports integers"),
         (
             "opendp-laplace-sum.json",
             '"make_laplace"',
