@@ -257,8 +257,9 @@ def shuffled_batches(batches: int, epochs: int, noise_multiplier: float, delta: 
     return Finding(
         lower=lower,
         steps=(
-            f"{epochs} epochs of {batches} shuffled batches, σ = {format_number(noise_multiplier)}. One record has the "
-            "gradient 1 in D and counts as 0 in D′; all others have −1.",
+            f"{batches} shuffled batches, {epochs} epoch{'s' if epochs > 1 else ''}, σ = "
+            f"{format_number(noise_multiplier)}. One record has the gradient 1 in D and counts as 0 in D′; all others "
+            "have −1.",
             "The adversary adds the size of its batch to each noisy sum. What is left is noise around 0 but for the "
             "batch of the record, where it is noise around 2 in D and around 1 in D′. She takes the largest sum of "
             "each epoch.",

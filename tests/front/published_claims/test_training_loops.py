@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import mpmath
+import numpy as np
+import oracle
 import pytest
+from dp_accounting import dp_event
+from dp_accounting.pld import PLDAccountant
+from oracle_inversion import composed_delta, sampled_gaussian
 from published_rows import checked, lower, upper
-from scipy import special
+from scipy import integrate, special, stats
 
 from cupel.published_claims.registry import read_published_claims
 from cupel.published_claims.training_loops import CHECKS, rate_and_divisor
@@ -74,3 +80,137 @@ def test_what_opacus_answers_for_both_relations() -> None:
         assert accountant.get_epsilon(1e-5) == pytest.approx(checked(row).claimed, rel=1e-9)
     assert upper("lib-opacus-divisor-public") < 0.799
     assert checked("lib-opacus-divisor-public", noise_multipliers=[1.5]).verdict == "REFUTED"
+
+
+# Sensitivities that are set apart from the clipping norm
+
+
+def test_a_sensitivity_of_its_own() -> None:
+    """δ at the lower end, by Φ in 60 digits; and where the sensitivity is the clipping norm, nothing is shown."""
+    row = "lib-flip-sensitivity"
+    found = checked(row)
+    assert found.claimed == 10
+    with mpmath.workdps(60):
+        mu = 10 / (mpmath.mpf("1e-4") * mpmath.sqrt(2 * mpmath.log(125_000)))
+        epsilon = mpmath.mpf(lower(row))
+        delta = mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(
+            epsilon + mpmath.log(mpmath.ncdf(-mu / 2 - epsilon / mu))
+        )
+        assert 1e-5 <= delta < 1.001e-5
+    assert 2.13e8 < lower(row) < 2.14e8
+    assert checked(row, sensitivity=1, epsilon=1).verdict == "UNPROVEN"
+
+
+# Counts of clipped records
+
+
+def test_counts_of_clipped_units() -> None:
+    """The variances of both are those of the paper, and one that counts by 1 adds the whole of the second."""
+    for row in ("lib-opacus-adaptive-clipping", "lib-flower-adaptive-clipping"):
+        exact = oracle.gaussian(float(1 / np.sqrt(3 / 4 + 1)), 1).epsilon(1e-5)
+        assert lower(row) <= float(exact) <= lower(row) * (1 + 1e-9)
+        assert lower(row, units=2000) < lower(row) - 1
+    assert checked("lib-flower-adaptive-clipping").claimed == pytest.approx(float(oracle.gaussian(1, 1).epsilon(1e-5)))
+    assert checked("lib-opacus-adaptive-clipping", units=2000).verdict == "UNPROVEN"
+
+
+def test_what_opacus_counts() -> None:
+    """A record that is clipped moves the count by 1, and so the clipping bound, where the noise is as good as none."""
+    torch, opacus = pytest.importorskip("torch"), pytest.importorskip("opacus")
+    from opacus.accountants import RDPAccountant
+
+    def bound_after_a_step(size: float) -> float:
+        data = torch.zeros(20, 2)
+        data[0, 0] = size
+        model = torch.nn.Linear(2, 1, bias=False)
+        model, optimizer, loader = opacus.PrivacyEngine().make_private(
+            module=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+            data_loader=torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data), batch_size=20),
+            noise_multiplier=1e-9,
+            max_grad_norm=1.0,
+            clipping="adaptive",
+            target_unclipped_quantile=0.5,
+            clipbound_learning_rate=1.0,
+            max_clipbound=1e6,
+            min_clipbound=1e-6,
+            unclipped_num_std=1e-9,
+        )
+        (batch,) = next(iter(loader))
+        optimizer.zero_grad()
+        model(batch).sum().backward()
+        optimizer.step()
+        return math.log(float(optimizer.max_grad_norm))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Opacus: noise that is no secure randomness
+        assert bound_after_a_step(100.0) - bound_after_a_step(0.0) == pytest.approx(1 / 20, abs=1e-6)
+    accountant = RDPAccountant()
+    accountant.history = [(1.0, 1.0, 1)]
+    row = "lib-opacus-adaptive-clipping"
+    assert accountant.get_epsilon(1e-5) == pytest.approx(checked(row).claimed, rel=1e-9)
+
+
+def test_fractions_of_a_batch() -> None:
+    """One step of 64 records at the rate 1/2: δ at the lower bound by quadrature of the two densities in the plane that
+    gradients and fractions span, over all sizes of the batch."""
+    row = "lib-opake-adaptive-clipping"
+    found = lower(row, records=64, steps=1)
+    sizes = np.arange(1, 65)
+    chances = 0.5 * stats.binom.pmf(sizes - 1, 63, 0.5)
+    gradient, fractions = 1 / 0.8, math.sqrt(8) / (0.05 * sizes)
+
+    def excess(y: float, x: float) -> float:
+        own = float((chances * np.exp(-((x - gradient) ** 2 + (y - fractions) ** 2) / 2)).sum())
+        base = math.exp(-(x**2 + y**2) / 2)
+        return max(own + 0.5 * base - math.exp(found) * base, 0.0) / (2 * math.pi)
+
+    delta, error = integrate.dblquad(excess, -8, 11, -8, 14, epsabs=1e-9, epsrel=1e-6)
+    assert error < 1e-8
+    assert delta > 1e-5
+    assert found > 1
+
+
+def test_thresholds_that_leave_their_range_show_nothing() -> None:
+    row = "lib-opake-adaptive-clipping"
+    assert lower(row) == pytest.approx(6.82, abs=0.01)
+    assert checked(row, target_quantile=0.5).verdict == "UNPROVEN"
+    assert checked(row, thresholds=[0.5, 1.0, 2.0]).verdict == "UNPROVEN"
+    assert checked(row, expected_batch=8, steps=20).verdict == "UNPROVEN", "batches with no record have no noise"
+
+
+def test_centred_fractions() -> None:
+    """By the inversion of the transform, for σ by the paper's formula; 1.35363 of opake is not below."""
+    row = "lib-opake-adaptive-clipping-centred"
+    sigma, rate = float((0.8**-2 + 8 * (2 * 32 * 0.05) ** -2) ** -0.5), 32 / 20_000
+    for end, factor in ((lower(row), 1 - 1e-9), (upper(row), 1 + 1e-9)):
+        delta = composed_delta(*sampled_gaussian(rate), sigma, 1000, end, "remove")
+        assert (delta - 1e-5 * factor) * (factor - 1) <= 0
+    assert checked(row, fraction_noise=0.04).verdict == "REFUTED"
+
+
+# Samplers that are not what is accounted
+
+
+def test_a_fixed_number_of_clients() -> None:
+    row = "lib-flower-fixed-number"
+    exact = float(oracle.sampled_without_replacement(1.5, 500, 1000).epsilon(1e-5))
+    assert lower(row) <= exact <= lower(row) * 1.001
+    assert checked(row).claimed == pytest.approx(2.98480004524568)
+    assert checked(row, sample=1).verdict == "UNPROVEN"
+
+
+def test_a_sum_over_allotted_steps() -> None:
+    row = "lib-opake-poisson-of-allocation"
+    exact = float(oracle.gaussian(10, 2).epsilon(1e-5))
+    assert lower(row) <= exact <= lower(row) * (1 + 1e-9)
+    assert checked(row, noise_multiplier=500).verdict == "UNPROVEN"
+
+
+def test_shuffled_batches_that_are_accounted_as_poisson_samples() -> None:
+    row = "lib-jax-privacy-keras-shuffled"
+    event = dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.0))
+    assert checked(row).claimed == pytest.approx(PLDAccountant().compose(event, 500).get_epsilon(1e-5), rel=1e-3)
+    assert lower(row) == lower("lib-opacus-shuffled")
+    assert checked(row, noise_multiplier=20).verdict == "UNPROVEN"
+    assert lower("lib-safe-synthesizer-shuffled") > checked("lib-safe-synthesizer-shuffled").claimed + 6
