@@ -121,8 +121,8 @@ class Vigilant(Watched):
         with contextlib.closing(sqlite3.connect(f"file:{self._ledger}?mode=ro", uri=True)) as connection:
             rows = connection.execute("SELECT kind, body FROM entries").fetchall()
         keys = {kind: [json.loads(body)["key"] for name, body in rows if name == kind] for kind in ("charge", "commit")}
-        (waiting,) = set(keys["charge"]) - set(keys["commit"])
-        assert waiting.startswith(f"{self._stage}/")
+        waiting = sorted(set(keys["charge"]) - set(keys["commit"]))
+        assert [key.partition("/")[0] for key in waiting] == [self._stage]
 
 
 def evolution(kind: str) -> Any:
