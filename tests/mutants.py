@@ -110,7 +110,7 @@ MECHANISMS = (
         "fine-tuning: every second step is not charged",
         "mechanisms/two_stage/training.py",
         "run.step(charge=Charge(key=key, stage=STEPS",
-        "step % 2 or run.step(charge=Charge(key=key, stage=STEPS",
+        "step % 2 == 0 or run.step(charge=Charge(key=key, stage=STEPS",
         (f"{DRAWN}::test_batches_of_fine_tuning",),
     ),
     Mutant(
@@ -165,8 +165,8 @@ MECHANISMS = (
     Mutant(
         "secrets: clip × 1.1",
         "mechanisms/secret_evolution/clustering.py",
-        "(_WITHIN / np.maximum(lengths, radius))",
-        "(1.1 * _WITHIN / np.maximum(lengths, radius))",
+        "_in_ball(vectors, radius) * _UNITS",
+        "_in_ball(vectors, radius) * 1.1 * _UNITS",
         (f"{DRAWN}::test_noise_of_counts_and_centres",),
     ),
     Mutant(
