@@ -17,10 +17,10 @@ from cupel.accounting.number_format import format_number, format_upper
 from cupel.accounting.secret_protection.noise import blowup, noise_for
 from cupel.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
 from cupel.attacks.secrets.games import Variant
-from cupel.audit_jobs.canaries.files import write_whole
 from cupel.audits.result import AuditResult
 from cupel.errors import input_errors
 from cupel.generators.secret_evolution.audits import audit_secret, number_of_values
+from cupel.io.run_files import write_private
 from cupel.progress import Progress
 
 NAME = "secret-audit.json"
@@ -129,7 +129,7 @@ def audit(
     certified = blowup(weights, sigma, settings.p, settings.rounds).upper if settings.variant == "sound" else None
     result = SecretAudit(settings=settings, sigma=sigma, certified_r=certified, audit=found)
     if output is not None:
-        write_whole(output / NAME, json.dumps(result.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        write_private(output / NAME, json.dumps(result.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     return result
 
 

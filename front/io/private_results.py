@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cupel.errors import InputError, input_errors
+from cupel.errors import InputError
 from cupel.io.documents import NAME as DOCUMENTS
 from cupel.io.outputs import check_output, real_path
 from cupel.io.run_files import PRIVATE as PRIVATE_FOLDER
-from cupel.io.run_files import write_atomically
+from cupel.io.run_files import write_private
 
 PRIVATE = (
     "Every number here is computed from private data without noise. It is covered by no guarantee and belongs to the "
@@ -69,9 +69,6 @@ def write(found: dict[str, Any], path: Path) -> None:
     """Writes results as JSON, atomically; only the owner may read the file.
 
     Raises:
-        InputError: if the file cannot be written.
+        InputError: if the file cannot be written, or others could read the folder ``private/``.
     """
-    with input_errors():
-        if path.parent.name == PRIVATE_FOLDER:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-        write_atomically(path, json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    write_private(path, json.dumps(found, indent=2, ensure_ascii=False) + "\n")

@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,13 +87,62 @@ def one_process(folder: Path) -> Iterator[None]:
         remove_empty(made)
 
 
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+"""The permissions of everyone but the owner."""
+
+
+def make_private(folder: Path) -> None:
+    """Makes a folder that only its owner may read. An existing one is tightened to that, with all that it holds.
+
+    A link in its place is followed, but nothing behind a link is changed. Without POSIX, permissions are left as they
+    are.
+
+    Raises:
+        InputError: if others could read what is written there: the folder or a part of it is another user's, it is a
+            link to one that is open to others, or its disk keeps no permissions.
+        OSError: if it cannot be made or tightened.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if os.name != "posix":
+        return
+    _check_owner(folder, folder.stat())
+    if not folder.is_symlink():
+        _tighten(folder)
+        for path in folder.rglob("*"):
+            with contextlib.suppress(FileNotFoundError):  # another process has just removed it
+                _tighten(path)
+    if folder.stat().st_mode & _OTHERS:
+        why = "is a link to a folder that others may read" if folder.is_symlink() else "its disk keeps no permissions"
+        raise InputError(
+            f"{folder}: {why}, and what is written there is private; make that one private with chmod -R go-rwx, or "
+            "name another folder"
+        )
+
+
+def _tighten(path: Path) -> None:
+    """Takes the permissions of everyone but the owner away from a file or a folder; a link is left as it is."""
+    found = path.lstat()
+    _check_owner(path, found)
+    if found.st_mode & _OTHERS and not stat.S_ISLNK(found.st_mode):
+        with naming(path):
+            path.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS)
+
+
+def _check_owner(path: Path, found: os.stat_result) -> None:
+    if found.st_uid != os.geteuid():
+        raise InputError(
+            f"{path}: belongs to another user, who could read or change what is private; run this as that user, or "
+            "name another folder"
+        )
+
+
 def _acquire_lock(folder: Path) -> int:
     """The descriptor of a folder's lock file, which this process now holds."""
     busy = InputError(f"another process is working in {folder.parent}; wait for it, or name another folder")
     path = folder / LOCK
     for _ in range(100):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
+            make_private(folder)
             lock = os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600)
         except FileNotFoundError:
             continue  # another process has just removed the folder
@@ -149,8 +199,7 @@ def prepare(folder: Path, anchor: Path | None = None, name: str | None = None) -
     ledger = folder / LEDGER
     new = not os.path.lexists(ledger)
     with input_errors():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)  # the folder may have existed before
+        make_private(folder)
     try:
         with open_ledger(ledger, anchor) as opened:
             runs = opened.runs()
@@ -247,6 +296,18 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> Non
     check_kind(path)
     with naming(path), replacing(path, mode) as file:
         file.write(_encoded(content))
+
+
+def write_private(path: Path, content: str | bytes) -> None:
+    """Writes a file atomically that only its owner may read. If it lies in a folder ``private/``, so is this one.
+
+    Raises:
+        InputError: if it cannot be written, or others could read the folder (`make_private`).
+    """
+    with input_errors():
+        if path.parent.name == PRIVATE:
+            make_private(path.parent)
+        write_atomically(path, content)
 
 
 @contextmanager

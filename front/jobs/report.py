@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cupel.errors import input_errors
-from cupel.io.run_files import PRIVATE, write_atomically
+from cupel.io.run_files import PRIVATE, write_private
 from cupel.jobs.assay import ASSAY, REPORT, AssayResult
 from cupel.reports.assay import load
 from cupel.reports.html import render
@@ -23,5 +23,5 @@ def report(folder: str | Path) -> AssayResult:
     private = Path(folder) / PRIVATE
     with input_errors():
         found = AssayResult(load(private / ASSAY), Path(folder))
-        write_atomically(private / REPORT, render(found.document, side="private"))
+    write_private(private / REPORT, render(found.document, side="private"))
     return found

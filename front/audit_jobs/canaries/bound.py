@@ -19,11 +19,11 @@ from cupel.audit_jobs.canaries.files import (
     read_manifest,
     read_scores,
     sealed,
-    write_whole,
 )
 from cupel.audits.games.canaries import Scoring, refutes, third_party_audit
 from cupel.audits.result import AuditResult
-from cupel.errors import InputError
+from cupel.errors import InputError, input_errors
+from cupel.io.run_files import PRIVATE, make_private, write_private
 from cupel.mechanisms.models.model_folder import fingerprint
 from cupel.progress import Progress
 
@@ -99,6 +99,8 @@ def bound(folder: Path, *, expect: str | None = None, progress: Progress | None 
         InputError: if a file is missing or was changed.
     """
     manifest, digest = read_manifest(folder, expect)
+    with input_errors():
+        make_private(folder / PRIVATE)
     document = read_scores(folder, digest)
     scored = [ScoredFile(**entry) for entry in document["scorings"]]
     control = ScoredFile(**document["unprotected"]) if document.get("unprotected") else None
@@ -128,7 +130,7 @@ def bound(folder: Path, *, expect: str | None = None, progress: Progress | None 
         refuted=refutes(manifest.design, audit.bounds),
         audit=audit,
     )
-    write_whole(folder / BOUND, json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_private(folder / BOUND, json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     return found
 
 

@@ -39,7 +39,6 @@ from cupel.audits.statistics.power import (
 )
 from cupel.audits.verdict import ALLOWED_ERROR, may_refute
 from cupel.errors import InputError, input_errors
-from cupel.io.run_files import write_atomically
 
 MANIFEST, PLAN, SCORES, BOUND = "manifest.json", "plan.json", "scores.json", "bound.json"
 _BLOCK = 1 << 20
@@ -509,16 +508,6 @@ def read_scores(folder: Path, manifest_sha256: str) -> dict[str, Any]:
     except ValidationError as error:
         raise version_error(path, error) from None
     return document
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Writes a file atomically; only its owner may read it.
-
-    Raises:
-        InputError: if it cannot be written.
-    """
-    with input_errors():
-        write_atomically(path, content)
 
 
 def hashed(path: Path, step: Callable[[int, int], None] = lambda done, total: None) -> str:

@@ -29,7 +29,6 @@ from cupel.audit_jobs.canaries.files import (
     guarantee,
     hashed,
     statistic,
-    write_whole,
 )
 from cupel.audit_jobs.canaries.kinds import KINDS, Canary, CanaryKind
 from cupel.audit_jobs.canaries.layout import Split, audits_of, each_confidence, write_layout
@@ -38,7 +37,7 @@ from cupel.audits.games.canaries_design import Design, check_confidence
 from cupel.claims.tables import read_schema
 from cupel.errors import input_errors
 from cupel.io.outputs import check_new_folder
-from cupel.io.run_files import new_folder
+from cupel.io.run_files import new_folder, write_private
 from cupel.progress import Progress
 
 MOST_ROWS = 10**6
@@ -375,7 +374,7 @@ def _write(
             )
             layout = write_layout(partial, data, planted, split, settings.progress)
             manifest = manifest.model_copy(update={"layout": layout})
-        write_whole(partial / "private" / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
+        write_private(partial / "private" / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
         named = {"text": manifest.text, "id": settings.id, "user": _user(settings)}
         about = PlannedAudit(
             kind=settings.kind,
@@ -393,8 +392,8 @@ def _write(
             total=settings.confidence,
             layout=manifest.layout,
         )
-        write_whole(partial / PLAN, json.dumps(about.to_json(), indent=2, ensure_ascii=False) + "\n")
-        write_whole(partial / "README.md", readme(about))
+        write_private(partial / PLAN, json.dumps(about.to_json(), indent=2, ensure_ascii=False) + "\n")
+        write_private(partial / "README.md", readme(about))
     return about
 
 

@@ -20,10 +20,10 @@ from cupel.audit_jobs.canaries.files import (
     read_scores,
     read_sealed,
     version_error,
-    write_whole,
 )
 from cupel.audits.implications import describe
-from cupel.errors import InputError
+from cupel.errors import InputError, input_errors
+from cupel.io.run_files import PRIVATE, make_private, write_private
 from cupel.reports.canaries import CanaryAudit, render
 
 
@@ -38,6 +38,8 @@ def report(folder: Path, *, expect: str | None = None) -> CanaryAudit:
         InputError: if a file is missing, was changed, or does not belong to the plan.
     """
     manifest, digest = read_manifest(folder, expect)
+    with input_errors():
+        make_private(folder / PRIVATE)
     path = folder / BOUND
     if not path.is_file():
         raise InputError(f"{folder}: holds no bound; run `cupel audit bound {folder}` first")
@@ -49,8 +51,8 @@ def report(folder: Path, *, expect: str | None = None) -> CanaryAudit:
         document = _document(folder, manifest, digest, found, expected=expect is not None)
     except ValidationError as error:
         raise version_error(path, error) from None
-    write_whole(folder / "report.html", render(document))
-    write_whole(folder / "report.json", document.model_dump_json(by_alias=True, indent=2) + "\n")
+    write_private(folder / "report.html", render(document))
+    write_private(folder / "report.json", document.model_dump_json(by_alias=True, indent=2) + "\n")
     return document
 
 

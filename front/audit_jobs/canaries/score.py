@@ -20,9 +20,9 @@ from cupel.audit_jobs.canaries.files import (
     read_manifest,
     read_scores,
     sealed,
-    write_whole,
 )
 from cupel.errors import InputError, input_errors
+from cupel.io.run_files import PRIVATE, make_private, write_private
 from cupel.mechanisms.data.records import read_rows, read_texts
 from cupel.progress import Progress, Step
 
@@ -183,6 +183,8 @@ def _open_plan(folder: Path, expect: str | None, unprotected: bool) -> tuple[Man
         InputError: if the result was computed and the run has protection.
     """
     manifest, digest = read_manifest(folder, expect)
+    with input_errors():
+        make_private(folder / PRIVATE)
     if (folder / BOUND).exists() and not unprotected:
         raise InputError(
             f"{folder}: its result was computed, so nothing more is scored; plan a new audit and run again"
@@ -217,7 +219,7 @@ def _write(
         "scorings": scorings if unprotected else [*scorings, entry.model_dump()],
         "unprotected": entry.model_dump() if unprotected else control,
     }
-    write_whole(folder / SCORES, json.dumps(sealed(document), allow_nan=False) + "\n")
+    write_private(folder / SCORES, json.dumps(sealed(document), allow_nan=False) + "\n")
 
 
 def _other_scorings(

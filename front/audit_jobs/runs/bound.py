@@ -10,13 +10,13 @@ from typing import Any
 
 from cupel import __version__
 from cupel.accounting.number_format import format_lower
-from cupel.audit_jobs.canaries.files import Claimed, guarantee, read_sealed, sealed, write_whole
+from cupel.audit_jobs.canaries.files import Claimed, guarantee, read_sealed, sealed
 from cupel.audit_jobs.runs.files import BOUND, Planned, Results, read_plan
 from cupel.audits.games.many_runs import ManyRuns, detectable_leak, power
 from cupel.audits.result import AuditResult
 from cupel.audits.verdict import decide
 from cupel.errors import InputError
-from cupel.io.run_files import one_process
+from cupel.io.run_files import one_process, write_private
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ def bound(folder: Path) -> RunsBound:
     planned = read_plan(folder)
     with one_process(planned.private):
         found = computed(planned)
-        write_whole(folder / BOUND, json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        write_private(folder / BOUND, json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     return found
 
 

@@ -28,7 +28,7 @@ from cupel.attacks.black_box.worst_cases import (
 )
 from cupel.attacks.canaries.rows import Column
 from cupel.audit_jobs.canaries.data import Data, write_rows
-from cupel.audit_jobs.canaries.files import Claimed, guarantee, write_whole
+from cupel.audit_jobs.canaries.files import Claimed, guarantee
 from cupel.audit_jobs.runs.files import (
     DATA,
     PLAN,
@@ -53,7 +53,7 @@ from cupel.audits.games.many_runs import (
 from cupel.audits.verdict import ALLOWED_ERROR, may_refute
 from cupel.errors import input_errors
 from cupel.io.outputs import check_new_folder
-from cupel.io.run_files import new_folder
+from cupel.io.run_files import new_folder, write_private
 from cupel.mechanisms.data.cells import as_category, is_missing
 from cupel.mechanisms.data.records import read_rows
 from cupel.mechanisms.data.table_schema import Schema
@@ -336,9 +336,9 @@ def _write(
             content = content.model_copy(update={"runs": _default_runs(content.design())})
         design = content.design()
         found = power(design, design.most_rounds, design.usual_pilots)
-        write_whole(partial / "private" / PLAN, content.model_dump_json(indent=1) + "\n")
+        write_private(partial / "private" / PLAN, content.model_dump_json(indent=1) + "\n")
         planned = PlannedRuns(read_plan(partial), found)
-        write_whole(partial / "README.md", _readme(planned))
+        write_private(partial / "README.md", _readme(planned))
     return PlannedRuns(read_plan(folder), found)
 
 

@@ -13,11 +13,12 @@ from pydantic import ValidationError
 
 from cupel import __version__
 from cupel.attacks.black_box.worst_cases import FINDS
-from cupel.audit_jobs.canaries.files import guarantee, version_error, write_whole
+from cupel.audit_jobs.canaries.files import guarantee, version_error
 from cupel.audit_jobs.runs.bound import read_bound
 from cupel.audit_jobs.runs.files import BOUND, Planned, read_plan
 from cupel.audits.games.many_runs import ManyRunsDesign
 from cupel.audits.implications import describe
+from cupel.io.run_files import write_private
 from cupel.reports import text
 from cupel.reports.runs import RunsAudit, render
 
@@ -39,8 +40,8 @@ def report(folder: Path) -> RunsAudit:
         document = _document(planned, found)
     except ValidationError as error:
         raise version_error(folder / BOUND, error) from None
-    write_whole(folder / "report.html", render(document))
-    write_whole(folder / "report.json", document.model_dump_json(by_alias=True, indent=2) + "\n")
+    write_private(folder / "report.html", render(document))
+    write_private(folder / "report.json", document.model_dump_json(by_alias=True, indent=2) + "\n")
     return document
 
 

@@ -30,13 +30,12 @@ from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.guarantees import ApproxDP, PureDP
 from cupel.attacks.black_box.output_features import Features, OutputFeatures, failed
 from cupel.attacks.black_box.worst_cases import Row, Sample, data_sets_of, describe_columns, neighboring_data
-from cupel.audit_jobs.canaries.files import write_whole
 from cupel.audit_jobs.runs.files import BOUND, TRIAL, MadeRun, Planned, Results, read_plan
 from cupel.audit_jobs.runs.functions import Function, FunctionProcesses, called, load, source_of
 from cupel.audits.games.many_runs import ManyRuns, ManyRunsDesign, Pair, Run
 from cupel.audits.result import AuditResult
 from cupel.errors import InputError, input_errors
-from cupel.io.run_files import one_process
+from cupel.io.run_files import one_process, write_private
 from cupel.mechanisms.data.records import read_rows
 from cupel.progress import Progress
 
@@ -448,7 +447,7 @@ class _Logs:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _LOG))
-            write_whole(self.file(made), file.read())
+            write_private(self.file(made), file.read())
 
 
 class _Unreadable(Exception):
@@ -605,4 +604,4 @@ def _write_todo(planned: Planned, wanted: Sequence[MadeRun]) -> None:
                 _seed(planned.plan.seed, made.spawn_key) % 2**32,
             ]
         )
-    write_whole(planned.private / _TODO, out.getvalue())
+    write_private(planned.private / _TODO, out.getvalue())
