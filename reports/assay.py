@@ -41,12 +41,12 @@ class BatchCost(Part):
 
     slot: int
     label: str | None = None
-    size: int
-    documents: int
+    size: int = Field(description="how many contexts it holds; with one record a context, records or users")
+    documents: int = Field(description="how many it began, one that its last token cut included")
     tokens: int
     epsilon: float = Field(description="exact ex-post cost ε* of the tokens")
     epsilon_published: float = Field(description="the published per-token cost γ, summed")
-    leave_one_out: float = Field(description="largest |log-ratio| over the records of the batch")
+    leave_one_out: float = Field(description="largest |log-ratio| over the records or users of the batch")
 
 
 class TokenCost(Part):

@@ -463,7 +463,7 @@ def batches(costs: Sequence[BatchCost], claim: Claimed | None = None) -> Figure 
         f"median {format_number(float(np.median(epsilons)))}. {order}",
         caption=f"One column a batch. {order} Under add or remove the run costs as much as its costliest batch."
         + (" The claim is about ε*; the published cost is no bound." if line is not None else ""),
-        header=("Batch", "Label", "Records", "Documents", "Tokens", "Leave-one-out", "Exact ε*", "Published γ"),
+        header=("Batch", "Label", "Contexts", "Documents", "Tokens", "Leave-one-out", "Exact ε*", "Published γ"),
         table=[
             (
                 text.plain(cost.slot),
@@ -538,7 +538,7 @@ def one_batch(costs: Sequence[BatchCost]) -> str:
         return ""
     (cost,) = costs
     return (
-        f"All of it in one batch of {text.plain(cost.size)} records: exact cost ε* = {format_upper(cost.epsilon)}, "
+        f"All of it in one batch of {text.plain(cost.size)} contexts: exact cost ε* = {format_upper(cost.epsilon)}, "
         f"published cost γ = {format_upper(cost.epsilon_published)}, largest leave-one-out loss "
         f"{format_lower(cost.leave_one_out)}."
     )

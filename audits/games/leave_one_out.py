@@ -61,7 +61,7 @@ def leave_one_out_audit(
         losses: slot → largest |loss| of a unit of its batch.
         rerun_losses: losses of units taken out of the whole pipeline. They are scored by a different forward pass than
             that of the run. The difference is checked but not bounded, so bounds from them are estimates.
-        records: number of units that were compared, for the report.
+        records: number of units that were compared: of records, or at unit user of users.
         guarantee: the claim; it determines the quantity and the rigor of the bounds.
         adjacency: of the claim; must be add_remove, since one unit is removed.
         unit: of the claim, and of the losses: a record, or a user with one context.
@@ -94,25 +94,25 @@ def leave_one_out_audit(
     if rerun_losses:
         bound = _bound("leave_one_out_rerun", taken_out, guarantee, unit, a_priori, (_FORWARD,))
         bounds.append(_estimate(bound, _RERUN))
-    contradictions = _contradictions(losses, errors, ex_post_by_slot, published_is_bound)
+    contradictions = _contradictions(losses, errors, ex_post_by_slot, published_is_bound, unit)
     seen = {_WITHIN: within} if losses and batches_are_kept else {}
     seen |= {_TAKEN_OUT: taken_out} if rerun_losses else {}
-    above_certified = _above_certified(seen, a_priori, realised)
+    above_certified = _above_certified(seen, a_priori, realised, unit)
     contradictions += above_certified
     pure_is_certified = a_priori is not None and math.isfinite(a_priori)
     if seen and profile and not above_certified and not (_is_pointwise(guarantee) and pure_is_certified):
-        contradictions += _too_unlikely(seen, records, profile)
+        contradictions += _too_unlikely(seen, records, unit, profile)
     return AuditResult(
         name="leave_one_out",
-        game="leave one out: was this record in the data, given everything the released tokens were drawn from",
-        attack="exact log-likelihood ratio of the released tokens with and without the record",
+        game=f"leave one out: was this {unit} in the data, given everything the released tokens were drawn from",
+        attack=f"exact log-likelihood ratio of the released tokens with and without the {unit}",
         statistics=("largest absolute log-ratio",),
-        conclusion=_conclusion(losses, rerun_losses, ex_post_by_slot, contradictions, published_is_bound),
+        conclusion=_conclusion(losses, rerun_losses, ex_post_by_slot, contradictions, published_is_bound, unit),
         trials=records,
         bounds=tuple(bounds),
         multiplicity=(
-            f"largest over {records} units in {len(losses)} batches (exact losses need no correction)",
-            f"largest over {len(rerun_losses)} units taken out of the whole pipeline (an estimate, refutes nothing)",
+            f"largest over {records} {unit}s in {len(losses)} batches (exact losses need no correction)",
+            f"largest over {len(rerun_losses)} {unit}s taken out of the whole pipeline (an estimate, refutes nothing)",
         ),
         contradictions=tuple(contradictions),
         details={"batches": _rows(losses, errors, ex_post_by_slot), "rerun": [json_number(x) for x in rerun_losses]},
@@ -176,6 +176,7 @@ def _contradictions(
     errors: Mapping[int, float],
     ex_post_by_slot: Mapping[int, tuple[float, float]] | None,
     published_is_bound: bool,
+    unit: Unit,
 ) -> list[str]:
     """One sentence for each violated inequality that must hold if accounting and audit are both correct."""
     if ex_post_by_slot is None:
@@ -186,7 +187,7 @@ def _contradictions(
         error = errors.get(slot, 0.0)
         if losses[slot] - error > exact:
             larger, smaller = _distinguishable(losses[slot], exact)
-            found.append(f"batch {slot}: a record's loss {larger} exceeds the ex-post ε* {smaller}")
+            found.append(f"batch {slot}: a {unit}'s loss {larger} exceeds the ex-post ε* {smaller}")
         if published_is_bound and exact - error > published:
             larger, smaller = _distinguishable(exact, published)
             found.append(f"batch {slot}: the ex-post ε* {larger} exceeds the published cost {smaller}")
@@ -199,32 +200,34 @@ def _distinguishable(larger: float, smaller: float) -> tuple[str, str]:
     return format_lower(larger, digits), format_upper(smaller, digits)
 
 
-def _above_certified(seen: Mapping[str, float], a_priori: float | None, realised: float | None) -> list[str]:
+def _above_certified(
+    seen: Mapping[str, float], a_priori: float | None, realised: float | None, unit: Unit
+) -> list[str]:
     """One sentence for each loss, minus its error, above a certified bound for every outcome, or for this one."""
     limits = [(what, a_priori, "the certified pure ε of the charged events") for what in seen]
     if _TAKEN_OUT in seen:
         limits.append((_TAKEN_OUT, realised, "the certified ex-post ε of the run"))
     return [
-        f"{what}, the privacy loss of a record is at least {larger}, above {name}, {smaller}"
+        f"{what}, the privacy loss of a {unit} is at least {larger}, above {name}, {smaller}"
         for what, limit, name in limits
         if limit is not None and seen[what] > limit
         for larger, smaller in (_distinguishable(seen[what], limit),)
     ]
 
 
-def _too_unlikely(seen: Mapping[str, float], records: int, profile: Profile) -> list[str]:
+def _too_unlikely(seen: Mapping[str, float], units: int, unit: Unit, profile: Profile) -> list[str]:
     """One sentence if the largest loss is too unlikely under the certified curve; else none.
 
     The units that are taken out of the pipeline are chosen by their losses within batches. So the union bound is over
     all units, and counts them twice if there are losses of both kinds.
     """
     what = max(seen, key=lambda name: seen[name])
-    chance = len(seen) * records * loss_probability(seen[what], profile)
+    chance = len(seen) * units * loss_probability(seen[what], profile)
     if chance >= SIGNIFICANCE_LEVEL:
         return []
     return [
-        f"{what}, the privacy loss of a record is at least {format_lower(seen[what])}, which the certified curve δ(ε) "
-        f"of the charged events allows with probability at most {format_upper(chance, 2)} for any of {records} units"
+        f"{what}, the privacy loss of a {unit} is at least {format_lower(seen[what])}, which the certified curve δ(ε) "
+        f"of the charged events allows with probability at most {format_upper(chance, 2)} for any of {units} {unit}s"
     ]
 
 
@@ -234,6 +237,7 @@ def _conclusion(
     ex_post_by_slot: Mapping[int, tuple[float, float]] | None,
     contradictions: Sequence[str],
     published_is_bound: bool,
+    unit: Unit,
 ) -> str:
     if contradictions:
         return (
@@ -242,7 +246,7 @@ def _conclusion(
         )
     parts = []
     if losses:
-        parts.append(f"the largest loss of a record within its batch is {format_lower(max(losses.values()))}")
+        parts.append(f"the largest loss of a {unit} within its batch is {format_lower(max(losses.values()))}")
     if rerun_losses:
         worst = max(abs(loss) for loss in rerun_losses)
         parts.append(

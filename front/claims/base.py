@@ -106,7 +106,11 @@ _GUARANTEES: dict[str, type[Any]] = {
 class Public(Strict):
     """What is public by assumption. Everything else that is computed from the data is charged."""
 
-    records: int = Field(ge=1, description="the number n of privacy units that may be known to everyone")
+    records: int = Field(
+        ge=1,
+        description="the number n of privacy units, which may be known to everyone: of records, or at unit `user` of "
+        "users, however many records they have",
+    )
     labels: list[str] = Field([], description="the set of labels")
     context_tokens: Annotated[int | dict[str, int] | None, BeforeValidator(_lengths)] = Field(
         default=None,

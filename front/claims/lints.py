@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cupel.accounting.guarantees import ApproxDP, ExPostDP, PureDP
 from cupel.accounting.number_format import format_number
+from cupel.mechanisms.data.records import unit_of
 
 if TYPE_CHECKING:
     from cupel.claims.base import Claim
@@ -35,9 +36,10 @@ def _guarantee_warnings(claim: Claim) -> list[str]:
     if isinstance(guarantee, ApproxDP):
         delta, units = guarantee.delta, claim.public.records
         if units is not None and delta >= 1 / units:
+            one = "all records of one user" if claim.unit == "user" else "one record"
             found.append(
                 f"δ = {format_number(delta)} is at least 1/n = {format_number(1 / units)}: a mechanism that "
-                "publishes one record in full, drawn at random, meets such a δ."
+                f"publishes {one} in full, drawn at random, meets such a δ."
             )
         if delta >= LARGE_DELTA:
             found.append(
@@ -67,11 +69,14 @@ def private_warnings(claim: Claim, records: Sequence[Record], runs: Sequence[str
     """
     found = []
     users = Counter(record.user for record in records if record.user is not None)
-    read, stated = len(users) if claim.unit == "user" else len(records), claim.public.records
+    per_user, stated = claim.unit == "user", claim.public.records
+    read = len({unit_of(record, per_user=per_user) for record in records})
     if records and stated is not None and abs(read - stated) > max(FAR * stated, 4 * math.sqrt(stated)):
+        of_all = f" in {len(records)} records" if per_user else ""
+        counts = " At unit user it counts users, not records." if per_user else ""
         found.append(
-            f"The claim states {stated} units as public, and {read} were read. Whatever follows from the public "
-            "number, δ among it, does not fit the data."
+            f"The claim states n = {stated} {claim.unit}s as public (public.records), and {read}{of_all} were read."
+            f"{counts} Whatever follows from the public number, δ among it, does not fit the data."
         )
     if claim.unit == "record" and users and max(users.values()) > 1:
         several = sum(count > 1 for count in users.values())

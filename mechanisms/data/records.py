@@ -63,6 +63,11 @@ def with_content_ids(rows: Iterable[tuple[str, str | None, str | None]]) -> list
     return records
 
 
+def unit_of(record: Record, *, per_user: bool) -> str:
+    """The privacy unit of a record: its user, or itself. A record without a user is a unit of its own."""
+    return record.user if per_user and record.user is not None else record.id
+
+
 def check_ids(records: Iterable[Record]) -> None:
     """Checks that ids are unique: two rows with one id would be one unit that counts twice.
 

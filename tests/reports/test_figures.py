@@ -163,8 +163,8 @@ def test_a_chart_of_one_bar_is_a_sentence(assays: dict[str, Assay]) -> None:
     said = " ".join(re.sub(r"<[^>]*>", "", page).replace("\u00a0", " ").split())
     for sentence in (
         "Tokens: ε = 0.25.",
-        "All of it in one batch of 3 records: exact cost ε* = 0.25, published cost γ = 0.5, largest leave-one-out loss "
-        "0.125.",
+        "All of it in one batch of 3 contexts: exact cost ε* = 0.25, published cost γ = 0.5, largest leave-one-out "
+        "loss 0.125.",
         "Every document has one token: mean exact cost ε* = 0.5, largest 0.75, mean published cost γ = 1.5.",
     ):
         assert sentence in said

@@ -45,7 +45,11 @@ class NoData(DataSource):
 class DeclaredPublic(Public):
     """What is public by assumption."""
 
-    records: int | None = Field(default=None, ge=1, description="the number of records; needed for a δ such as n^-1.1")  # type: ignore[assignment]
+    records: int | None = Field(
+        default=None,
+        ge=1,
+        description="the number n of privacy units, at unit `user` of users; needed for a δ such as n^-1.1",
+    )  # type: ignore[assignment]
 
 
 class SGD(Strict):

@@ -22,7 +22,8 @@ from cupel.claims.base import Claim
 from cupel.claims.data import BuiltinData
 from cupel.generators.private_inference.charged import charge_and_generate
 from cupel.io.run_files import LEDGER, create_once, prepare
-from cupel.mechanisms.data.records import Record, with_content_ids
+from cupel.mechanisms.data.batching import unit_records
+from cupel.mechanisms.data.records import Record, unit_of, with_content_ids
 from cupel.mechanisms.private_inference.generator import PrivateInference
 from cupel.progress import Progress, with_progress
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from cupel.generators.private_inference.run import InferenceRun
 
 RERUNS = 4
-"""The number of records removed for a rerun of the whole pipeline: half with the largest losses, half others."""
+"""The number of units removed for a rerun of the whole pipeline: half with the largest losses, half others."""
 
 REPLAYED = 4
 """The number of units that record and replay removes or copies: the longest, the shortest, and others."""
@@ -96,15 +97,16 @@ def leave_one_out(
         profile: the certified curve of the charged events.
         progress: where to show the reruns.
     """
-    observer = run.observer
+    observer, per_user = run.observer, run.mechanism.unit.kind == "user"
     losses = observer.losses if observer else np.zeros(len(run.records))
-    chosen = _most_and_others(losses, RERUNS)
+    units = unit_records(run.records, run.key, per_user=per_user)  # of each user, the record that a run may use
+    chosen = [units[place] for place in _most_and_others(losses[units], RERUNS)]
     with progress.stage("Leaving records out") as step:
         taken_out = reruns(run.mechanism, run.records, chosen, run.model, run.generation, run.key, step)
     return leave_one_out_audit(
         observer.by_slot() if observer else {},
         [loss.value for loss in taken_out],
-        records=len(run.records),
+        records=len(units),
         guarantee=guarantee,
         adjacency=run.mechanism.adjacency,
         unit=run.mechanism.unit,
@@ -145,7 +147,7 @@ def replay_neighbors(records: Sequence[Record], unit: str, adjacency: Adjacency)
     """
     units: dict[str, list[Record]] = {}
     for record in records:
-        units.setdefault((record.user or record.id) if unit == "user" else record.id, []).append(record)
+        units.setdefault(unit_of(record, per_user=unit == "user"), []).append(record)
     names = list(units)
     by_length = sorted(names, key=lambda name: max(len(record.text) for record in units[name]))
     spread = [names[place] for place in np.linspace(0, len(names) - 1, REPLAYED).astype(int)]
@@ -163,7 +165,7 @@ def replay_neighbors(records: Sequence[Record], unit: str, adjacency: Adjacency)
 
 
 def _most_and_others(losses: np.ndarray, count: int) -> list[int]:
-    """Half of the records by largest |loss|, the other half spread evenly over the rest."""
+    """Half of the units by largest |loss|, the other half spread evenly over the rest."""
     order = np.argsort(-np.abs(losses), kind="stable")
     half = min(count // 2, len(order))
     rest = order[half:]

@@ -52,7 +52,7 @@ def _shapes(plan: RowPlan) -> str:
 def not_protected(claim: Claim) -> list[str]:
     """What is not protected even if the claim holds."""
     lines = [
-        f"The number of units ({claim.public.records}) and the set of labels are public by assumption.",
+        f"The number of {claim.unit}s ({claim.public.records}) and the set of labels are public by assumption.",
         "What many records say together may appear in the output: that is what synthetic data are for.",
         f"One {claim.unit} is protected; what several of them hold in common, such as copies of one record, is "
         "protected less.",
@@ -99,7 +99,7 @@ def implementation(done: InferenceRun) -> dict[str, str]:
         "batching key": done.key.hex(),
         "precision": done.model.dtype,
         "rows": "packed" if done.generation.row_plan.shapes is None else _shapes(done.generation.row_plan),
-        "records that were cut to the public length": f"{_cut_records(done)} of {len(done.records)}",
+        "records that were cut to the public length": _cut_records(done),
     }
     if done.mechanism.centres is not None:
         facts["fingerprint of centres and embedder (SHA-256)"] = done.mechanism.clusters().fingerprint
@@ -107,16 +107,22 @@ def implementation(done: InferenceRun) -> dict[str, str]:
     return facts
 
 
-def _cut_records(done: InferenceRun) -> int:
-    """The number of records with more tokens than a context has room for; private."""
-    shown = {
-        label: done.mechanism.prompt(done.model, label).record_tokens for label in done.mechanism.labels or (None,)
-    }
-    count = 0
-    for record in done.records:
-        most = shown[record.label if done.mechanism.labels else None]
-        count += len(record.text) > most and len(done.model.encode(record.text[: 64 * (most + 1)])) > most
-    return count
+def _cut_records(done: InferenceRun) -> str:
+    """How many of the records that were used have more tokens than a context has room for; private.
+
+    Not used are records of a user of whom another record was, records beyond the last full piece (as published), and
+    those of slots that did not run.
+    """
+    mechanism, running = done.mechanism, done.generation.transcript.running
+    room = {label: mechanism.prompt(done.model, label).record_tokens for label in mechanism.labels or (None,)}
+    used = [
+        (record.text, room[record.label if mechanism.labels else None])
+        for record, slot in zip(done.records, done.generation.assignment.tolist(), strict=True)
+        if slot >= 0 and running[slot]
+    ]
+    cut = sum(len(text) > most and len(done.model.encode(text[: 64 * (most + 1)])) > most for text, most in used)
+    unused = len(done.records) - len(used)
+    return f"{cut} of {len(used)}" + (f"; {unused} more were not used" if unused else "")
 
 
 def differences(done: InferenceRun, guarantee: Guarantee, bounds: Sequence[Bound]) -> list[dict[str, Any]]:

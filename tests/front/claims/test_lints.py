@@ -19,7 +19,7 @@ CLAIM: dict[str, Any] = {
     "name": "small",
     "data": {"source": "file", "path": "notes.jsonl", "user": "user"},
     "mechanism": "private_inference",
-    "parameters": {"aggregate": "mean", "clip": 4.0, "temperature": 2.0, "batch_size": 6, "tokens": 2},
+    "parameters": {"aggregate": "mean", "clip": 4.0, "temperature": 2.0, "batch_size": 20, "tokens": 8},
     "public": {"records": 100, "context_tokens": 40},
     "guarantee": {"type": "approx_dp", "epsilon": 10.0, "delta": 1e-3},
 }
@@ -64,6 +64,14 @@ def test_public_facts(guarantee: dict[str, Any], words: list[str], tmp_path: Pat
     assert all(word in sentence for word, sentence in zip(words, found, strict=True))
 
 
+def test_delta_is_compared_with_the_number_of_units(tmp_path: Path) -> None:
+    guarantee = {"type": "approx_dp", "epsilon": 1.0, "delta": 0.0099}
+    for unit, what in (("record", "one record"), ("user", "all records of one user")):
+        public = {"records": 102, "context_tokens": 40}
+        (said,) = public_warnings(claim_of(tmp_path, CLAIM, unit=unit, guarantee=guarantee, public=public))
+        assert f"publishes {what} in full" in said
+
+
 def test_secrets_that_a_recogniser_finds_by_their_values(tmp_path: Path) -> None:
     (sentence,) = public_warnings(claim_of(tmp_path, SECRETS))
     assert "recogniser" in sentence
@@ -80,12 +88,17 @@ def records(count: int, users: int | None = None) -> list[Record]:
     [
         ({}, records(100), ["small"], []),
         ({}, records(60), ["small"], []),
-        ({}, records(59), ["small"], ["100 units as public, and 59 were read"]),
+        ({}, records(59), ["small"], ["n = 100 records as public (public.records), and 59 were read. Whatever"]),
         ({}, records(141), ["small"], ["141 were read"]),
         ({}, records(100, users=100), ["small"], []),
         ({}, records(100, users=99), ["small"], ["1 of 99 users"]),
         ({"unit": "user"}, records(200, users=100), ["small"], []),
-        ({"unit": "user"}, records(100, users=10), ["small"], ["10 were read"]),
+        (
+            {"unit": "user"},
+            records(100, users=10),
+            ["small"],
+            ["n = 100 users as public (public.records), and 10 in 100 records were read. At unit user"],
+        ),
         ({}, records(100), ["small", "other"], ["other runs, 'other'"]),
     ],
 )
