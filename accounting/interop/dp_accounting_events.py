@@ -16,7 +16,7 @@ from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import events, validate
 from cupel.accounting.interop.expressions import Expression, Rounded, parsed
-from cupel.accounting.interop.names import shown
+from cupel.accounting.interop.names import is_name, shown
 from cupel.accounting.interop.state import Release, State
 
 _MODULE = "dp_accounting"
@@ -163,7 +163,7 @@ def _worst(name: str, field: str, value: Any) -> Any:
     Raises:
         ValueError: if it is not known which end that is.
     """
-    if isinstance(value, str | dict):
+    if isinstance(value, str | dict) and not is_name(value):
         return "…"  # no number: whoever refuses it must not show it
     if isinstance(value, list):
         return [_worst(name, field, one) for one in value]
