@@ -18,11 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+JOBS = 2  # mutants at once
 SECONDS = 300  # of one run of the tests of a mutant, after which it counts as survived
 
 
@@ -425,13 +427,13 @@ class Copy:
     """A copy of what git knows or would add, with a module that makes Python import it.
 
     Args:
-        folder: empty.
+        folder: does not exist yet.
     """
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "checkout"
         self._first = folder / "first"
-        self._first.mkdir()
+        self._first.mkdir(parents=True)
         command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
         listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
         for name in sorted(set(listed.decode().split("\0")) - {""}):
@@ -440,35 +442,37 @@ class Copy:
                 shutil.copy2(ROOT / name, self.root / name)
         (self._first / "sitecustomize.py").write_text(_FINDER.format(root=str(self.root)))
 
-    def pytest(self, tests: Sequence[str], *, keep_bytecode: bool = False) -> tuple[int | None, str]:
+    def check_imports(self, folders: Collection[str]) -> None:
+        """Checks that a process imports the packages in these folders from the copy."""
+        for package in sorted({"cupel", *(f"cupel.{folder}" for folder in folders if folder != "front")}):
+            command = [sys.executable, "-c", f"import {package}; print({package}.__file__)"]
+            done = subprocess.run(command, env=self._environment(), capture_output=True, text=True, check=True)
+            if not Path(done.stdout.strip()).is_relative_to(self.root):
+                raise ImportError(f"{package} is imported from {done.stdout.strip()}, not from the copy {self.root}")
+
+    def pytest(self, tests: Sequence[str], limit: float | None = SECONDS) -> tuple[int | None, str]:
         """Runs tests; exit code (None if it ran too long) and output."""
-        mine = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
-        mine |= {"PYTHONPATH": str(self._first), "OMP_NUM_THREADS": "1"}
-        mine["PYTHONDONTWRITEBYTECODE"] = "" if keep_bytecode else "1"
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", *tests]
-        limit = None if keep_bytecode else SECONDS
+        mine = self._environment()
         try:
             done = subprocess.run(command, cwd=self.root, env=mine, capture_output=True, text=True, timeout=limit)
         except subprocess.TimeoutExpired:
             return None, ""
         return done.returncode, done.stdout + done.stderr
 
-    def imported(self, module: str) -> Path:
-        """The file from which a process imports a module."""
-        command = [sys.executable, "-c", f"import {module}; print({module}.__file__)"]
-        mine = os.environ | {"PYTHONPATH": str(self._first)}
-        return Path(subprocess.run(command, env=mine, capture_output=True, text=True, check=True).stdout.strip())
+    def _environment(self) -> dict[str, str]:
+        mine = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+        return mine | {"PYTHONPATH": str(self._first), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
 
     def survives(self, mutant: Mutant) -> str:
         """Why a mutant survives the tests that are named for it; empty if it is killed."""
         path = self.root / mutant.file
         clean = path.read_text()
         try:
-            path.write_text(mutated(mutant, clean))
-            Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
+            self._write(path, mutated(mutant, clean))
             code, said = self.pytest(mutant.tests)
         finally:
-            path.write_text(clean)
+            self._write(path, clean)
         if code is None:
             return f"the tests did not end within {SECONDS} s"
         if code == 0:
@@ -476,6 +480,12 @@ class Copy:
         if code != 1 or not _ASSERTED.search(said):
             return f"no assertion failed, pytest ended with {code}:\n{said[-3000:]}"
         return ""
+
+    @staticmethod
+    def _write(path: Path, text: str) -> None:
+        """Writes a module, and removes its bytecode: the time of a file may not tell two texts of one length apart."""
+        path.write_text(text)
+        Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
 
 
 def mutated(mutant: Mutant, clean: str) -> str:
@@ -501,28 +511,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := set(given.names) - {mutant.name for mutant in MUTANTS}:
         parser.error(f"there is no mutant {', '.join(sorted(unknown))}; --list prints the names")
     chosen = [mutant for mutant in MUTANTS if not given.names or mutant.name in given.names]
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        copy = Copy(Path(folder).resolve())
-        packages = {f"cupel.{mutant.file.partition('/')[0]}" for mutant in chosen} - {"cupel.front"}
-        for package in ("cupel", *sorted(packages)):
-            if not copy.imported(package).is_relative_to(copy.root):
-                print(f"{package} is not imported from the copy")
-                return 1
-        began = time.monotonic()
-        code, said = copy.pytest(sorted({test for mutant in chosen for test in mutant.tests}), keep_bytecode=True)
+        copies = [Copy(Path(folder).resolve() / str(number)) for number in range(min(JOBS, len(chosen)))]
+        for copy in copies:
+            copy.check_imports({mutant.file.partition("/")[0] for mutant in chosen})
+        tests = sorted({test for mutant in chosen for test in mutant.tests})
+        code, said = copies[0].pytest(tests, limit=None)
         if code != 0:
             print(f"the tests do not pass without a fault:\n{said[-5000:]}")
             return 1
         print(f"{said.strip().splitlines()[-1]} without a fault", flush=True)
-        alive = 0
-        for number, mutant in enumerate(chosen, 1):
-            start = time.monotonic()
-            why = copy.survives(mutant)
-            alive += bool(why)
-            verdict = f"SURVIVED, {why}" if why else "killed"
-            print(f"[{number}/{len(chosen)}] {mutant.name}: {verdict}, {time.monotonic() - start:.0f} s", flush=True)
+        with ThreadPoolExecutor(len(copies)) as threads:
+            alive = sum(
+                threads.map(lambda number: _run(copies[number], chosen[number :: len(copies)]), range(len(copies)))
+            )
     print(f"{len(chosen) - alive} of {len(chosen)} mutants killed in {time.monotonic() - began:.0f} s")
     return 1 if alive else 0
+
+
+def _run(copy: Copy, mutants: Sequence[Mutant]) -> int:
+    """Runs mutants one after the other; the number that survive."""
+    alive = 0
+    for mutant in mutants:
+        start = time.monotonic()
+        why = copy.survives(mutant)
+        alive += bool(why)
+        verdict = f"SURVIVED, {why}" if why else "killed"
+        print(f"{mutant.name}: {verdict}, {time.monotonic() - start:.0f} s", flush=True)
+    return alive
 
 
 if __name__ == "__main__":
