@@ -5,12 +5,13 @@ Imports little but the standard library, so that an interruption is reported eve
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 
 from cupel.audits.verdict_wording import AUDIT_EXIT, EXIT
@@ -105,7 +106,8 @@ def fault(arguments: Sequence[str]) -> ExitCode:
     if wants_json(arguments):
         _say(said, ExitCode.FAULT, arguments, traceback=traceback.format_exc())
         return ExitCode.FAULT
-    traceback.print_exc()
+    with _full_streams():
+        traceback.print_exc()
     _say(said, ExitCode.FAULT, arguments)
     return ExitCode.FAULT
 
@@ -122,7 +124,19 @@ def _say(message: str, code: ExitCode, arguments: Sequence[str], start: str = ""
         said = json.dumps({"error": one_line(message), "exit_code": int(code), **more})
     else:
         said = one_line(f"cupel: {message}")
-    print(f"{start}{said}", file=sys.stderr)
+    with _full_streams():
+        print(f"{start}{said}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _full_streams() -> Iterator[None]:
+    """Drops what standard error cannot take, such as a full disk: the exit code is said all the same."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError:
+        pass
 
 
 def _resumes(arguments: Sequence[str]) -> bool:
