@@ -315,7 +315,56 @@ def sum_of_allocated_steps(noise_multiplier: float, times: int, steps: int, delt
     )
 
 
+# --- sizes of what is released
+
+
+def _shares(counts: Sequence[int], samples: int) -> tuple[int, ...]:
+    """How many samples of each label, by the counts: rounded down, and one more for the largest remainders."""
+    targets = np.asarray(counts) / np.sum(counts) * samples
+    found = np.floor(targets).astype(int)
+    found[np.argsort(targets - found)[::-1][: samples - int(found.sum())]] += 1
+    return tuple(found.tolist())
+
+
+def _certain(first: object, second: object, what: str, where: str) -> Finding:
+    """What has no noise, in D and in D′: δ is 1 at every ε if it differs."""
+    return Finding(
+        lower=float(first != second),
+        steps=(
+            where,
+            f"{what}: {first} in D and {second} in D′, without noise.",
+            "Whoever sees them tells D from D′ with certainty: δ is 1 at every ε."
+            if first != second
+            else "They are equal, and tell nothing.",
+        ),
+    )
+
+
+def samples_of_each_label(counts: Sequence[int], samples: int) -> Finding:
+    """Synthetic samples of each label, in proportion to the labels of the private data.
+
+    Args:
+        counts: private records of each label in D; D′ has one less of the first.
+        samples: synthetic ones.
+    """
+    fewer = (counts[0] - 1, *counts[1:])
+    return _certain(
+        _shares(counts, samples),
+        _shares(fewer, samples),
+        f"{samples} synthetic samples are divided among the labels",
+        f"D has {', '.join(map(str, counts))} records of the labels, and D′ {', '.join(map(str, fewer))}.",
+    )
+
+
+def as_many_rows(records: int) -> Finding:
+    """A synthetic table that is as long as the private one."""
+    where = f"D has {records} rows and D′ one less."
+    return _certain(records, records - 1, "Rows of the synthetic table, by default", where)
+
+
 CHECKS: Checks = {
+    "samples_of_each_label": samples_of_each_label,
+    "as_many_rows": as_many_rows,
     "scale_of_noise": scale_of_noise,
     "noise_for_another_sensitivity": noise_for_another_sensitivity,
     "centred_fractions": centred_fractions,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -214,3 +215,22 @@ def test_shuffled_batches_that_are_accounted_as_poisson_samples() -> None:
     assert lower(row) == lower("lib-opacus-shuffled")
     assert checked(row, noise_multiplier=20).verdict == "UNPROVEN"
     assert lower("lib-safe-synthesizer-shuffled") > checked("lib-safe-synthesizer-shuffled").claimed + 6
+
+
+# Sizes of what is released
+
+
+def test_samples_of_each_label() -> None:
+    """Largest remainders in exact fractions: 59/99 of 200 is 119 and 19/99."""
+    found = CHECKS["samples_of_each_label"]([60, 40], 200)
+    assert "(120, 80) in D and (119, 81) in D′" in found.steps[1]
+    assert found.lower == checked("lib-private-evolution-labels").finding.lower == 1.0
+    exact = [Fraction(59 * 200, 99), Fraction(40 * 200, 99)]
+    assert [math.floor(share) for share in exact] == [119, 80]
+    assert max(exact, key=lambda share: share - math.floor(share)) == exact[1]
+    assert checked("lib-private-evolution-labels", counts=[60_000, 40_000]).verdict == "UNPROVEN"
+    assert CHECKS["samples_of_each_label"]([3, 3, 1], 2).lower == 0.0
+
+
+def test_as_many_rows() -> None:
+    assert checked("lib-smartnoise-rows").verdict == "REFUTED"
