@@ -113,7 +113,7 @@ class Enclosure:
     def epsilon(self, delta: float, width: float) -> tuple[Interval, bool]:
         """ε(δ), with an upper end of at least 0, and whether upper − lower ≤ width·upper."""
         found, met = Interval(0.0, math.inf), False
-        if delta > _LEAST_DELTA:
+        if delta > _LEAST_DELTA and not self._too_large(delta):
             found, met = self._epsilon_by_lattices(delta, width)
         low, high = found.lower, found.upper
         if self.wide and self._target is None:
@@ -123,6 +123,12 @@ class Enclosure:
         if self.infinity_mass(1) <= delta:
             high = min(high, max(self.highest + self._margin(), 0.0))
         return Interval(min(low, high), high), met or (self._target is None and _relative(low, high) <= width)
+
+    def _too_large(self, delta: float) -> bool:
+        """Whether finite losses beyond e^650 are more probable than δ: lattices count them as infinite."""
+        end = np.array([650.0])
+        large = [law for law, _ in self.laws if law.highest > 650 and not law.upper_only]
+        return any(float(law.tails(end).p_above[0]) - law.infinity_mass > delta for law in large)
 
     @property
     def wide(self) -> bool:

@@ -335,10 +335,16 @@ def _lower_measure(law: Law, tails: Tails, start: float, step: float, tail: floa
     last = int(fits[-1]) if fits.size else count - 1
     fits = np.flatnonzero((tails.p_below[1:] > 0) & (tails.p_below[1:] <= scale * q_below[1:]))
     first = min(int(fits[0]), last) if fits.size else 0
-    if first == last:
-        p[first], q[first] = 1 - law.infinity_mass, 1 - law.minus_infinity_mass
-    else:
-        p[first], q[first] = tails.p_below[first + 1], q_below[first + 1]
+    # What is merged on the left may have losses so far below the first point that it costs more than it holds.
+    merged_p, merged_q = (
+        (1 - law.infinity_mass, 1 - law.minus_infinity_mass)
+        if first == last
+        else (tails.p_below[first + 1], q_below[first + 1])
+    )
+    dropped = bool(merged_q * scale[first] > 2 * merged_p)
+    if not dropped:
+        p[first], q[first] = merged_p, merged_q
+    if dropped or first < last:
         p[last], q[last] = p_above[last], tails.q_above[last]
     if remainder is not None and rest is not None:
         # Only finite losses of the remainder are merged.
@@ -346,11 +352,12 @@ def _lower_measure(law: Law, tails: Tails, start: float, step: float, tail: floa
             (law.infinity_mass, 0.0) if remainder.of_p else (0.0, law.minus_infinity_mass)
         )
         rest[last] = remainder.above[last] - infinity_mass
-        rest[first] = (
-            remainder.mass - infinity_mass - minus_infinity_mass
-            if first == last
-            else remainder.below[first + 1] - minus_infinity_mass
-        )
+        if not dropped:
+            rest[first] = (
+                remainder.mass - infinity_mass - minus_infinity_mass
+                if first == last
+                else remainder.below[first + 1] - minus_infinity_mass
+            )
     inside = slice(first, last + 1)
     p, q, losses, scale = p[inside], q[inside], losses[inside], scale[inside]
     t_minus_w = None if remainder is None else remainder.t_minus_w(losses)
@@ -364,7 +371,7 @@ def _lower_measure(law: Law, tails: Tails, start: float, step: float, tail: floa
         masses = _convex(masses, losses)
     else:
         masses = np.maximum(masses, 0.0)
-    return _certified_lower(law, masses, tails[first : last + 2], losses, t_minus_w, step, tail, delta)
+    return _certified_lower(law, masses, tails[first : last + 2], losses, t_minus_w, step, tail, delta, dropped=dropped)
 
 
 def _convex(masses: Floats, losses: Floats) -> Floats:
@@ -398,15 +405,20 @@ def _certified_lower(
     step: float,
     tail: float,
     delta: float,
+    *,
+    dropped: bool,
 ) -> Measure:
     """The measure whose excess puts every piece of its curve under a line.
 
     Far to the right, where lines are as small as their rounding, masses are dropped instead.
+
+    Args:
+        dropped: losses below the first cell are left out of the masses, not merged into it.
     """
     allowed = np.full(losses.size, math.inf)
     for place in (slice(0, -1), slice(1, None)):  # the lines of both ends of a point's cell
         middle, room, _ = threshold_set_values(lines[place], losses, t_minus_w)
-        if place.start == 0:  # left of the first point it is the line of the set where P is positive
+        if place.start == 0 and not dropped:  # left of the first point it is the line of the set where P is positive
             minus_infinity_mass = law.minus_infinity_mass * math.exp(losses[0])
             middle[0] = minus_infinity_mass - math.expm1(losses[0])
             room[0] = 64 * UNIT * minus_infinity_mass + 4 * _EXP * abs(math.expm1(losses[0]))
@@ -414,6 +426,8 @@ def _certified_lower(
             middle[-1], room[-1] = math.inf, 0.0
         allowed = np.minimum(allowed, middle - room)
     infinity_mass = law.infinity_mass * (1 - law.infinity_mass_error)
+    # The curve at t = 0 is the sum of all masses, and the first line is there the probability of its set.
+    whole = float(lines.p_above[0] * (1 - lines.error[0])) if dropped else 1.0
     masses = np.where(masses < LEAST, 0.0, masses)
     excess = 1.0
     for _ in range(5):
@@ -422,7 +436,8 @@ def _certified_lower(
         with np.errstate(divide="ignore", invalid="ignore"):
             missing = np.where(values > 0, 1 - allowed / values, np.where(allowed < 0, math.inf, 0.0))
             missing[np.isnan(missing)] = math.inf
-        excess = max(0.0, float(missing.max()), block_sum(masses) + infinity_mass - 1) + (_BLOCK + 8) * UNIT
+        total = block_sum(masses) + infinity_mass
+        excess = max(0.0, float(missing.max()), 1 - whole / total if total > whole else 0.0) + (_BLOCK + 8) * UNIT
         bad = np.flatnonzero(missing > 1e-12)
         if not bad.size:
             break

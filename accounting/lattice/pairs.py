@@ -28,6 +28,7 @@ from cupel.accounting.lattice.products import (
     mu_of,
     simple_delta,
     simple_epsilon,
+    simple_least_epsilon,
     zcdp_epsilon,
 )
 
@@ -415,10 +416,12 @@ class DominatingPair:
             if enclosure.infinity_mass(-1) > delta:
                 return Interval(math.inf, math.inf), True
             found, met = enclosure.epsilon(delta, width)
-            upper = min(found.upper, known)
+            lower, upper = found.lower, min(found.upper, known)
             if enclosure.wide and target is None:
                 upper = min(upper, simple_epsilon(composition, delta))
-            return Interval(min(max(found.lower, 0.0), max(upper, 0.0)), max(upper, 0.0)), met
+                lower = max(lower, simple_least_epsilon(composition, delta, side))
+                met = met or upper - lower <= width * upper < math.inf
+            return Interval(min(max(lower, 0.0), max(upper, 0.0)), max(upper, 0.0)), met
 
         return self._worst(ask, direction, width)
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
+
 from cupel.accounting.conversions import formulas
 from cupel.accounting.lattice import concentrated_curve, gaussian_curve, law_products
 from cupel.accounting.lattice.components import Component, gaussian
@@ -18,6 +20,9 @@ from cupel.accounting.selection.worst_case import Selections
 
 Composition = tuple[tuple[Component, int], ...]
 _MOST = 16
+_LEAST = 1e-290
+_SHARES = (0.0, 1e-6, 1e-4, 1e-2, 0.1, 0.3, 0.6, 0.9)
+"""Probabilities that some loss is below its threshold; 0 for no thresholds."""
 
 
 def merged(parts: Sequence[tuple[Component, int]]) -> Composition:
@@ -153,6 +158,42 @@ def simple_epsilon(composition: Composition, delta: float) -> float:
     if mu and not rho and not xi:
         noisy = min(noisy, gaussian_curve.epsilon(mu * (1 + 1e-14), left).upper)
     return (largest + noisy) * (1 + 1e-14)
+
+
+def simple_least_epsilon(composition: Composition, delta: float, side: str) -> float:
+    """A lower bound on ε(δ), used if a lattice gives no narrow answer; 0 if a part is known from above only.
+
+    Let A be the event that the loss of each part that is no Gaussian exceeds a threshold of its own, and δ_G the curve
+    of the Gaussians. Then δ(ε) ≥ P(A) δ_G(ε − log(P(A)/Q(A))). The thresholds are quantiles of several levels.
+
+    Proof: docs/proofs/lattice.md, Theorem 7.
+    """
+    others = [(getattr(part, side), count) for part, count in composition if part.mu is None]
+    if any(law.upper_only for law, _ in others):
+        return 0.0
+    mu = joint_mu([pair for pair in composition if pair[0].mu is not None])[0] * (1 - 1e-14)
+    runs, best = max(1, sum(count for _, count in others)), 0.0
+    for share in _SHARES:
+        log_p = log_q = 0.0  # of A, bounded from below and from above
+        for law, count in others if share else ():
+            known = law.tails(np.array([law.support(share / runs, 1e-12)[0]]))
+            p, q = float(known.p_above[0] * (1 - known.error[0])), float(known.q_above[0] * (1 + known.error[0]))
+            if p < _LEAST or q + known.q_slack < _LEAST:  # smaller masses may have lost digits
+                log_p = -math.inf
+                break
+            log_p, log_q = log_p + count * math.log(p), log_q + count * math.log(q + known.q_slack)
+        log_p, log_q = log_p + 1e-13 * log_p, log_q - 1e-13 * log_q
+        if log_p <= math.log(delta):
+            continue
+        rest = delta * math.exp(-log_p) * (1 + 1e-12)
+        if rest >= 1:
+            continue
+        # The point where δ_G is `rest`: it is at least log(1 − rest), since δ_G(ε) ≥ 1 − e^ε.
+        least = math.log1p(-rest)
+        if mu and gaussian_curve.delta(mu, 0.0).lower > rest:
+            least = gaussian_curve.epsilon(mu, rest).lower
+        best = max(best, log_p - log_q + least - 1e-13 * (abs(log_p) + abs(log_q) + abs(least)))
+    return best
 
 
 def simple_delta(composition: Composition, epsilon: float) -> float:

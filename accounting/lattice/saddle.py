@@ -49,17 +49,19 @@ class Cumulants:
     def __init__(self, laws: Sequence[tuple[Law, int]], supports: Sequence[tuple[float, float]]) -> None:
         parts = zip(laws, supports, strict=True)
         self._parts = [(count, *_coarse(law, *support)) for (law, count), support in parts]
-        variance = largest = 0.0
+        variance = widest = top = 0.0
         for count, p, loss in self._parts:
+            top += count * float(loss.max())
             mean = float(p @ loss)
             variance += count * float(p @ (loss - mean) ** 2)
-            largest = max(largest, float(np.abs(loss).max()))
+            widest = max(widest, float(np.ptp(loss)))
         deviation = max(math.sqrt(variance), 1e-12)
         grid = _TILTS / deviation
-        tilts = grid[grid * largest < 600]
+        tilts = grid[grid * widest < 600]
         values, means, variances = self._at(tilts)
         # Once all tilted mass is at a finite upper end, a larger tilt changes nothing.
-        some = max(1, int(np.argmax(variances < 1e-2 * variances[0])) or tilts.size)
+        at_end = (variances < 1e-2 * variances[0]) & (top - means < 3 * np.sqrt(variances))
+        some = max(1, int(np.argmax(at_end)) or tilts.size)
         self.tilts, self.values, self.means, self.variances = (x[:some] for x in (tilts, values, means, variances))
 
     def _at(self, tilts: Floats) -> tuple[Floats, Floats, Floats]:
