@@ -92,6 +92,7 @@ class Bound:
             plausibly produces the data. `ANY_MECHANISM`, or a family such as ``every μ-GDP mechanism``.
         assumptions: what must hold besides the description of the mechanism, one sentence each.
         private: the number depends on the private data and may not be released.
+        source: the accountant whose number it is, if `method` takes the least of several and it is not its own.
     """
 
     direction: Direction
@@ -109,6 +110,7 @@ class Bound:
     null_family: str | None = None
     assumptions: tuple[str, ...] = ()
     private: bool = False
+    source: str | None = None
 
     def __post_init__(self) -> None:
         if math.isnan(self.value):
@@ -141,6 +143,11 @@ class Bound:
     def argument(self) -> str | None:
         """What `at` is: ε, order, α or p; None if the quantity is not a function."""
         return ARGUMENTS.get(self.quantity)
+
+    @property
+    def by(self) -> str:
+        """The method, and whose number it is if it is another's."""
+        return self.method if self.source is None else f"{self.method} (by {self.source})"
 
     def comparable(self, other: Bound) -> bool:
         """Whether both bound the same quantity at the same unit, adjacency, δ and argument."""

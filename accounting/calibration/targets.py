@@ -154,10 +154,8 @@ def query(composed: Accountant[Any], name: str, arguments: tuple[float, ...]) ->
     """
     if name == "mu" and isinstance(composed, GaussianDP):
         return composed.mu()
-    if name == "mu" and isinstance(composed, Lattice):
-        if not arguments:
-            raise ValueError("for a GDP target lattice needs a delta in (0, 1); gdp needs none")
-        return composed._answer(composed.pair.mu(*arguments, width=composed.width), "mu", delta=arguments[0])
+    if name == "mu" and isinstance(composed, Lattice) and not arguments:
+        raise ValueError("for a GDP target lattice needs a delta in (0, 1); gdp needs none")
     if name == "delta" and not isinstance(composed, Lattice):
         return delta_at(composed.delta, *arguments)
     if not hasattr(composed, name):

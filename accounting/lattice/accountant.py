@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +18,7 @@ from cupel.accounting.accountants.gdp import GaussianDP
 from cupel.accounting.accountants.rdp import RenyiAccountant
 from cupel.accounting.accountants.zcdp import ZeroConcentrated
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, Interval
+from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
 from cupel.accounting.conversions import formulas
 from cupel.accounting.events import (
     BoundedRangeSelectionDpEvent,
@@ -30,6 +31,10 @@ from cupel.accounting.lattice.components import Component
 from cupel.accounting.lattice.laws import Symmetrized
 from cupel.accounting.lattice.normal_mixtures import NormalMixtures
 from cupel.accounting.lattice.pairs import WIDTH, DominatingPair
+
+_CLOSED_FORMS: tuple[type[Accountant[Any]], ...] = (Basic, ZeroConcentrated, GaussianDP)
+_OTHERS: tuple[type[Accountant[Any]], ...] = (*_CLOSED_FORMS, RenyiAccountant, Advanced)
+"""All other accountants whose bounds are certified. `gdp` and `zcdp` take microseconds, the last two up to a second."""
 
 
 class Lattice(Accountant[DominatingPair]):
@@ -59,46 +64,69 @@ class Lattice(Accountant[DominatingPair]):
         return self.cost
 
     def epsilon(self, delta: float) -> Bound:
-        found = self._capped(lambda width: self.pair.epsilon(delta, width=width), lambda other: other.epsilon(delta))
-        return self._answer(found, "epsilon", delta=delta)
+        found = self._least(lambda width: self.pair.epsilon(delta, width=width), lambda other: other.epsilon(delta))
+        return self._answer(*found, "epsilon", delta=delta)
 
     def delta(self, epsilon: float) -> Bound:
         """The least δ; ε may be negative."""
+
+        def ask_pair(width: float) -> Interval:
+            return self.pair.delta(epsilon, width=width)
+
         if epsilon < 0:
-            found = self.pair.delta(epsilon, width=self.width)
-        else:
-            found = self._capped(
-                lambda width: self.pair.delta(epsilon, width=width), lambda other: other.delta(epsilon)
-            )
-        return self._answer(found, "delta", at=epsilon)
+            return self._answer(ask_pair(self.width), None, "delta", at=epsilon)
+        return self._answer(*self._least(ask_pair, lambda other: other.delta(epsilon)), "delta", at=epsilon)
 
     def beta(self, alpha: float) -> Bound:
-        found = self.pair.beta(alpha, width=self.width)
-        return self._answer(found, "beta", at=alpha, direction=Direction.LOWER)
+        power, source = self._least_power(alpha)
+        found = Interval(max(0.0, (1 - power.upper) - 2**-53), min(1.0, (1 - power.lower) + 2**-53))
+        return self._answer(found, source, "beta", at=alpha, direction=Direction.LOWER)
 
     def blowup(self, p: float) -> Bound:
-        return self._answer(self.pair.blowup(p, width=self.width), "r", at=p)
+        return self._answer(*self._least_power(p), "r", at=p)
 
-    def _capped(self, ask_pair: Callable[[float], Interval], ask: Callable[[Accountant[Any]], Bound]) -> Interval:
-        """The interval, with an upper end of at most what simpler accountants certify.
+    def mu(self, delta: float) -> Bound:
+        """The least μ with δ(ε) ≤ max(δ_μ(ε), δ) for all ε ≥ 0; see `DominatingPair.mu`."""
+        kinds = (GaussianDP,)
+        return self._answer(
+            *self._least(lambda width: self.pair.mu(delta, width=width), GaussianDP.mu, kinds, kinds), "mu", delta=delta
+        )
 
-        `basic` is always asked, the others only if the interval is wide. This is decided at the default width, so that
-        a narrower request does not ask fewer of them.
+    def _least_power(self, p: float) -> tuple[Interval, str | None]:
+        # Others find a blow-up from a whole curve, which takes long.
+        return self._least(lambda width: self.pair.blowup(p, width=width), lambda other: other.blowup(p), ())
+
+    def _least(
+        self,
+        ask_pair: Callable[[float], Interval],
+        ask: Callable[[Any], Bound],
+        if_narrow: Sequence[type[Accountant[Any]]] = _CLOSED_FORMS,
+        else_ask: Sequence[type[Accountant[Any]]] = _OTHERS,
+    ) -> tuple[Interval, str | None]:
+        """The interval, with an upper end of at most what other accountants certify, and whose number that is.
+
+        Those with closed forms are always asked. If the interval is narrow and neighbours attain the pair, no bound can
+        be much below its upper end, so the others are not asked. This is decided at the default width, so that a
+        narrower request does not ask fewer of them.
         """
         first = found = ask_pair(WIDTH)
         narrow = math.isfinite(first.upper) and first.upper - first.lower <= WIDTH * first.upper
         if self.width < WIDTH and not (narrow and first.upper - first.lower <= self.width * first.upper):
             found = ask_pair(self.width)
-        upper = found.upper
-        for kind in (Basic,) if narrow or (not self.pair.tight and math.isfinite(upper)) else _SIMPLER:
-            other = kind(self.adjacency, self.unit)
-            if other.supports(self.event) is None:
-                upper = min(upper, ask(other.compose(self.event)).value)
-        return Interval(min(found.lower, upper), upper)
+        upper, source = found.upper, None
+        for kind in if_narrow if narrow and self.pair.tight else else_ask:
+            try:
+                known = ask(kind(self.adjacency, self.unit).compose(self.event))
+            except Unsupported:
+                continue
+            if known.rigor is Rigor.CERTIFIED and known.value < upper:
+                upper, source = known.value, kind.name
+        return Interval(min(found.lower, upper), upper), source
 
     def _answer(
         self,
         found: Interval,
+        source: str | None,
         quantity: str,
         *,
         delta: float | None = None,
@@ -107,7 +135,8 @@ class Lattice(Accountant[DominatingPair]):
     ) -> Bound:
         value = found.upper if direction is Direction.UPPER else found.lower
         interval = found if self.pair.tight else None
-        return self._bound(value, quantity, delta=delta, at=at, direction=direction, interval=interval)
+        bound = self._bound(value, quantity, delta=delta, at=at, direction=direction, interval=interval)
+        return replace(bound, source=source)
 
     def _zero(self) -> DominatingPair:
         return DominatingPair.identity()
@@ -123,9 +152,6 @@ class Lattice(Accountant[DominatingPair]):
             return DominatingPair.parallel(costs, one=how_many == 1)
         except ValueError as reason:
             raise Unsupported(f"lattice has no bound for these disjoint parts: {reason}") from None
-
-
-_SIMPLER: tuple[type[Accountant[Any]], ...] = (Basic, Advanced, ZeroConcentrated, GaussianDP, RenyiAccountant)
 
 
 def dominating_pair(event: DpEvent, adjacency: Adjacency | str) -> DominatingPair:

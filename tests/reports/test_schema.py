@@ -32,7 +32,7 @@ def test_the_schema_refuses_what_is_none(assay: Assay) -> None:
 
 BOUND = {
     "direction", "value", "method", "rigor", "adjacency", "quantity", "unit", "delta", "at", "confidence", "interval",
-    "ceiling", "null_family", "assumptions", "private",
+    "ceiling", "null_family", "assumptions", "private", "source",
 }  # fmt: skip
 AUDIT = {
     "name", "game", "attack", "statistics", "conclusion", "trials", "bounds", "rates", "controls", "controls_passed",
