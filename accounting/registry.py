@@ -160,6 +160,8 @@ def upper_bounds(
     three also come from accountants of a pure ε, a ρ or a μ, if their own number converts. Ex-post DP: the a-priori
     pure ε, to compare with the realised one. Secret protection: ``r`` at the claim's p.
 
+    Where a claimed ε or δ is inside the interval of `lattice`, a narrower interval is computed (`Lattice.against`).
+
     Args:
         event: an event, a ledger or a run.
         guarantee: the claim.
@@ -211,18 +213,26 @@ def _answers(composed: Accountant[Any], guarantee: Guarantee) -> Iterable[Bound]
         case PureDP() | ExPostDP():
             return [composed.pure()] if isinstance(composed, Basic) else []
         case ApproxDP(delta=delta):
-            bounds = [composed.epsilon(delta)]
+            bounds = [_against(composed, guarantee.epsilon, lambda asked: asked.epsilon(delta))]
             if isinstance(composed, RenyiAccountant):
                 estimate = composed.estimate(delta)
                 bounds += [estimate] if estimate.value < bounds[0].value else []
             return bounds
-        case PrivacyProfile(epsilons=epsilons):
-            return [delta_at(composed.delta, epsilon) for epsilon in epsilons]
+        case PrivacyProfile(epsilons=epsilons, deltas=deltas):
+            return [
+                _against(composed, delta, lambda asked, epsilon=epsilon: delta_at(asked.delta, epsilon))
+                for epsilon, delta in zip(epsilons, deltas, strict=True)
+            ]
         case RDP(alpha=alpha) if isinstance(composed, RenyiAccountant):
             return [composed.divergence(alpha)]
         case ZCDP() | GDP() | RDP():
             return _converted(composed, guarantee)
     return []
+
+
+def _against(composed: Accountant[Any], limit: float, ask: Callable[[Accountant[Any]], Bound]) -> Bound:
+    """A bound; if the claimed value is inside its interval, a narrower one."""
+    return composed.against(limit, ask) if isinstance(composed, Lattice) else ask(composed)
 
 
 def _converted(composed: Accountant[Any], guarantee: ZCDP | GDP | RDP) -> list[Bound]:

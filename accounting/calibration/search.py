@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from cupel.accounting.errors import CupelError
+from cupel.accounting.lattice.pairs import FINEST
 
 A = TypeVar("A")
 
 CAP = 700.0
 """Levels are logarithms; infinity has the level CAP, and zero −CAP."""
 COARSE = 1e-3
-FINEST = 1e-6
 _STRIDE = math.log(16)
 _PATIENCE = 16
 _SHARE = 0.37

@@ -164,6 +164,19 @@ def query(composed: Accountant[Any], name: str, arguments: tuple[float, ...]) ->
     return bound
 
 
+def decided(composed: Accountant[Any], question: Question) -> Answer:
+    """The bounds that a question asks for; if a limit is inside the interval of one, a narrower one is computed."""
+    answer = []
+    for name, arguments in question.calls:
+
+        def ask(asked: Accountant[Any], name: str = name, arguments: tuple[float, ...] = arguments) -> Bound:
+            return query(asked, name, arguments)
+
+        at = arguments[0] if arguments and arguments[0] in question.limits else None
+        answer.append(composed.against(question.limits[at], ask) if isinstance(composed, Lattice) else ask(composed))
+    return tuple(answer)
+
+
 def optimistic_end(bound: Bound) -> float:
     """The end of a bound's interval that is best for privacy."""
     assert bound.interval is not None

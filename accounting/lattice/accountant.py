@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -30,7 +31,7 @@ from cupel.accounting.events import (
 from cupel.accounting.lattice.components import Component
 from cupel.accounting.lattice.laws import Symmetrized
 from cupel.accounting.lattice.normal_mixtures import NormalMixtures
-from cupel.accounting.lattice.pairs import WIDTH, DominatingPair
+from cupel.accounting.lattice.pairs import FINEST, WIDTH, DominatingPair, WidthNotMet
 
 _CLOSED_FORMS: tuple[type[Accountant[Any]], ...] = (Basic, ZeroConcentrated, GaussianDP)
 _OTHERS: tuple[type[Accountant[Any]], ...] = (*_CLOSED_FORMS, RenyiAccountant, Advanced)
@@ -92,6 +93,26 @@ class Lattice(Accountant[DominatingPair]):
             *self._least(lambda width: self.pair.mu(delta, width=width), GaussianDP.mu, kinds, kinds), "mu", delta=delta
         )
 
+    def against(self, limit: float, ask: Callable[[Lattice], Bound]) -> Bound:
+        """A bound that is compared with a limit, on finer lattices while the limit is inside its interval.
+
+        Args:
+            limit: a claim, a target or a policy, in the units of the bound.
+            ask: one of the questions, such as ``lambda lattice: lattice.epsilon(1e-5)``.
+
+        Returns:
+            A bound that meets the limit, or whose interval does not contain it, or the narrowest that there is.
+        """
+        bound, width = ask(self), self.width
+        while width > FINEST and _undecided(bound, limit, width):
+            width = max(width / 10, FINEST)
+            finer = type(self)(self.adjacency, self.unit, width)
+            finer.event, finer._total = self.event, self.cost
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", WidthNotMet)  # the first question has warned
+                bound = ask(finer)
+        return bound
+
     def _least_power(self, p: float) -> tuple[Interval, str | None]:
         # Others find a blow-up from a whole curve, which takes long.
         return self._least(lambda width: self.pair.blowup(p, width=width), lambda other: other.blowup(p), ())
@@ -152,6 +173,17 @@ class Lattice(Accountant[DominatingPair]):
             return DominatingPair.parallel(costs, one=how_many == 1)
         except ValueError as reason:
             raise Unsupported(f"lattice has no bound for these disjoint parts: {reason}") from None
+
+
+def _undecided(bound: Bound, limit: float, width: float) -> bool:
+    """Whether a bound does not meet a limit, and a narrower one might."""
+    if bound.direction is Direction.LOWER:
+        if bound.value >= limit:
+            return False
+        return (1 - bound.value) * (1 - width) <= 1 - limit if bound.interval is None else limit <= bound.interval.upper
+    if bound.value <= limit or limit <= 0:
+        return False
+    return bound.value * (1 - width) <= limit if bound.interval is None else bound.interval.lower <= limit
 
 
 def dominating_pair(event: DpEvent, adjacency: Adjacency | str) -> DominatingPair:

@@ -33,7 +33,8 @@ from cupel.accounting.lattice.products import (
 )
 
 WIDTH = 1e-3
-
+FINEST = 1e-6
+"""The narrowest width that is tried before a limit inside an interval counts as not met."""
 
 _beyond_float64 = np.errstate(all="ignore")
 """Far from the loss of interest e^x may leave float64. NaN is never used as a bound, so NumPy need not warn."""

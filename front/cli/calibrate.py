@@ -29,10 +29,10 @@ Method = Annotated[str | None, typer.Option(help="Accountant that computes the b
 Tolerance = Annotated[float, typer.Option(help="Relative tolerance of the parameter that is found.")]
 
 
-def _show(found: Calibration, find: str, json_: bool, quiet: bool) -> None:
+def _show(found: Calibration, json_: bool, quiet: bool) -> None:
     from cupel.jobs.calibrate import in_words
 
-    show(found.to_json(), lambda: say("\n".join(in_words(found, decreasing=find == "noise"))), json_, quiet)
+    show(found.to_json(), lambda: say("\n".join(in_words(found))), json_, quiet)
 
 
 @app.command(
@@ -63,7 +63,7 @@ def dp_sgd(
     from cupel.jobs import calibrate as job
 
     goal = job.Goal(adjacency, target_epsilon, delta, target_mu, target_beta, alpha, target_r, p, method, tolerance)
-    _show(job.dp_sgd(goal, find, noise_multiplier, sampling_probability, steps), find, json_, quiet)
+    _show(job.dp_sgd(goal, find, noise_multiplier, sampling_probability, steps), json_, quiet)
 
 
 @app.command(epilog="Example: cupel calibrate gaussian --target-epsilon 1 --delta 1e-5 --count 10")
@@ -88,7 +88,7 @@ def gaussian(
     from cupel.jobs import calibrate as job
 
     goal = job.Goal(adjacency, target_epsilon, delta, target_mu, target_beta, alpha, target_r, p, method, tolerance)
-    _show(job.gaussian(goal, find, noise_multiplier, count), find, json_, quiet)
+    _show(job.gaussian(goal, find, noise_multiplier, count), json_, quiet)
 
 
 @app.command(
@@ -118,7 +118,7 @@ def selection(
     from cupel.jobs import calibrate as job
 
     goal = job.Goal(adjacency, target_epsilon, delta, target_mu, target_beta, alpha, target_r, p, method, tolerance)
-    _show(job.selection(goal, find, clip, temperature, batch_size, count), find, json_, quiet)
+    _show(job.selection(goal, find, clip, temperature, batch_size, count), json_, quiet)
 
 
 @app.command(
@@ -146,4 +146,4 @@ def secret(
 
     release = secret_of(1.0 if sigma is None else sigma, occurrences, sampling_probability, weights)
     goal = job.Goal("secret", r=target_r, p=p, tolerance=tolerance)
-    _show(job.secret(goal, find, release, sigma, rounds), find, json_, quiet)
+    _show(job.secret(goal, find, release, sigma, rounds), json_, quiet)

@@ -175,6 +175,7 @@ def account(
     records: int | None = None,
     unit: str | None = None,
     anchor: Path | None = None,
+    limit: float | None = None,
 ) -> Account:
     """Bounds the total privacy cost of ledgers, of files of other libraries, and of claims that have not run.
 
@@ -189,6 +190,8 @@ def account(
             ``poisson``, ``fixed``, ``shuffled`` or ``unknown`` samples, the number of records, and the unit. What is
             stated becomes an assumption of the bounds.
         anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
+        limit: the ε that the total is compared with, by default that of the claims if they agree on one. If it is
+            inside the interval of a bound, a narrower one is computed.
 
     Raises:
         InputError: if a file is neither a ledger nor a claim, a ledger does not verify, adjacencies or units differ, δ
@@ -209,7 +212,7 @@ def account(
             relations = _relations(claims, ledgers)
             readings = readings_of(states_of, stated, relations)
             delta = recorded_delta(states_of) if delta is None and not claims else delta
-            query = _query(claims, ledgers, readings, relations, delta, p)
+            query = _query(claims, ledgers, readings, relations, delta, p, limit)
             states = tuple(LedgerState.of(ledger) for ledger in ledgers)
             because = (
                 *(reason for claim in claims for reason in claim.estimate_reasons()),
@@ -392,6 +395,7 @@ def _query(
     relations: Sequence[Named],
     delta: float | None,
     p: float | None,
+    limit: float | None,
 ) -> _Query:
     adjacency, unit = common_relation(relations)
     if (delta if unit.kind == "secret" else p) is not None:
@@ -401,7 +405,8 @@ def _query(
     if unit.kind == "secret":
         questions = _secret_questions(_common_budgets(ledgers, plans), p)
     else:
-        questions = _unit_questions(_claimed_delta(claims) if delta is None else delta)
+        epsilon, claimed = _claimed(claims)
+        questions = _unit_questions(epsilon if limit is None else limit, claimed if delta is None else delta)
     claimed = [(plan.event, 1) for plan in plans] + [(reading.event, 1) for _, _, reading in readings]
     runs = [ledger.run(name) for ledger in ledgers for name in ledger.runs()]
     event = events.compose([*claimed, *([(compose_ledgers(ledgers), 1)] if ledgers else [])])
@@ -413,10 +418,10 @@ Question = tuple[int | None, Guarantee]
 """The group of secrets, None for all units, and the form of the guarantee to bound."""
 
 
-def _unit_questions(delta: float | None) -> list[Question]:
-    """A pure ε, and an ε at δ if it is given."""
+def _unit_questions(epsilon: float | None, delta: float | None) -> list[Question]:
+    """A pure ε, and an ε at δ if it is given, to be compared with `epsilon`."""
     pure: list[Question] = [(None, PureDP(0.0))]
-    return pure if delta is None else [*pure, (None, ApproxDP(0.0, delta))]
+    return pure if delta is None else [*pure, (None, ApproxDP(epsilon or 0.0, delta))]
 
 
 def _secret_questions(budgets: Sequence[SecretProtection], p: float | None) -> list[Question]:
@@ -449,10 +454,14 @@ def _common_budgets(ledgers: Sequence[Ledger], plans: Sequence[Plan]) -> tuple[S
     return next(iter(found))[1] if found else ()
 
 
-def _claimed_delta(claims: Sequence[Claim]) -> float | None:
-    """The δ of the claimed guarantees, if they all have the same."""
+def _claimed(claims: Sequence[Claim]) -> tuple[float | None, float | None]:
+    """The ε and the δ of the claimed guarantees, each if they all have the same."""
     guarantees = [claim.claimed() for claim in claims if claim.guarantee is not None]
-    named = {guarantee.delta for guarantee in guarantees if isinstance(guarantee, ApproxDP)}
+    approximate = [guarantee for guarantee in guarantees if isinstance(guarantee, ApproxDP)]
+    return _only({each.epsilon for each in approximate}), _only({each.delta for each in approximate})
+
+
+def _only(named: set[float]) -> float | None:
     return named.pop() if len(named) == 1 else None
 
 

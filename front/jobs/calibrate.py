@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import TypeVar
 
 from dp_accounting import DpEvent, dp_event
@@ -13,11 +14,12 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction
 from cupel.accounting.calibration.calibration import Calibration, calibrate
-from cupel.accounting.calibration.targets import Target, TradeOff
+from cupel.accounting.calibration.targets import Target, TradeOff, accountant_factory, decided, question_of
 from cupel.accounting.comparison.comparison import unit_of
 from cupel.accounting.events import SecretReleaseDpEvent
 from cupel.accounting.guarantees import GDP, ApproxDP, SecretProtection
-from cupel.accounting.number_format import format_number
+from cupel.accounting.lattice.pairs import WIDTH
+from cupel.accounting.number_format import DIGITS, format_number
 from cupel.accounting.registry import ACCOUNTANTS
 from cupel.accounting.secret_protection.accountant import SecretProtectionAccountant
 from cupel.errors import input_errors
@@ -25,6 +27,7 @@ from cupel.jobs.compare import dp_sgd_event, gaussian_event, selection_event, so
 from cupel.reports.text import SYMBOLS
 
 _MOST_STEPS = 10**7
+_MOST_TRIES = 4
 
 T = TypeVar("T", int, float)
 
@@ -97,7 +100,7 @@ class Goal:
         with input_errors(hint):
             if self.method is not None:
                 validate.one_of(tuple(ACCOUNTANTS), method=self.method)
-            return calibrate(
+            found = calibrate(
                 make_event,
                 self.target(),
                 adjacency=Adjacency(validate.one_of(tuple(map(str, Adjacency)), adjacency=self.adjacency)),
@@ -111,6 +114,34 @@ class Goal:
                 delta=self.delta if self.mu is not None else None,
                 start=start,
             )
+            return found if integer else self._as_printed(found, make_event, decreasing=decreasing)
+
+    def _as_printed(
+        self, found: Calibration, make_event: Callable[[float], DpEvent], *, decreasing: bool
+    ) -> Calibration:
+        """The answer at a value of few digits, as it is printed and given to other commands, with the bound there.
+
+        It is rounded to the more private side, and further if the target is not met there.
+        """
+        question = question_of(self.target(), self.adjacency, self.delta if self.mu is not None else None)
+        empty = accountant_factory(self.method or question.method, self.adjacency, unit_of(self.adjacency))(WIDTH)
+        least = math.ceil(-math.log10(self.tolerance)) + 3  # rounding then changes little of the tolerance
+        digits = Context(prec=max(least, DIGITS), rounding=ROUND_CEILING if decreasing else ROUND_FLOOR)
+        value = digits.plus(Decimal(repr(found.value)))
+        for tried in range(1, _MOST_TRIES + 1):
+            answer = decided(empty.compose(make_event(float(value))), question)
+            if question.meets(answer):
+                bound = max(answer, key=lambda bound: question.loss(bound.at, bound.value))
+                gap = 0.0 if found.beyond is None else abs(found.beyond / float(value) - 1)
+                return replace(
+                    found,
+                    value=float(value),
+                    bound=bound,
+                    tolerance=max(found.tolerance, gap),
+                    evaluations=found.evaluations + tried,
+                )
+            value = digits.next_plus(value) if decreasing else digits.next_minus(value)
+        return found
 
 
 def dp_sgd(
@@ -239,11 +270,11 @@ def _or(value: T | None, otherwise: T) -> T:
     return otherwise if value is None else value
 
 
-def in_words(found: Calibration, *, decreasing: bool) -> list[str]:
-    """The answer in sentences; the value is rounded to the more private side."""
-    rounding, name = "up" if decreasing else "down", found.parameter.replace("_", " ")
-    value = str(int(found.value)) if _is_integer(found) else format_number(found.value, rounding)  # type: ignore[arg-type]
-    lines = [f"{name} {value}: {_bound_in_words(found.bound)}, {found.bound.rigor}, by {found.bound.method}"]
+def in_words(found: Calibration) -> list[str]:
+    """The answer in sentences, with all digits of the value, which is rounded already."""
+    name = found.parameter.replace("_", " ")
+    value = str(int(found.value)) if _is_integer(found) else format_number(found.value, digits=17)
+    lines = [f"{name} {value}: {_bound_in_words(found.bound)}, {found.bound.rigor}, by {found.bound.by}"]
     if found.beyond is None or found.beyond_bound is None:
         lines.append("Less privacy was not tried: this is the end of the range that is searched.")
         return lines

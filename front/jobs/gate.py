@@ -126,7 +126,7 @@ def gate(
     given = stated if any(is_foreign(Path(file)) and not is_claim_file(file) for file in files) else {}
     if not given and (sampler, records) != (None, None):
         raise InputError("--sampler and --records are for files of other libraries; ledgers and claims say them")
-    total = account(files, delta=policy.delta, anchor=anchor, **given)
+    total = account(files, delta=policy.delta, anchor=anchor, limit=policy.epsilon, **given)
     found = _compared(total, policy)
     if summary is not None:
         try:
