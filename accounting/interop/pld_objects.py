@@ -215,9 +215,10 @@ def to_dp_accounting(
 ) -> Any:
     """A `dp_accounting.pld.privacy_loss_distribution.PrivacyLossDistribution` that bounds a pair.
 
-    gdpnum takes the object as it is. What the library computes from it, and compositions, round in float64 and by
-    Fourier transforms, which is not counted here. Of disjoint parts, each direction is that of the worst part at
-    each ε; such an optimistic estimate may not be composed.
+    gdpnum takes the object as it is. A pair whose directions have the same law gives one distribution, which libraries
+    then know to be symmetric; two that differ by rounding only, gdpnum refuses. What the library computes from it, and
+    compositions, round in float64 and by Fourier transforms, which is not counted here. Of disjoint parts, each
+    direction is that of the worst part at each ε; such an optimistic estimate may not be composed.
 
     Args:
         pair, discretization, tail, pessimistic: see `loss_distribution`.
@@ -226,7 +227,7 @@ def to_dp_accounting(
 
     made = [
         loss_distribution(pair, side, discretization=discretization, tail=tail, pessimistic=pessimistic)
-        for side in DIRECTIONS
+        for side in (DIRECTIONS[:1] if pair.symmetric else DIRECTIONS)
     ]
     return privacy_loss_distribution.PrivacyLossDistribution(
         *(

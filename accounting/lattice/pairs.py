@@ -382,6 +382,12 @@ class DominatingPair:
         return True
 
     @property
+    def symmetric(self) -> bool:
+        """Whether both directions have the same law, so that one answers for both."""
+        selections = any(part.selection_eta is not None for each in self._alternatives for part, _ in each)
+        return self._symmetric and not selections
+
+    @property
     def gaussian_mu(self) -> float | None:
         """μ if the pair is N(μ, 1) against N(0, 1), 0 for the identity, None for any other."""
         return mu_of(self._alternatives[0]) if len(self._alternatives) == 1 else None
@@ -585,8 +591,7 @@ class DominatingPair:
         """The directions to compute: only one if both are the same."""
         if direction is not None:
             return (validate.one_of(DIRECTIONS, direction=direction),)
-        selections = any(part.selection_eta is not None for each in self._alternatives for part, _ in each)
-        return DIRECTIONS[:1] if self._symmetric and not selections else DIRECTIONS
+        return DIRECTIONS[:1] if self.symmetric else DIRECTIONS
 
     def _warn(self, worst: Interval, width: float, depth: int) -> None:
         """Warns that a width was not met, if a narrower interval would be a better bound for the mechanism."""

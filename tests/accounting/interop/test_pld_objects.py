@@ -170,6 +170,29 @@ def test_a_pair_that_goes_and_comes_back_is_no_better() -> None:
     assert pair.self_compose(2).epsilon(1e-5).lower <= twice <= pair.self_compose(2).epsilon(1e-5).upper * 1.005
 
 
+@pytest.mark.parametrize(
+    ("pair", "symmetric"),
+    [
+        (DominatingPair.gaussian(1.0), True),
+        (DominatingPair.laplace(1.0).self_compose(3), True),
+        (DominatingPair.discrete_laplace(0.5, 2).compose(DominatingPair.gaussian(2.0)), True),
+        (DominatingPair.approx_dp(1.0, 1e-6), True),
+        (DominatingPair.gaussian_mixture([0.9, 0.1], [0.0, 1.0], 1.0, mirrored=True), True),
+        (DominatingPair.gaussian(1.0).poisson_sampled(0.1), False),
+        (DominatingPair.finite([0.5, 0.25, 0.25], [0.25, 0.25, 0.5]), False),  # symmetric, but nobody said so
+    ],
+    ids=["gaussian", "laplaces", "product", "approx dp", "mirrored", "sampled", "finite"],
+)
+def test_a_symmetric_pair_is_one_distribution(pair: DominatingPair, symmetric: bool) -> None:
+    """Libraries look at whether there is a second one: gdpnum 0.1.2 then takes the curve for its own inverse."""
+    made = pld_objects.to_dp_accounting(pair, discretization=1e-2)
+    assert made._symmetric is symmetric
+    assert (made._pmf_add is made._pmf_remove) is symmetric
+    both = [loss_distribution(pair, side, discretization=1e-2) for side in ("remove", "add")]
+    for one, pmf in zip(both, (made._pmf_remove, made._pmf_add), strict=True):
+        assert pmf.get_delta_for_epsilon(0.5) == pytest.approx(float(one.profile(np.array([0.5]))[0]), rel=1e-6)
+
+
 def test_variables_of_riskcal() -> None:
     """β of both libraries at riskcal's own arrays (`tests/helpers/make_interop_files.py`): ours lies below."""
     answers = ANSWERS["riskcal-plrvs.json"]
