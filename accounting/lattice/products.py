@@ -21,8 +21,8 @@ from cupel.accounting.selection.worst_case import Selections
 Composition = tuple[tuple[Component, int], ...]
 _MOST = 16
 _LEAST = 1e-290
-_SHARES = (0.0, 1e-6, 1e-4, 1e-2, 0.1, 0.3, 0.6, 0.9)
-"""Probabilities that some loss is below its threshold; 0 for no thresholds."""
+_SHARES = (0.0, 1e-6, 1e-4, 1e-2, 0.1, 0.3, 1.0, 2.0, 4.0, 8.0)
+"""How many losses are below their thresholds, on average; 0 for no thresholds."""
 
 
 def merged(parts: Sequence[tuple[Component, int]]) -> Composition:
@@ -176,7 +176,7 @@ def simple_least_epsilon(composition: Composition, delta: float, side: str) -> f
     for share in _SHARES:
         log_p = log_q = 0.0  # of A, bounded from below and from above
         for law, count in others if share else ():
-            known = law.tails(np.array([law.support(share / runs, 1e-12)[0]]))
+            known = law.tails(np.array([law.support(min(share / runs, 0.5), 1e-12)[0]]))
             p, q = float(known.p_above[0] * (1 - known.error[0])), float(known.q_above[0] * (1 + known.error[0]))
             if p < _LEAST or q + known.q_slack < _LEAST:  # smaller masses may have lost digits
                 log_p = -math.inf
