@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from opacus.accountants import IAccountant
@@ -24,7 +24,8 @@ from cupel.accounting import registry
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound
 from cupel.accounting.interop import opacus
-from cupel.accounting.interop.state import SampledGaussian, Sampler, State, Stated, read_as
+from cupel.accounting.interop.conditions import Condition, Normalizer
+from cupel.accounting.interop.state import SampledGaussian, Sampler, Stated, read_as
 
 NAME = "cupel"
 
@@ -35,14 +36,20 @@ class CupelAccountant(IAccountant):  # type: ignore[misc]
     Attributes:
         sampler: how records are sampled. ``poisson`` is what Opacus does by default; set ``shuffled`` for an engine
             with ``poisson_sampling=False``.
-        adjacency: the neighbouring relation of ε. At ``shuffled``, add_remove has no bound.
+        adjacency: the neighbouring relation of ε, zero_out unless it is set. At ``shuffled``, add_remove has no bound.
+        normalizer: what the noisy sum is divided by. Opacus divides by int(n · rate), so add_remove has a bound only at
+            ``public``: if n is public, and the divisor is the same for neighbours.
+        conditions: names of conditions that hold, such as ``epochs`` (each shuffled epoch runs to its end) and ``once``
+            (no step accumulates the gradients of two epochs).
         history: (noise multiplier, sample rate, number of steps), as Opacus' own accountants have it.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.sampler: Sampler | str = Sampler.POISSON
-        self.adjacency: Adjacency | str = Adjacency.ADD_REMOVE
+        self.adjacency: Adjacency | str = Adjacency.ZERO_OUT
+        self.normalizer: Normalizer | str = Normalizer.UNKNOWN
+        self.conditions: Collection[Condition | str] = ()
         self._warned = False
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
@@ -68,21 +75,13 @@ class CupelAccountant(IAccountant):  # type: ignore[misc]
             ValueError: if a number is out of range, such as a sample rate above 1 after gradient accumulation.
         """
         parts = tuple(SampledGaussian(float(noise), float(rate), int(steps)) for noise, rate, steps in self.history)
-        state = State(
-            library="Opacus",
-            what="the state of Opacus' accountant",
-            parts=parts,
-            adjacency=Adjacency(self.adjacency),
-            sampler=Sampler(self.sampler),
-            notes=(opacus.AS_SET,),
-        )
-        reading = read_as(state, Stated())
+        reading = read_as(opacus.state_of(parts, self._set_to(), NAME), Stated())
         found = registry.account(reading.event, adjacency=reading.adjacency, delta=delta)
         if found.value == math.inf and reading.hints and not self._warned:
             self._warned = True
             warnings.warn(
-                f"ε is infinite: no bound is known at adjacency add_remove for sampler {reading.sampler}; set the "
-                "accountant's adjacency to 'replace_one' or 'zero_out', or its sampler to what ran",
+                f"ε is infinite. {' '.join(reading.hints)} Set the accountant's attributes adjacency, sampler and "
+                "normalizer to what ran",
                 stacklevel=2,
             )
         return dataclasses.replace(
@@ -100,8 +99,23 @@ class CupelAccountant(IAccountant):  # type: ignore[misc]
         """
         return self.bound(delta).value
 
+    def _set_to(self) -> Stated:
+        """What the attributes say.
+
+        Raises:
+            ValueError: if one is no known word.
+        """
+        return opacus.recorded(
+            {
+                "adjacency": str(self.adjacency),
+                "sampler": str(self.sampler),
+                "normalizer": str(self.normalizer),
+                "conditions": sorted(map(str, self.conditions)),
+            }
+        )
+
     def state_dict(self, destination: Any = None) -> Any:
-        """The state of Opacus' accountants, with ``sampler`` and ``adjacency`` where they are not the defaults.
+        """The state of Opacus' accountants, with those attributes of this one that are not the defaults.
 
         A default is not saved, since nobody may have looked at it: who reads the state is asked for it.
 
@@ -109,22 +123,29 @@ class CupelAccountant(IAccountant):  # type: ignore[misc]
             destination: a mapping to write into; None for a new one.
         """
         state = super().state_dict(destination)
-        if Adjacency(self.adjacency) is not Adjacency.ADD_REMOVE:
-            state["adjacency"] = str(Adjacency(self.adjacency))
-        if Sampler(self.sampler) is not Sampler.POISSON:
-            state["sampler"] = str(Sampler(self.sampler))
+        said = self._set_to()
+        if said.adjacency is not None and said.adjacency is not Adjacency.ZERO_OUT:
+            state["adjacency"] = str(said.adjacency)
+        if said.sampler is not None and said.sampler is not Sampler.POISSON:
+            state["sampler"] = str(said.sampler)
+        if said.normalizer is not None and said.normalizer is not Normalizer.UNKNOWN:
+            state["normalizer"] = str(said.normalizer)
+        if said.conditions:
+            state["conditions"] = sorted(map(str, said.conditions))
         return state
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Restores a state. One without ``sampler`` or ``adjacency`` leaves these attributes as they are.
+        """Restores a state. What it does not hold leaves these attributes as they are.
 
         Raises:
-            ValueError: if it is no state of this accountant, or has a sampler or an adjacency that is unknown.
+            ValueError: if it is no state of this accountant, or an attribute in it is no known word.
         """
-        adjacency, sampler = opacus.recorded(state_dict or {})
+        saved = opacus.recorded(state_dict or {})
         super().load_state_dict(state_dict)
-        self.adjacency = self.adjacency if adjacency is None else adjacency
-        self.sampler = self.sampler if sampler is None else sampler
+        self.adjacency = self.adjacency if saved.adjacency is None else saved.adjacency
+        self.sampler = self.sampler if saved.sampler is None else saved.sampler
+        self.normalizer = self.normalizer if saved.normalizer is None else saved.normalizer
+        self.conditions = self.conditions if not saved.conditions else saved.conditions
 
     def __len__(self) -> int:
         """The number of steps so far."""

@@ -24,6 +24,7 @@ from dp_accounting import dp_event
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.events import TruncatedPoissonSampledDpEvent
+from cupel.accounting.interop.conditions import Normalizer
 from cupel.accounting.interop.names import shown
 from cupel.accounting.interop.state import Part, Release, SampledGaussian, Sampler, State
 
@@ -106,6 +107,7 @@ def _state(content: Mapping[str, Any]) -> State:
         adjacency=Adjacency.ADD_REMOVE if records is None else Adjacency.ZERO_OUT,
         sampler=Sampler.POISSON,
         records=records,
+        normalizer=Normalizer.PUBLIC,  # the configuration's normalize_by
         notes=tuple(notes),
         exact=exact,
     )

@@ -3,7 +3,12 @@
 `IAccountant.state_dict()` holds ``history``, a list of (noise multiplier, sample rate, number of steps), and
 ``mechanism``, the name of the accountant. It records neither the sampler (``poisson_sampling``), nor the neighbouring
 relation, nor δ. `PrivacyEngine.save_checkpoint` puts it under ``privacy_accountant_state_dict``. States of this
-package's own accountant, ``cupel``, also hold ``adjacency`` and ``sampler`` if they were set.
+package's own accountant, ``cupel``, also hold what was set of ``adjacency``, ``sampler``, ``normalizer`` and
+``conditions``.
+
+Opacus divides the noisy sum of a step by int(n · rate) (`PrivacyEngine.make_private`, to version 1.6). Where one record
+more changes that number, it changes the scale of the noise. So the neighbouring relation is zero_out unless another is
+said, and add_remove has a bound only if the divisor is said to be public.
 """
 
 from __future__ import annotations
@@ -13,7 +18,8 @@ from typing import Any
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.interop.state import SampledGaussian, Sampler, State
+from cupel.accounting.interop.conditions import Condition, Normalizer
+from cupel.accounting.interop.state import SampledGaussian, Sampler, State, Stated
 
 _KEY = "privacy_accountant_state_dict"
 _OWN = "cupel"
@@ -21,10 +27,10 @@ _ACCOUNTANTS = ("rdp", "gdp", "prv", _OWN)
 _RELATIONS = tuple(relation.value for relation in Adjacency if relation is not Adjacency.SECRET)
 
 AS_SET = (
-    "Records were sampled as the accountant's attribute sampler says, poisson unless it was set: Opacus does not tell "
-    "an accountant how it samples."
+    "Sampler, neighbouring relation, normalizer and conditions are those that the accountant's attributes were set to: "
+    "Opacus does not tell an accountant what it does."
 )
-"""The assumption of states that hold a sampler."""
+"""The assumption of states that hold such attributes."""
 
 
 def found(content: Any) -> State | None:
@@ -44,27 +50,49 @@ def found(content: Any) -> State | None:
             "looks like the state of an accountant of Opacus, but history must be a list, and mechanism one of "
             + ", ".join(_ACCOUNTANTS)
         )
-    adjacency, sampler = recorded(content) if mechanism == _OWN else (None, None)
+    parts = tuple(_step(entry, place) for place, entry in enumerate(history))
+    return state_of(parts, recorded(content) if mechanism == _OWN else Stated(), mechanism)
+
+
+def state_of(parts: tuple[SampledGaussian, ...], set_to: Stated, mechanism: str) -> State:
+    """The state of an accountant of Opacus.
+
+    Args:
+        parts: its steps.
+        set_to: what this package's accountant was set to.
+        mechanism: the name of the accountant.
+    """
     return State(
         library="Opacus",
         what=f"the state of Opacus' {mechanism} accountant",
-        parts=tuple(_step(entry, place) for place, entry in enumerate(history)),
-        adjacency=adjacency,
-        sampler=sampler,
-        notes=() if sampler is None else (AS_SET,),
+        parts=parts,
+        adjacency=set_to.adjacency,
+        sampler=set_to.sampler,
+        normalizer=set_to.normalizer,
+        holds=set_to.conditions | {Condition.RUN},
+        default_adjacency=Adjacency.ZERO_OUT,
+        default_normalizer=Normalizer.UNKNOWN,
+        notes=() if set_to == Stated() else (AS_SET,),
     )
 
 
-def recorded(content: Mapping[str, Any]) -> tuple[Adjacency | None, Sampler | None]:
-    """The neighbouring relation and the sampler in a state of this package's accountant; None where it has none.
+def recorded(content: Mapping[str, Any]) -> Stated:
+    """What a state of this package's accountant says was set.
 
     Raises:
-        ValueError: one line, if one is no known word.
+        ValueError: one line, if something is no known word.
     """
-    adjacency, sampler = content.get("adjacency"), content.get("sampler")
-    return (
-        None if adjacency is None else Adjacency(validate.one_of(_RELATIONS, adjacency=adjacency)),
-        None if sampler is None else Sampler(validate.one_of(tuple(Sampler), sampler=sampler)),
+    adjacency, sampler, normalizer = (content.get(key) for key in ("adjacency", "sampler", "normalizer"))
+    conditions = content.get("conditions", [])
+    if not isinstance(conditions, list):
+        raise ValueError("conditions must be a list of names of conditions")
+    return Stated(
+        adjacency=None if adjacency is None else Adjacency(validate.one_of(_RELATIONS, adjacency=adjacency)),
+        sampler=None if sampler is None else Sampler(validate.one_of(tuple(Sampler), sampler=sampler)),
+        normalizer=None
+        if normalizer is None
+        else Normalizer(validate.one_of(tuple(Normalizer), normalizer=normalizer)),
+        conditions=frozenset(Condition(validate.one_of(tuple(Condition), condition=one)) for one in conditions),
     )
 
 

@@ -1,13 +1,14 @@
 """What a file of another library says about privacy, what it does not say, and the events that follow.
 
 A file rarely says everything that a bound rests on. What it leaves open is stated by the user, and becomes an
-assumption of every bound; what nobody states gets the weakest reading that is still certified, or none.
+assumption of every bound. What nobody states gets the weakest reading that is still certified, or none; where there is
+no weaker reading, the condition is assumed, and listed as unstated.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -17,6 +18,8 @@ from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.interop import conditions
+from cupel.accounting.interop.conditions import Condition, Normalizer, Unstated
 
 MOST_STEPS = 10**7
 """The largest number of steps, or of equal releases, in a part."""
@@ -96,6 +99,10 @@ class State:
         sampler: of the steps.
         records: the number of records n.
         unit: of the guarantee.
+        normalizer: what a step divides its noisy sum by.
+        holds: conditions that the library's own code ensures, whatever the user does.
+        default_adjacency: the neighbouring relation where neither the file nor the user says it.
+        default_normalizer: what the library divides by, as far as anybody knows, where neither says it.
         stated: the ε that the file itself states.
         remarks: other sentences about what the file itself states; no bound rests on them.
         notes: sentences about what the file does not show.
@@ -110,6 +117,10 @@ class State:
     sampler: Sampler | None = None
     records: int | None = None
     unit: Unit | None = None
+    normalizer: Normalizer | None = None
+    holds: frozenset[Condition] = frozenset()
+    default_adjacency: Adjacency = Adjacency.ADD_REMOVE
+    default_normalizer: Normalizer = Normalizer.PUBLIC
     stated: float | None = None
     remarks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -120,16 +131,47 @@ class State:
         """Whether its events depend on how records were sampled."""
         return any(isinstance(part, SampledGaussian) and part.rate < 1 and part.steps for part in self.parts)
 
+    @property
+    def sums(self) -> bool:
+        """Whether it says that steps released noisy sums."""
+        return any(isinstance(part, SampledGaussian) for part in self.parts)
+
+    def samplers(self) -> frozenset[Sampler]:
+        """How records were sampled, where the file or its events say it."""
+        inside = {
+            _SAMPLERS_OF_EVENTS[type(event)]
+            for part in self.parts
+            if isinstance(part, Release)
+            for event in _all_events(part.event)
+            if type(event) in _SAMPLERS_OF_EVENTS
+        }
+        return frozenset(inside | ({self.sampler} if self.sampler is not None else set()))
+
+
+_SAMPLERS_OF_EVENTS: Mapping[type[DpEvent], Sampler] = {
+    dp_event.PoissonSampledDpEvent: Sampler.POISSON,
+    events.TruncatedPoissonSampledDpEvent: Sampler.POISSON,
+    dp_event.SampledWithoutReplacementDpEvent: Sampler.FIXED,
+}
+
+
+def _all_events(event: DpEvent) -> Iterator[DpEvent]:
+    """An event, and all events in it."""
+    yield event
+    for inner in events.children(event):
+        yield from _all_events(inner)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    """What the user says of a file; None where nothing is said."""
+    """What the user says of a file; None, or no condition, where nothing is said."""
 
     adjacency: Adjacency | None = None
     sampler: Sampler | None = None
     records: int | None = None
-    delta: float | None = None
     unit: Unit | None = None
+    normalizer: Normalizer | None = None
+    conditions: frozenset[Condition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +184,9 @@ class Reading:
         sampler: of the steps; None if nothing was sampled.
         assumptions: sentences, for every bound on the event.
         exact: whether the event is what ran, under the assumptions; or else worse, so that no lower bound follows.
-        hints: why there is no bound and what to state for one, sentences; empty if the sampler has one.
+        hints: why there is no bound and what to state for one, sentences; empty if the reading has one.
+        unstated: the assumptions that neither the file nor the user states.
+        used: the names of the user's statements that the reading rests on, or that agree with the file.
     """
 
     event: DpEvent
@@ -151,6 +195,8 @@ class Reading:
     assumptions: tuple[str, ...]
     exact: bool
     hints: tuple[str, ...] = ()
+    unstated: tuple[Unstated, ...] = ()
+    used: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -160,6 +206,8 @@ class _Merged:
     state: State
     given: Stated
     assumptions: list[str] = field(default_factory=list)
+    unstated: list[Unstated] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
 
     def of(self, name: str, default: object = None) -> object:
         """The value of the file, else the user's, else the default.
@@ -168,6 +216,7 @@ class _Merged:
             ValueError: if both have one and they differ.
         """
         recorded, said = getattr(self.state, name), getattr(self.given, name)
+        self.used.add(name)
         if recorded is not None and said is not None and recorded != said:
             raise ValueError(f"the file says {name} {recorded}, not {said}; leave --{name} out, or give the same")
         if recorded is not None:
@@ -177,54 +226,85 @@ class _Merged:
             return said
         return default
 
+    def leave_open(self, name: str, sentence: str) -> None:
+        """Assumes what nobody states."""
+        self.assumptions.append(sentence)
+        self.unstated.append(Unstated(name, sentence))
+
+    def condition(self, condition: Condition, sentence: str) -> None:
+        """Assumes a condition, and notes whether anybody states it."""
+        self.used.add(condition)
+        if condition in self.given.conditions or condition in self.state.holds:
+            self.assumptions.append(sentence)
+        else:
+            self.leave_open(condition, sentence)
+
+    def states(self, condition: Condition) -> bool:
+        """Whether the user states a condition, or the library ensures it."""
+        self.used.add(condition)
+        return condition in self.given.conditions or condition in self.state.holds
+
 
 _STATED: Mapping[str, str] = {
     "adjacency": "The neighbouring relation is {}",
     "sampler": "Records were sampled: {}",
     "records": "There are {} records",
+    "normalizer": conditions.PUBLIC_NORMALIZER + " ({})",
 }
 
 
-def read_as(state: State, given: Stated) -> Reading:
+def read_as(state: State, given: Stated, *, relation: Adjacency | None = None) -> Reading:
     """The events of a file under what it says and what the user says.
 
-    Where nobody says how records were sampled, the sampler is ``unknown``; where nobody says the neighbouring relation,
-    it is add_remove, the one that libraries of DP-SGD assume; where nobody says the unit, it is one record.
+    Where nobody says how records were sampled, the sampler is ``unknown``. Where nobody says the neighbouring relation,
+    it is `relation`, else the one at which the library's own steps have a bound; where nobody says the unit, it is one
+    record.
+
+    Args:
+        state: the file.
+        given: what the user states of it.
+        relation: the neighbouring relation of what the file is composed with.
 
     Raises:
         ValueError: one line, if file and user differ, or ``fixed`` lacks a number of records.
     """
     merged = _Merged(state, given)
-    adjacency = merged.of("adjacency")
-    if adjacency is None:
-        adjacency = Adjacency.ADD_REMOVE
-        merged.assumptions.append(
-            f"The neighbouring relation is add_remove; {state.what} does not record it, and nobody stated it."
-        )
-    assert isinstance(adjacency, Adjacency)
-    sampler = merged.of("sampler", Sampler.UNKNOWN) if state.is_sampled else None
-    records = merged.of("records") if sampler is Sampler.FIXED else None
-    assert sampler is None or isinstance(sampler, Sampler)
+    adjacency = _adjacency(merged, relation)
+    sampler = _sampler(merged)
+    records = merged.of("records") if sampler is Sampler.FIXED and state.is_sampled else None
     assert records is None or isinstance(records, int)
-    parts = []
+    _check_recorded(merged, "unit")
+    _check_recorded(merged, "records")
+    who = "user" if (state.unit or given.unit or Unit()).kind == "user" else "record"
+    if state.unit is None:
+        merged.used.add("unit")
+        if given.unit is None:
+            merged.leave_open("unit", _of_unit(None, state.what))
+        else:
+            merged.assumptions.append(_of_unit(given.unit, state.what))
+    hints = _normalized(merged, adjacency) if state.sums else ()
+    shares = _shares(merged, sampler)
+    parts: list[tuple[DpEvent, int]] = []
+    first = True
     for part in state.parts:
         if isinstance(part, Release):
             parts.append((part.event, part.count))
         elif part.steps:
-            times = _times_in(part, first=not parts) if sampler is Sampler.SHUFFLED else part.steps
-            parts.append((_step(part, adjacency, sampler, records), times))
+            parts += _NO_BOUND if hints else _steps(part, adjacency, sampler, records, shares, first=first)
+            first = False
     composed = events.compose(parts)
     if not events.counted([(composed, 1)]):
         raise ValueError(f"{state.what} records no step and no release, so it says nothing about what ran")
-    if state.unit is None:
-        merged.assumptions.append(_of_unit(given.unit, state.what))
-    who = "user" if (state.unit or given.unit or Unit()).kind == "user" else "record"
-    if any(isinstance(part, SampledGaussian) for part in state.parts):
-        merged.assumptions += _of_steps(sampler, who)
+    if state.sums:
+        merged.condition(Condition.CLIPPING, conditions.CLIPPED.format(who=who))
+        merged.condition(Condition.NOISE, conditions.EXACT_NOISE)
+        if shares is None or not shares.twice:
+            merged.condition(Condition.ONCE, conditions.AT_MOST_ONCE.format(who=who))
+    merged.assumptions += _of_samplers(state, sampler, shares, who)
     if any(isinstance(part, Release) for part in state.parts):
-        merged.assumptions.append(_AS_ITS_EVENT)
+        merged.condition(Condition.EVENT, conditions.AS_ITS_EVENT)
     exact = sampler in (None, Sampler.POISSON) or (sampler is Sampler.FIXED and adjacency is not Adjacency.ADD_REMOVE)
-    exact = exact and state.exact
+    exact = exact and state.exact and not hints
     if adjacency is Adjacency.REPLACE_ONE and not all(isinstance(event, _OF_THE_RELATION) for event, _ in parts):
         merged.assumptions.append(
             f"Noise multipliers are relative to the largest length of one {who}'s contribution; an exchange of two "
@@ -233,14 +313,139 @@ def read_as(state: State, given: Stated) -> Reading:
         exact = exact and not any(isinstance(part, Release) for part in state.parts)  # its convention is not recorded
     if state.adjacency is None and any(isinstance(event, _BY_GUARANTEE) for event, _ in parts):
         merged.assumptions.append(f"The ε, δ or ρ of a mechanism that {state.what} states holds at {adjacency}.")
+    for note in state.notes:
+        merged.condition(Condition.RUN, note)
     return Reading(
         composed,
         adjacency,
         sampler,
-        (*merged.assumptions, *state.notes),
+        tuple(merged.assumptions),
         exact,
-        _hints(adjacency, sampler),
+        (*hints, *_hints(adjacency, sampler)),
+        tuple(merged.unstated),
+        frozenset(merged.used),
     )
+
+
+_NO_BOUND: list[tuple[DpEvent, int]] = [(dp_event.NonPrivateDpEvent(), 1)]
+
+
+def check_used(given: Stated, used: Collection[str]) -> None:
+    """Checks that everything that the user states says something about what was read.
+
+    Raises:
+        ValueError: one line that names what does not apply, and why.
+    """
+    for name in ("sampler", "records", "normalizer"):
+        if getattr(given, name) is not None and name not in used:
+            raise ValueError(f"{name} {getattr(given, name)} does not apply: {_WITHOUT[name]}; leave it out")
+    for condition in sorted(given.conditions):
+        if condition not in used:
+            raise ValueError(f"condition {condition} does not apply to what was read; leave it out")
+
+
+_WITHOUT: Mapping[str, str] = {
+    "sampler": "nothing of what was read depends on how records were sampled",
+    "records": "the number of records matters only for the sampler fixed",
+    "normalizer": "nothing of what was read is a noisy sum of a training step",
+}
+
+
+def _adjacency(merged: _Merged, relation: Adjacency | None) -> Adjacency:
+    """The neighbouring relation."""
+    found = merged.of("adjacency")
+    if found is None:
+        found = relation or merged.state.default_adjacency
+        what, same = merged.state.what, "" if relation is None else ", so it is that of what the file is composed with"
+        merged.leave_open(
+            "adjacency",
+            f"The neighbouring relation is {found}; {what} does not record it, and nobody stated it{same}.",
+        )
+    assert isinstance(found, Adjacency)
+    return found
+
+
+def _sampler(merged: _Merged) -> Sampler | None:
+    """How the records of steps were sampled; None if nothing that depends on it is left open.
+
+    Raises:
+        ValueError: if the user states another way than an event of the file does.
+    """
+    said, recorded = merged.given.sampler, merged.state.samplers()
+    if said is not None and recorded and recorded != {said}:
+        raise ValueError(
+            f"the file says sampler {' and '.join(sorted(recorded))}, not {said}; leave --sampler out, or give the same"
+        )
+    if not merged.state.is_sampled:
+        merged.used |= {"sampler"} if recorded - {merged.state.sampler} else set()
+        return None
+    found = merged.of("sampler")
+    if found is None:
+        found = Sampler.UNKNOWN
+    assert isinstance(found, Sampler)
+    return found
+
+
+def _check_recorded(merged: _Merged, name: str) -> None:
+    """Checks a statement of the user on what the file records."""
+    recorded, said = getattr(merged.state, name), getattr(merged.given, name)
+    if recorded is None or said is None:
+        return
+    if recorded != said:
+        raise ValueError(f"the file says {name} {recorded}, not {said}; leave --{name} out, or give the same")
+    merged.used.add(name)
+
+
+def _normalized(merged: _Merged, adjacency: Adjacency) -> tuple[str, ...]:
+    """Why noisy sums have no bound at a neighbouring relation, for what they are divided by; empty if they have one.
+
+    The scale of the noise of a divided sum is that of the divisor. Where the numbers of records of neighbours are the
+    same, so is a divisor that follows from them.
+    """
+    said = merged.of("normalizer")
+    if adjacency is not Adjacency.ADD_REMOVE:
+        return ()
+    found = merged.state.default_normalizer if said is None else said
+    if found is Normalizer.PUBLIC:
+        if said is None:
+            merged.leave_open("normalizer", f"{conditions.PUBLIC_NORMALIZER}; nobody stated it.")
+        return ()
+    return (
+        f"No bound is known at add_remove where the divisor of the noisy sum "
+        f"{'follows the size of the data' if found is Normalizer.BATCH else 'is not known to be public'}, because the "
+        "scale of the noise then tells neighbours apart: state the adjacency zero_out or replace_one, or, if the "
+        "divisor is a public number, the normalizer public.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    """In how many steps of shuffled epochs a record is.
+
+    Attributes:
+        whole: whether each epoch ran to its end; or else a record may be in every step.
+        twice: whether a record may be twice in one step.
+        most: the number of steps that a record is in, counted as often as it is.
+        steps: the number of all steps.
+    """
+
+    whole: bool
+    twice: bool
+    most: int
+    steps: int
+
+
+def _shares(merged: _Merged, sampler: Sampler | None) -> _Shares | None:
+    """The shares of a record in shuffled steps; None for another sampler."""
+    if sampler is not Sampler.SHUFFLED:
+        return None
+    steps = [part for part in merged.state.parts if isinstance(part, SampledGaussian) and part.steps]
+    whole = merged.states(Condition.EPOCHS)
+    twice = whole and not merged.states(Condition.ONCE)
+    most = sum(
+        _times_in(part, first=not place) if whole and part.rate < 1 else part.steps for place, part in enumerate(steps)
+    )
+    return _Shares(whole, twice, most, sum(part.steps for part in steps))
 
 
 def _of_unit(given: Unit | None, what: str) -> str:
@@ -264,12 +469,6 @@ def _hints(adjacency: Adjacency, sampler: Sampler | None) -> tuple[str, ...]:
         f"No bound is known at add_remove where {how}, as adding a record changes which other records share a batch: "
         "state the adjacency replace_one or zero_out, or, if batches were Poisson samples, the sampler poisson.",
     )
-
-
-_AS_ITS_EVENT = (
-    "What was released is what its event says and nothing else: no unit changes it by more than the noise is relative "
-    "to, and the noise was exact, fresh and known to nobody."
-)
 
 
 _BY_GUARANTEE = (events.EpsilonDeltaDpEvent, dp_event.ZCDpEvent)
@@ -306,34 +505,70 @@ def _step(part: SampledGaussian, adjacency: Adjacency, sampler: Sampler | None, 
     return one
 
 
+def _steps(
+    part: SampledGaussian,
+    adjacency: Adjacency,
+    sampler: Sampler | None,
+    records: int | None,
+    shares: _Shares | None,
+    *,
+    first: bool,
+) -> list[tuple[DpEvent, int]]:
+    """The events of a part's steps, with their counts.
+
+    Over whole shuffled epochs a record is in a number of places, one an epoch. A step of less than an epoch has two of
+    them at most. The squares of its shares add up to most where as many steps as possible have two.
+
+    Proof: docs/proofs/sampling.md, Theorem 6.
+    """
+    event = _step(part, adjacency, sampler, records)
+    if shares is None or not shares.whole or part.rate >= 1 or isinstance(event, dp_event.NonPrivateDpEvent):
+        return [(event, part.steps)]
+    times = _times_in(part, first=first)
+    if not shares.twice:
+        return [(event, min(part.steps, times))]
+    double, single = min(part.steps, times // 2), min(times % 2, max(0, part.steps - times // 2))
+    found = [(dp_event.GaussianDpEvent(part.noise_multiplier / 2), double), (event, single)]
+    return [(one, count) for one, count in found if count]
+
+
 def _times_in(part: SampledGaussian, *, first: bool) -> int:
-    """How many steps a record is in at most, if it is in one of each shuffled epoch.
+    """How often a record is in a part at most, if it is in it once in each shuffled epoch.
 
     Steps that begin within an epoch, as those of a second part may, touch one epoch more.
     """
     whole = round(1 / Fraction(part.rate))
     epoch = whole if 1 / whole == part.rate else math.floor(1 / Fraction(part.rate))
-    return min(part.steps, -(-(part.steps + (0 if first else epoch - 1)) // epoch))
+    return -(-(part.steps + (0 if first else epoch - 1)) // epoch)
 
 
-def _of_steps(sampler: Sampler | None, who: str) -> list[str]:
-    found = [
-        f"Each step clipped each {who}'s contribution by itself to the length that the noise multiplier refers to, and "
-        "released nothing but the noisy sum.",
-        "The noise was drawn from an exact Gaussian with fresh randomness that nobody knows.",
-    ]
+def _of_samplers(state: State, sampler: Sampler | None, shares: _Shares | None, who: str) -> list[str]:
+    """The sentences on how records were sampled, of steps and of events."""
+    samplers = [*sorted(state.samplers() - {sampler}), *([sampler] if sampler is not None else [])]
+    return [_of_sampler(one, state, shares, who) for one in samplers]
+
+
+def _of_sampler(sampler: Sampler, state: State, shares: _Shares | None, who: str) -> str:
+    steps = sum(part.steps for part in state.parts if isinstance(part, SampledGaussian))
     match sampler:
         case Sampler.POISSON:
-            found.append(f"Every {who} was in each step's batch independently, with the recorded rate, in secret.")
+            return f"Every {who} was in each step's batch independently, with the recorded rate, in secret."
         case Sampler.FIXED:
-            found.append("Each step's batch was drawn anew, uniformly, without replacement, in secret.")
-        case Sampler.SHUFFLED:
-            found.append(
-                f"Every {who} was in one batch of each epoch at most, chosen without looking at the records, and the "
-                "first step began an epoch."
-            )
+            return "Each step's batch was drawn anew, uniformly, without replacement, in secret."
         case Sampler.UNKNOWN:
-            found.append(
-                f"Which {who}s were in a step did not depend on their values; each may have been in all steps."
+            return (
+                f"Which {who}s were in a step did not depend on their values; each may have been in all {steps} steps."
             )
-    return found
+    assert shares is not None
+    chosen = f"Batches of shuffled {who}s were chosen without looking at the {who}s"
+    if not shares.whole:
+        return (
+            f"{chosen}. That each epoch ran to its end is not stated, so each {who} counts in all {shares.steps} steps."
+        )
+    how = f"each {who} was in at most {shares.most} of the {shares.steps} steps"
+    if shares.twice:
+        how = (
+            f"each {who} was at most {shares.most} times in the {shares.steps} steps, and, as it is not stated that it "
+            "is in a step at most once, twice in some"
+        )
+    return f"{chosen}; the first step began an epoch, and each epoch ran to its end: {how}."

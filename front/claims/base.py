@@ -20,6 +20,8 @@ from cupel.mechanisms.data.records import Record
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
+    from cupel.accounting.interop.conditions import Unstated
+
 
 def no_bool(value: object) -> object:
     """`value`, unless it is a bool: YAML reads a bare ``yes`` as True, and Python treats True as 1."""
@@ -260,6 +262,10 @@ class Claim(Strict):
 
     def assumptions(self) -> list[str]:
         """What bounds on the plan rest on besides the mechanism, a sentence each."""
+        return []
+
+    def unstated(self) -> list[Unstated]:
+        """Those assumptions that nobody states: of a procedure that ran elsewhere."""
         return []
 
     def estimate_reasons(self) -> list[str]:

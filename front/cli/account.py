@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cupel.accounting.number_format import format_lower, format_number, format_upper
-from cupel.cli.options import Anchor, Json, Quiet, show
+from cupel.cli.options import (
+    Anchor,
+    Conditions,
+    FileAdjacency,
+    FileUnit,
+    Json,
+    Normalizer,
+    Quiet,
+    Records,
+    Sampler,
+    show,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -40,15 +51,12 @@ def account(
             "such a claim depends on where secrets are, so its data are read."
         ),
     ] = None,
-    adjacency: Annotated[
-        str | None,
-        typer.Option(help="What a file of another library does not record: add_remove, replace_one or zero_out."),
-    ] = None,
-    sampler: Annotated[
-        str | None, typer.Option(help="Likewise, how records were sampled: poisson, fixed, shuffled or unknown.")
-    ] = None,
-    records: Annotated[int | None, typer.Option(help="Likewise, the number of records.")] = None,
-    unit: Annotated[str | None, typer.Option(help="Likewise, the unit: record, user or group(k).")] = None,
+    sampler: Sampler = None,
+    records: Records = None,
+    adjacency: FileAdjacency = None,
+    unit: FileUnit = None,
+    normalizer: Normalizer = None,
+    condition: Conditions = None,
     anchor: Anchor = None,
     json_: Json = False,
     quiet: Quiet = False,
@@ -66,6 +74,8 @@ def account(
         sampler=sampler,
         records=records,
         unit=unit,
+        normalizer=normalizer,
+        conditions=condition or (),
         anchor=anchor,
     )
     show(found.to_json(), lambda: _print(found), json_, quiet)

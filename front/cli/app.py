@@ -64,7 +64,7 @@ app.command("generate", epilog="Example: cupel generate examples/claims/keys-med
 app.command(
     "account",
     epilog="Example: cupel account report/private/ledger.sqlite next.yaml --delta 1e-5\n\n"
-    "Example: cupel account checkpoint.pt --delta 1e-5 --sampler poisson --adjacency add_remove",
+    "Example: cupel account checkpoint.pt --delta 1e-5 --sampler poisson --adjacency zero_out",
 )(account)
 app.command("gate", epilog="Example: cupel gate report/private/ledger.sqlite --max-epsilon 3 --delta 1e-6 --unit user")(
     gate

@@ -13,10 +13,16 @@ from cupel.accounting.number_format import format_interval, format_number, forma
 from cupel.cli.options import (
     Adjacency,
     Anchor,
+    Conditions,
     Delta,
+    FileAdjacency,
+    FileUnit,
     Json,
+    Normalizer,
     Occurrences,
     Quiet,
+    Records,
+    Sampler,
     SamplingProbability,
     Weights,
     progress,
@@ -213,15 +219,12 @@ def ledger(
         typer.Argument(help="Ledgers of runs on one data set, and files of other libraries about it; they compose."),
     ],
     delta: Delta,
-    adjacency: Annotated[
-        str | None,
-        typer.Option(help="What a file of another library does not record: add_remove, replace_one or zero_out."),
-    ] = None,
-    sampler: Annotated[
-        str | None, typer.Option(help="Likewise, how records were sampled: poisson, fixed, shuffled or unknown.")
-    ] = None,
-    records: Annotated[int | None, typer.Option(help="Likewise, the number of records.")] = None,
-    unit: Annotated[str | None, typer.Option(help="Likewise, the unit: record, user or group(k).")] = None,
+    sampler: Sampler = None,
+    records: Records = None,
+    adjacency: FileAdjacency = None,
+    unit: FileUnit = None,
+    normalizer: Normalizer = None,
+    condition: Conditions = None,
     method: Method = None,
     anchor: Anchor = None,
     output: Output = None,
@@ -242,6 +245,8 @@ def ledger(
         sampler=sampler,
         records=records,
         unit=unit,
+        normalizer=normalizer,
+        conditions=condition or (),
         anchor=anchor,
     )
     _show(compared, json_, quiet)

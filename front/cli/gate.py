@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cupel.cli.exit_codes import ExitCode
-from cupel.cli.options import Anchor, Json, Quiet, show
+from cupel.cli.options import Anchor, Conditions, Json, Normalizer, Quiet, Records, Sampler, show
 from cupel.terminal import say
 
 
@@ -29,11 +29,14 @@ def gate(
     adjacency: Annotated[
         str | None, typer.Option(help="Its neighbouring relation: add_remove, replace_one or zero_out. Default: any.")
     ] = None,
-    sampler: Annotated[
-        str | None,
-        typer.Option(help="Of files of other libraries: poisson, fixed, shuffled or unknown, if they do not say it."),
-    ] = None,
-    records: Annotated[int | None, typer.Option(help="Likewise, the number of records.")] = None,
+    sampler: Sampler = None,
+    records: Records = None,
+    normalizer: Normalizer = None,
+    condition: Conditions = None,
+    assume: Annotated[
+        bool,
+        typer.Option("--assume", help="Take as given what neither the files nor you state; the answer lists it."),
+    ] = False,
     summary: Annotated[
         Path | None, typer.Option(help="Append the answer to this file in Markdown, such as $GITHUB_STEP_SUMMARY.")
     ] = None,
@@ -42,14 +45,24 @@ def gate(
     quiet: Quiet = False,
 ) -> None:
     """Exits with 0 if the total privacy cost is proven to be within a policy, with 1 if not, and with 2 if the inputs
-    cannot be read or do not compose.
+    cannot be read or do not compose, or if the proof rests on a condition that neither the files nor you state.
 
     Only certified bounds count. An unfinished run counts with its whole plan, and a claim as if it had run.
     """
     from cupel.jobs import gate as job
 
     policy = job.Policy(max_epsilon, delta, unit, adjacency)
-    found = job.gate(files, policy, sampler=sampler, records=records, anchor=anchor, summary=summary)
+    found = job.gate(
+        files,
+        policy,
+        sampler=sampler,
+        records=records,
+        normalizer=normalizer,
+        conditions=condition or (),
+        assume=assume,
+        anchor=anchor,
+        summary=summary,
+    )
     show(found.to_json(), lambda: say(found.in_words()), json_, quiet)
     if not found.passed:
         raise typer.Exit(ExitCode.REFUTED)

@@ -45,6 +45,32 @@ AllowEndpoint = Annotated[
     ),
 ]
 
+# What files of other libraries do not record.
+Sampler = Annotated[
+    str | None,
+    typer.Option(help="Of files of other libraries: records were sampled by poisson, fixed, shuffled or unknown."),
+]
+Records = Annotated[int | None, typer.Option(help="Likewise, the number of records, for the sampler fixed.")]
+FileAdjacency = Annotated[
+    str | None, typer.Option("--adjacency", help="Likewise, the neighbours: add_remove, replace_one or zero_out.")
+]
+FileUnit = Annotated[str | None, typer.Option("--unit", help="Likewise, the unit: record, user or group(k).")]
+Normalizer = Annotated[
+    str | None,
+    typer.Option(
+        help="Likewise, what noisy sums were divided by: public (a number that is the same for neighbours), batch (one "
+        "that follows the size of the data) or unknown."
+    ),
+]
+Conditions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--condition",
+        help="A condition that holds, though no file records it: clipping, noise, once, epochs, event, disjoint, run, "
+        "newest or recorded. May be given several times.",
+    ),
+]
+
 # Accounting.
 Delta = Annotated[float, typer.Option(help="δ at which ε is computed, in (0, 1).")]
 Adjacency = Annotated[str, typer.Option(help="Which data sets are neighbours: add_remove, replace_one or zero_out.")]

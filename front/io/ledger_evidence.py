@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cupel.accounting.interop.conditions import Condition, Unstated
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.accounting.ledger.run import Run
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY
@@ -20,6 +21,20 @@ NEWEST = "The ledger is the newest one of its runs; no earlier head of it is kno
 
 EXACT = "exact"
 """The key of a run's description that says whether its events are what it cost, and not more."""
+
+
+UNSTATED = "unstated"
+"""The key of a run's description with the conditions that nobody states: names and sentences."""
+
+
+def left_open(ledger: Ledger) -> list[Unstated]:
+    """The assumptions on a ledger's runs that nobody states."""
+    found = [
+        Unstated(str(name), str(sentence))
+        for run in ledger.runs()
+        for name, sentence in ledger.run(run).about.get(UNSTATED, ())
+    ]
+    return [*found, *([] if ledger.anchored else [Unstated(Condition.NEWEST, NEWEST)])]
 
 
 def is_exact(ledger: Ledger) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.events import EpsilonDeltaDpEvent
 from cupel.accounting.guarantees import ApproxDP, Guarantee, PureDP, SecretProtection
 from cupel.accounting.html_table import html_table
+from cupel.accounting.interop.conditions import Condition, Unstated
 from cupel.accounting.interop.state import Sampler, State, Stated, read_as
 from cupel.accounting.ledger.entries import LedgerError
 from cupel.accounting.ledger.ledger import Ledger, common_relation, compose_ledgers, open_ledgers, relation_of
@@ -27,13 +28,14 @@ from cupel.accounting.secret_protection.groups import of_group
 from cupel.claims.base import Claim, Plan
 from cupel.claims.read import read_claim
 from cupel.errors import InputError, input_errors
-from cupel.io.ledger_evidence import estimate_reasons, inherited_assumptions, is_exact
+from cupel.io.ledger_evidence import estimate_reasons, inherited_assumptions, is_exact, left_open
 from cupel.jobs.foreign_files import (
     ForeignFile,
     Named,
     Read,
     assuming,
     check_stated,
+    check_statements_used,
     is_claim_file,
     is_foreign,
     readings_of,
@@ -121,6 +123,7 @@ class Account:
         assumptions: what ledgers and claims of declared procedures rest on, besides their events.
         hints: why bounds are missing or infinite, and what to state for them, sentences.
         doubts: why bounds are estimates, such as evidence against them; empty if they are not.
+        unstated: the assumptions that neither files nor the user state, each with the file or the claim.
     """
 
     adjacency: Adjacency
@@ -136,6 +139,7 @@ class Account:
     assumptions: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    unstated: tuple[tuple[str, Unstated], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The account as plain JSON types."""
@@ -151,6 +155,7 @@ class Account:
             **({"assumptions": list(self.assumptions)} if self.assumptions else {}),
             **({"hints": list(self.hints)} if self.hints else {}),
             **({"doubts": list(self.doubts)} if self.doubts else {}),
+            **({"unstated": [{"of": of, **asdict(one)} for of, one in self.unstated]} if self.unstated else {}),
             **({"budgets": [asdict(budget) for budget in self.budgets]} if self.budgets else {}),
             "unsupported": self.unsupported,
         }
@@ -174,6 +179,8 @@ def account(
     sampler: str | None = None,
     records: int | None = None,
     unit: str | None = None,
+    normalizer: str | None = None,
+    conditions: Collection[str] = (),
     anchor: Path | None = None,
     limit: float | None = None,
 ) -> Account:
@@ -186,9 +193,11 @@ def account(
         delta: δ in (0, 1); None for a pure ε, and an ε at the δ of the claims or files if they agree on one.
         method: one accountant; None for all.
         p: at unit secret, the prior probability of guessing a secret; None for the budgets of runs and claims.
-        adjacency, sampler, records, unit: what files of other libraries do not record: the neighbouring relation,
-            ``poisson``, ``fixed``, ``shuffled`` or ``unknown`` samples, the number of records, and the unit. What is
+        adjacency, sampler, records, unit, normalizer: what files of other libraries do not record: the neighbouring
+            relation, ``poisson``, ``fixed``, ``shuffled`` or ``unknown`` samples, the number of records, the unit, and
+            whether noisy sums are divided by a ``public`` number, by one of the ``batch``, or ``unknown``. What is
             stated becomes an assumption of the bounds.
+        conditions: names of `Condition`s that hold, such as ``epochs``.
         anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
         limit: the ε that the total is compared with, by default that of the claims if they agree on one. If it is
             inside the interval of a bound, a narrower one is computed.
@@ -205,7 +214,7 @@ def account(
     with contextlib.ExitStack() as stack:
         with input_errors():
             _check_arguments(delta, method, p)
-            stated = statements(adjacency, sampler, records, unit)
+            stated = statements(adjacency, sampler, records, unit, normalizer, conditions)
             check_stated(foreign, stated)
             states_of = states_in(foreign)
             ledgers = stack.enter_context(open_ledgers([path for path in files if path not in foreign], anchor=anchor))
@@ -219,6 +228,11 @@ def account(
                 *(reason for ledger in ledgers for reason in estimate_reasons(ledger)),
             )
             exact = all(map(is_exact, ledgers)) and query.exact
+            unstated = [
+                *((claim.name, one) for claim in claims for one in claim.unstated()),
+                *((str(ledger.path), one) for ledger in ledgers for one in left_open(ledger)),
+            ]
+            check_statements_used(stated, readings, [one for _, one in unstated])
             assumed = (
                 *(sentence for claim in claims for sentence in claim.assumptions()),
                 *(sentence for ledger in ledgers for sentence in inherited_assumptions(ledger)),
@@ -259,6 +273,10 @@ def account(
         if_sampled=if_sampled,
         hints=hints,
         doubts=because,
+        unstated=(
+            *((of, one) for of, one in unstated if one.name not in stated.conditions),
+            *((str(path), one) for path, _, reading in readings for one in reading.unstated),
+        ),
     )
 
 
@@ -277,9 +295,8 @@ def _if_sampled(
         return
     _, question = query.questions[-1]
     for sampler in Sampler:
-        for adjacency in (
-            (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE) if stated.adjacency is None else (query.adjacency,)
-        ):
+        others = (Adjacency.REPLACE_ONE,) if stated.adjacency is None else ()
+        for adjacency in dict.fromkeys((query.adjacency, *others)):
             try:
                 given = dataclasses.replace(stated, sampler=sampler, adjacency=adjacency)
                 readings = [read_as(state, given) for _, state in states]
@@ -307,7 +324,7 @@ def _hints(
         InputError: if δ is missing and nothing is bounded without it.
     """
     of_samplers = dict.fromkeys(hint for _, _, reading in readings for hint in reading.hints)
-    found = [f"{hint.removesuffix('.')} (--adjacency, --sampler)." for hint in of_samplers]
+    found = [f"{hint.removesuffix('.')} (--adjacency, --sampler, --normalizer)." for hint in of_samplers]
     finite = any(bound.value < math.inf for bound in bounds)
     answered = finite or any(one.bound is not None for one in if_sampled)
     composed = events.counted([(query.event, 1)]).values()
@@ -323,6 +340,12 @@ def _hints(
                 f"The δ of the mechanisms that are stated by ε and δ add up to {format_upper(spent)}, which is not "
                 f"below the δ = {format_number(delta)} that is asked for; state a larger one with --delta."
             )
+    shuffled = any(one.sampler is Sampler.SHUFFLED for one in if_sampled) or stated.sampler is Sampler.SHUFFLED
+    if shuffled and Condition.EPOCHS not in stated.conditions:
+        found.append(
+            "With the sampler shuffled every step counts; if each epoch ran to its end, state it with --condition "
+            "epochs, and if no step accumulated gradients of two epochs, with --condition once."
+        )
     if if_sampled and stated.records is None and any(state.is_sampled and not state.records for _, state in states):
         found.append("For a bound with the sampler fixed, state the number of records with --records.")
     return tuple(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,10 @@ from cupel.accounting.number_format import format_number, format_upper
 from cupel.accounting.registry import ACCOUNTANTS
 from cupel.accounting.secret_protection.accountant import secret_release
 from cupel.errors import InputError, input_errors
+from cupel.io.ledger_evidence import left_open
 from cupel.io.outputs import check_output
 from cupel.io.run_files import write_atomically
-from cupel.jobs.foreign_files import check_stated, is_foreign, readings_of, statements, states_in
+from cupel.jobs.foreign_files import check_stated, check_statements_used, is_foreign, readings_of, statements, states_in
 from cupel.progress import Progress
 
 MOST_RELEASES = 10**9
@@ -309,6 +310,8 @@ def ledgers(
     sampler: str | None = None,
     records: int | None = None,
     unit: str | None = None,
+    normalizer: str | None = None,
+    conditions: Collection[str] = (),
     anchor: Path | None = None,
 ) -> Compared:
     """The charges of one or several ledgers, and of files of other libraries.
@@ -317,7 +320,8 @@ def ledgers(
         paths: of ledgers over one data set, and of files of other libraries about it.
         delta: δ in (0, 1).
         settings: how to compare.
-        adjacency, sampler, records, unit: what files of other libraries do not record, as for `cupel.account`.
+        adjacency, sampler, records, unit, normalizer, conditions: what files of other libraries do not record, as for
+            `cupel.account`.
         anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
 
     Raises:
@@ -329,11 +333,12 @@ def ledgers(
         check_output(settings.output, (*paths, anchor))
         validate.open_probability(delta=delta)
         foreign = [path for path in paths if is_foreign(path)]
-        stated = statements(adjacency, sampler, records, unit)
+        stated = statements(adjacency, sampler, records, unit, normalizer, conditions)
         check_stated(foreign, stated)
         with open_ledgers([path for path in paths if path not in foreign], anchor=anchor) as opened:
             relations = [(str(opened[0].path), relation_of(opened))] if opened else []
             readings = readings_of(states_in(foreign), stated, relations)
+            check_statements_used(stated, readings, [one for ledger in opened for one in left_open(ledger)])
             relation, of = common_relation(relations)
             if of.kind == "secret":
                 raise InputError(

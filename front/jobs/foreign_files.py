@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,10 @@ from typing import Any
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound
+from cupel.accounting.interop import conditions
+from cupel.accounting.interop.conditions import Condition, Normalizer, Unstated
 from cupel.accounting.interop.read import read_state
-from cupel.accounting.interop.state import Reading, Sampler, State, Stated, read_as
+from cupel.accounting.interop.state import Reading, Sampler, State, Stated, check_used, read_as
 from cupel.accounting.number_format import format_number
 from cupel.accounting.registry import unsupported
 from cupel.errors import InputError, input_errors
@@ -35,6 +37,7 @@ class ForeignFile:
         stated: the ε that the file itself states, or None.
         assumptions: what the bounds rest on, and the file does not show.
         remarks: other sentences about what the file itself states; no bound rests on them.
+        unstated: those assumptions that neither the file nor the user states.
     """
 
     path: Path
@@ -43,11 +46,12 @@ class ForeignFile:
     stated: float | None
     assumptions: tuple[str, ...]
     remarks: tuple[str, ...] = ()
+    unstated: tuple[Unstated, ...] = ()
 
     @classmethod
     def of(cls, path: Path, state: State, reading: Reading) -> ForeignFile:
         """The file under the assumptions of a reading."""
-        return cls(path, state.library, state.what, state.stated, reading.assumptions, state.remarks)
+        return cls(path, state.library, state.what, state.stated, reading.assumptions, state.remarks, reading.unstated)
 
     def to_json(self) -> dict[str, Any]:
         """The file as plain JSON types."""
@@ -56,6 +60,7 @@ class ForeignFile:
             "path": str(self.path),
             "assumptions": list(self.assumptions),
             "remarks": list(self.remarks),
+            "unstated": [asdict(one) for one in self.unstated],
         }
 
     def notes(self) -> list[str]:
@@ -65,6 +70,7 @@ class ForeignFile:
             f"{self.path}: {self.what}{stated}",
             *(f"{self.path}: {one}" for one in self.remarks),
             *(f"{self.path}: assumed: {one}" for one in self.assumptions),
+            *([f"{self.path}: nobody stated: {conditions.options(self.unstated)}"] if self.unstated else []),
         ]
 
 
@@ -96,7 +102,14 @@ def states_in(paths: Sequence[Path]) -> list[tuple[Path, State]]:
     return [(path, read_state(path)) for path in paths]
 
 
-def statements(adjacency: str | None, sampler: str | None, records: int | None, unit: str | None) -> Stated:
+def statements(
+    adjacency: str | None = None,
+    sampler: str | None = None,
+    records: int | None = None,
+    unit: str | None = None,
+    normalizer: str | None = None,
+    conditions: Collection[str] = (),
+) -> Stated:
     """What the user states of files, from the words of options.
 
     Raises:
@@ -110,40 +123,69 @@ def statements(adjacency: str | None, sampler: str | None, records: int | None, 
         sampler=None if sampler is None else Sampler(validate.one_of(tuple(Sampler), sampler=sampler)),
         records=records,
         unit=None if unit is None else Unit.parse(unit),
+        normalizer=None
+        if normalizer is None
+        else Normalizer(validate.one_of(tuple(Normalizer), normalizer=normalizer)),
+        conditions=frozenset(Condition(validate.one_of(tuple(Condition), condition=one)) for one in conditions),
     )
 
 
 def check_stated(foreign: Sequence[Path], stated: Stated) -> None:
-    """Checks that nothing is stated where there is no file of another library.
+    """Checks that nothing is stated of files of other libraries where there is none.
 
     Raises:
         InputError: if something is.
     """
-    if not foreign and stated != Stated():
+    if not foreign and dataclasses.replace(stated, conditions=frozenset()) != Stated():
         raise InputError(
-            "--adjacency, --sampler, --records and --unit are for files of other libraries; ledgers and claims say them"
+            "--adjacency, --sampler, --records, --unit and --normalizer are for files of other libraries; ledgers and "
+            "claims say them"
         )
+
+
+def check_statements_used(stated: Stated, readings: Sequence[Read], unstated: Sequence[Unstated]) -> None:
+    """Checks that whatever the user states is used, or agrees with what a file says.
+
+    Args:
+        stated: what the user states of everything that was read.
+        readings: the files of other libraries.
+        unstated: what ledgers and claims leave open.
+
+    Raises:
+        ValueError: one line that names what does not apply.
+    """
+    used = {name for _, _, reading in readings for name in reading.used}
+    if stated.sampler is None and any(state.is_sampled and state.sampler is None for _, state, _ in readings):
+        used |= {"records", Condition.EPOCHS}  # for the bounds with the samplers fixed and shuffled
+    check_used(stated, used | {one.name for one in unstated})
 
 
 def readings_of(states: Sequence[tuple[Path, State]], stated: Stated, relations: list[Named]) -> list[Read]:
     """The files under what was stated; their relations are added to the others.
 
-    Where nobody states a neighbouring relation, it is that of the ledgers and claims, if there are any.
+    Where nobody states a neighbouring relation, it is that of the ledgers and claims, or of a file that records one.
     """
-    known = relations[0][1][0] if relations and relations[0][1][0] is not Adjacency.SECRET else None
-    given = dataclasses.replace(stated, adjacency=stated.adjacency or known)
-    unit = stated.unit
+    relation = _common(states, relations)
     found = []
     for path, state in states:
         with input_errors(f"{path}: "):
-            reading = read_as(state, given)
-            if unit is not None and state.unit not in (None, unit):
-                raise ValueError(f"the file says unit {state.unit}, not {unit}; leave --unit out, or give the same")
-        of = state.unit or unit or Unit()
+            reading = read_as(state, stated, relation=relation)
+        of = state.unit or stated.unit or Unit()
         _check_event(path, reading, of)
         relations.append((str(path), (reading.adjacency, of)))
         found.append((path, state, reading))
     return found
+
+
+def _common(states: Sequence[tuple[Path, State]], relations: Sequence[Named]) -> Adjacency | None:
+    """The neighbouring relation that files without one are composed at; None if each has its library's."""
+    if relations and relations[0][1][0] is not Adjacency.SECRET:
+        return relations[0][1][0]
+    recorded = [state.adjacency for _, state in states if state.adjacency is not None]
+    if recorded:
+        return recorded[0]
+    defaults = {state.default_adjacency for _, state in states}
+    return Adjacency.ZERO_OUT if len(defaults) > 1 else None
 
 
 def recorded_delta(states: Sequence[tuple[Path, State]]) -> float | None:

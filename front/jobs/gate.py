@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cupel.accounting import validate
 from cupel.accounting.bounds import Bound
+from cupel.accounting.interop.conditions import options
 from cupel.accounting.number_format import format_number, format_upper
 from cupel.errors import InputError, input_errors
 from cupel.io.ledger_evidence import NEWEST
 from cupel.jobs.account import Account, account
 from cupel.jobs.foreign_files import is_claim_file, is_foreign
+
+MAX_DELTA = 0.01
+"""From this δ on, a policy would allow to publish one record of a hundred."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,9 @@ def gate(
     *,
     sampler: str | None = None,
     records: int | None = None,
+    normalizer: str | None = None,
+    conditions: Collection[str] = (),
+    assume: bool = False,
     anchor: Path | None = None,
     summary: Path | None = None,
 ) -> Gated:
@@ -107,27 +114,40 @@ def gate(
     Args:
         files: ledgers, claims that would run, and files of other libraries, as for `cupel.account`.
         policy: unit and neighbouring relation are stated of files of other libraries that do not record them.
-        sampler, records: likewise, as for `cupel.account`.
+        sampler, records, normalizer, conditions: likewise, as for `cupel.account`.
+        assume: whether to take as given what neither the files nor the user state. Without it, a cost that is within
+            the policy only under such conditions is no answer.
         anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
         summary: file to which the answer is appended in Markdown.
 
     Raises:
-        InputError: as for `cupel.account`; for an ε that is not positive; if the summary cannot be written.
+        InputError: as for `cupel.account`; for an ε that is negative, or a δ of .01 or more; if the cost is within the
+            policy only under conditions that nobody states; if the summary cannot be written.
     """
     with input_errors():
         validate.non_negative(max_epsilon=policy.epsilon)
         validate.open_probability(delta=policy.delta)
+    if policy.delta >= MAX_DELTA:
+        raise InputError(
+            f"delta must be below {MAX_DELTA} for a policy, not {policy.delta!r}: publishing a share of {MAX_DELTA} of "
+            "the records as they are would be within it"
+        )
     stated: dict[str, Any] = {
         "adjacency": policy.adjacency,
         "unit": policy.unit,
         "sampler": sampler,
         "records": records,
+        "normalizer": normalizer,
     }
     given = stated if any(is_foreign(Path(file)) and not is_claim_file(file) for file in files) else {}
-    if not given and (sampler, records) != (None, None):
-        raise InputError("--sampler and --records are for files of other libraries; ledgers and claims say them")
-    total = account(files, delta=policy.delta, anchor=anchor, limit=policy.epsilon, **given)
+    if not given and (sampler, records, normalizer) != (None, None, None):
+        raise InputError(
+            "--sampler, --records and --normalizer are for files of other libraries; ledgers and claims say them"
+        )
+    total = account(files, delta=policy.delta, conditions=conditions, anchor=anchor, limit=policy.epsilon, **given)
     found = _compared(total, policy)
+    if found.passed and total.unstated and not assume:
+        raise InputError(_unstated(total))
     if summary is not None:
         try:
             with summary.open("a", encoding="utf-8") as file:
@@ -135,6 +155,16 @@ def gate(
         except OSError as error:
             raise InputError(f"{summary}: cannot be written: {error.strerror or error}") from None
     return found
+
+
+def _unstated(total: Account) -> str:
+    """What nobody states, and how to state it, in one line."""
+    files = dict.fromkeys(of for of, _ in total.unstated)
+    return (
+        f"{', '.join(files)}: the cost is within the policy only under conditions that nobody states; if they hold, "
+        f"give {options(one for _, one in total.unstated)}, or --assume to take all of them as given (without it, "
+        "cupel account prints them)"
+    )
 
 
 def _compared(total: Account, policy: Policy) -> Gated:

@@ -27,11 +27,18 @@ STEPS = (1.0, 0.01, 500)
 def test_the_table_of_samplers(tmp_path: Path) -> None:
     assert "500 steps, a sample rate of .01 and a noise multiplier of 1" in PAGE
     (tmp_path / "state.json").write_text(json.dumps({"history": [STEPS], "mechanism": "rdp"}))
-    rows = re.findall(r"^\|[^|]*\| `(\w+)`[^|]*\| (\w+) \| ([\d.]+) \|$", PAGE, re.MULTILINE)
-    assert len(rows) == 5
-    for sampler, adjacency, shown in rows:
-        records = 10_000 if sampler == "fixed" else None
-        found = account(tmp_path / "state.json", delta=1e-5, sampler=sampler, adjacency=adjacency, records=records)
+    rows = re.findall(r"^\|[^|]*\| `(\w+)`([^|]*)\| (\w+) \| ([\d.]+) \|$", PAGE, re.MULTILINE)
+    assert len(rows) == 8
+    for sampler, options, adjacency, shown in rows:
+        found = account(
+            tmp_path / "state.json",
+            delta=1e-5,
+            sampler=sampler,
+            adjacency=adjacency,
+            records=10_000 if sampler == "fixed" else None,
+            normalizer="public" if "--normalizer public" in options else None,
+            conditions=re.findall(r"--condition (\w+)", options),
+        )
         least = min(bound.value for bound in found.bounds if bound.rigor.may_support)
         assert format_upper(least) == shown
 
@@ -70,7 +77,7 @@ def test_the_distribution_of_the_snippet_bounds_from_above() -> None:
     _, code = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     names: dict[str, object] = {}
     exec(code, names)  # noqa: S102 (our own documentation)
-    (shown,) = re.findall(r"`poisson` \| add_remove \| ([\d.]+)", PAGE)
+    (shown,) = re.findall(r"`poisson` with `--normalizer public` \| add_remove \| ([\d.]+)", PAGE)
     bound = names["bound"]
     assert isinstance(bound, float)
     assert float(shown) - 1e-5 <= bound <= float(shown) + 1e-3

@@ -37,7 +37,8 @@ def test_a_private_engine_that_trains_and_its_checkpoint(tmp_path: Path) -> None
     assert interval is not None
     assert interval.lower <= epsilon <= interval.lower * 1.01
     engine.save_checkpoint(path=tmp_path / "checkpoint.pt", module=model)
-    found = account(tmp_path / "checkpoint.pt", delta=1e-5, sampler="poisson", adjacency="add_remove")
+    found = account(tmp_path / "checkpoint.pt", delta=1e-5, sampler="poisson")
+    assert found.adjacency is Adjacency.ZERO_OUT
     assert min(bound.value for bound in found.bounds if bound.method == "lattice") == epsilon
 
 
@@ -49,8 +50,10 @@ def test_a_shuffled_run_has_no_bound_at_add_remove(tmp_path: Path) -> None:
     accountant = engine.accountant
     assert isinstance(accountant, CupelAccountant)
     as_poisson = engine.get_epsilon(1e-5)
+    accountant.adjacency = "add_remove"
     accountant.sampler = "shuffled"
-    with pytest.warns(UserWarning, match="no bound is known at adjacency add_remove for sampler shuffled; set"):
+    accountant.conditions = {"epochs", "once"}
+    with pytest.warns(UserWarning, match="No bound is known at add_remove where the sampler is shuffled"):
         assert engine.get_epsilon(1e-5) == math.inf
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -83,18 +86,25 @@ def test_a_state_is_loaded_and_noise_is_calibrated() -> None:
 def test_a_state_keeps_the_sampler_and_the_relation() -> None:
     first, second = CupelAccountant(), CupelAccountant()
     first.step(noise_multiplier=1.0, sample_rate=0.1)
-    first.sampler, first.adjacency = "shuffled", "zero_out"
+    first.sampler, first.adjacency = "shuffled", "replace_one"
+    first.normalizer, first.conditions = "public", {"epochs"}
     state = first.state_dict()
-    assert (state["sampler"], state["adjacency"]) == ("shuffled", "zero_out")
-    assert {type(state[key]) for key in ("sampler", "adjacency")} == {str}, "read back without importing anything"
+    assert (state["sampler"], state["adjacency"]) == ("shuffled", "replace_one")
+    assert (state["normalizer"], state["conditions"]) == ("public", ["epochs"])
+    assert {type(state[key]) for key in ("sampler", "adjacency", "normalizer")} == {str}, (
+        "read back without importing anything"
+    )
     second.load_state_dict(state)
-    assert (second.sampler, second.adjacency) == ("shuffled", "zero_out")
+    assert (second.sampler, second.adjacency) == ("shuffled", "replace_one")
+    assert (second.normalizer, second.conditions) == ("public", {"epochs"})
     second.load_state_dict({"history": [(2.0, 0.1, 1)], "mechanism": "cupel"})
-    assert (second.sampler, second.adjacency) == ("shuffled", "zero_out")
-    assert not {"sampler", "adjacency"} & set(CupelAccountant().state_dict()), "nobody may have looked at the defaults"
-    for key, message in (("sampler", "sampler must be one of"), ("adjacency", "adjacency must be one of")):
-        with pytest.raises(ValueError, match=message):
-            second.load_state_dict({**state, key: "secret"})
+    assert (second.sampler, second.adjacency) == ("shuffled", "replace_one")
+    assert set(CupelAccountant().state_dict()) == {"history", "mechanism"}, "nobody may have looked at the defaults"
+    for key, value in (("sampler", "x"), ("adjacency", "secret"), ("normalizer", "x"), ("conditions", ["x"])):
+        with pytest.raises(ValueError, match="must be one of"):
+            second.load_state_dict({**state, key: value})
+    with pytest.raises(ValueError, match="conditions must be a list"):
+        second.load_state_dict({**state, "conditions": "epochs"})
     assert second.history == [(2.0, 0.1, 1)]
 
 
@@ -102,11 +112,30 @@ def test_a_bound_lists_what_it_assumes() -> None:
     accountant = CupelAccountant()
     accountant.step(noise_multiplier=1.0, sample_rate=0.1)
     assumed = " ".join(accountant.bound(1e-5).assumptions)
-    for words in ("clipped each record's contribution", "the accountant's attribute sampler", "The unit is one record"):
+    for words in (
+        "clipped each record's contribution",
+        "that the accountant's attributes were set to",
+        "The unit is one record",
+    ):
         assert words in assumed
     assert "in each step's batch independently" in assumed
     accountant.sampler, accountant.adjacency = "shuffled", "replace_one"
-    assert "in one batch of each epoch at most" in " ".join(accountant.bound(1e-5).assumptions)
+    assert "each record counts in all 1 steps" in " ".join(accountant.bound(1e-5).assumptions)
+    accountant.conditions = ["epochs", "once"]
+    assert "each record was in at most 1 of the 1 steps" in " ".join(accountant.bound(1e-5).assumptions)
+
+
+def test_add_remove_has_a_bound_where_the_divisor_is_public() -> None:
+    """Opacus divides the noisy sum by int(n · rate), which one record more may change."""
+    accountant = CupelAccountant()
+    accountant.step(noise_multiplier=2.0, sample_rate=0.1)
+    at_zero_out = accountant.get_epsilon(1e-5)
+    assert 0 < at_zero_out < math.inf
+    accountant.adjacency = "add_remove"
+    with pytest.warns(UserWarning, match="the divisor of the noisy sum is not known to be public"):
+        assert accountant.get_epsilon(1e-5) == math.inf
+    accountant.normalizer = "public"
+    assert accountant.get_epsilon(1e-5) == at_zero_out
 
 
 def test_a_rate_above_1_is_one_line() -> None:

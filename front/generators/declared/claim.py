@@ -14,16 +14,17 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.interop.conditions import Condition, Normalizer, Unstated
 from cupel.accounting.interop.dp_accounting_events import declared_event
 from cupel.accounting.interop.read import read_state
-from cupel.accounting.interop.state import Release, SampledGaussian, Sampler, State, Stated, read_as
+from cupel.accounting.interop.state import Release, SampledGaussian, Sampler, State, Stated, check_used, read_as
 from cupel.accounting.ledger.entries import LedgerError
 from cupel.accounting.ledger.ledger import Ledger, open_ledgers
 from cupel.accounting.registry import unsupported
 from cupel.claims.base import Claim, ExPostClaim, Number, Plan, Public, SecretProtectionClaim, no_bool
 from cupel.claims.data import DataSource, Strict
 from cupel.errors import InputError, input_errors
-from cupel.io.ledger_evidence import NEWEST, estimate_reasons, inherited_assumptions, is_exact
+from cupel.io.ledger_evidence import NEWEST, estimate_reasons, inherited_assumptions, is_exact, left_open
 from cupel.mechanisms.data.records import Record
 
 if TYPE_CHECKING:
@@ -76,14 +77,24 @@ class DeclaredPart(Strict):
     count: Count = Field(1, ge=1, description="how often the part ran on the same data")
     sampler: Sampler | None = Field(None, description="how records were sampled, for dp_sgd and files")
     records: Count | None = Field(None, ge=1, description="the number of records, for sampler: fixed")
+    normalizer: Normalizer | None = Field(
+        None, description="whether noisy sums are divided by a public number, for dp_sgd and files"
+    )
+    conditions: list[Condition] = Field(
+        [], description="conditions that hold, such as clipping, noise, once, epochs, event, run or newest"
+    )
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         given = [key for key in ("event", "dp_sgd", "file", "ledger") if getattr(self, key) is not None]
         if len(given) != 1:
             raise ValueError(f"give one of event, dp_sgd, file and ledger, not {' and '.join(given) or 'none'}")
-        if given[0] in ("event", "ledger") and (self.sampler, self.records) != (None, None):
-            raise ValueError(f"sampler and records: are for dp_sgd and file; a part with {given[0]} says them")
+        if given[0] in ("event", "ledger") and (self.sampler, self.records, self.normalizer) != (None, None, None):
+            raise ValueError(
+                f"sampler, records and normalizer: are for dp_sgd and file; a part with {given[0]} says them"
+            )
+        if self.dp_sgd is not None and self.records is not None and self.sampler is not Sampler.FIXED:
+            raise ValueError(f"records {self.records} does not apply: it is for sampler: fixed; leave it out")
         if self.ledger is not None and self.count != 1:
             raise ValueError("count: a ledger counts its runs itself; leave it out")
         if self.event is not None:
@@ -124,6 +135,7 @@ class ReadPart:
         stated: the ε that its file states itself.
         sha256: of its file; None without one.
         hints: why it has no bound and what to state for one, sentences.
+        unstated: those assumptions that neither a file nor the claim states.
     """
 
     label: str
@@ -134,6 +146,7 @@ class ReadPart:
     stated: float | None = None
     sha256: str | None = None
     hints: tuple[str, ...] = ()
+    unstated: tuple[Unstated, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -206,10 +219,18 @@ class DeclaredClaim(Claim):
         unit = Unit.parse(self.unit)
         state = _state_of(part, self.adjacency, unit)
         digest = None if part.file is None else _sha256(part.file)
-        given = Stated(adjacency=self.adjacency, sampler=part.sampler, records=part.records, unit=unit)
-        reading = read_as(state, given)
         if state.unit is not None and not self._is_of_unit(state.unit):
             raise ValueError(f"its unit is {state.unit}, and that of the claim {self.unit}")
+        given = Stated(
+            adjacency=self.adjacency,
+            sampler=part.sampler,
+            records=part.records,
+            unit=unit if state.unit is None else None,
+            normalizer=part.normalizer,
+            conditions=frozenset(part.conditions),
+        )
+        reading = read_as(state, given)
+        check_used(given, reading.used)
         try:
             unsupported(reading.event, adjacency=self.adjacency, unit=unit)
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
@@ -220,7 +241,16 @@ class DeclaredClaim(Claim):
             assumed.append(f"{part.label}: Its events are charged for {whose}, as the claim declares.")
         repeated = Release(reading.event, part.count)
         event = events.compose([(repeated.event, repeated.count)])
-        return ReadPart(part.label, event, tuple(assumed), (), reading.exact, state.stated, digest, reading.hints)
+        return ReadPart(
+            part.label,
+            event,
+            tuple(assumed),
+            exact=reading.exact,
+            stated=state.stated,
+            sha256=digest,
+            hints=reading.hints,
+            unstated=_of_part(part, reading.unstated),
+        )
 
     def _of_ledger(self, part: DeclaredPart, ledger: Ledger) -> ReadPart:
         runs = [ledger.run(name) for name in ledger.runs()]
@@ -239,6 +269,8 @@ class DeclaredClaim(Claim):
         ]
         if not ledger.anchored:
             assumed.append(NEWEST)
+        unstated = left_open(ledger)
+        check_used(Stated(conditions=frozenset(part.conditions)), {one.name for one in unstated})
         return ReadPart(
             part.label,
             event,
@@ -246,6 +278,7 @@ class DeclaredClaim(Claim):
             tuple(f"{part.label}: {one}" for one in estimate_reasons(ledger)),
             exact=is_exact(ledger),
             sha256=ledger.identity,
+            unstated=_of_part(part, [one for one in unstated if one.name not in part.conditions]),
         )
 
     def _is_of_unit(self, unit: Unit) -> bool:
@@ -255,6 +288,9 @@ class DeclaredClaim(Claim):
 
     def assumptions(self) -> list[str]:
         return list(assumptions_of(self.read_parts()))
+
+    def unstated(self) -> list[Unstated]:
+        return [one for part in self.read_parts() for one in part.unstated]
 
     def estimate_reasons(self) -> list[str]:
         parts = self.read_parts()
@@ -313,6 +349,11 @@ class DeclaredClaim(Claim):
 def assumptions_of(parts: Sequence[ReadPart]) -> tuple[str, ...]:
     """What the bounds on a procedure with these parts rest on, sentences."""
     return (COMPLETE, *dict.fromkeys(one for part in parts for one in part.assumptions))
+
+
+def _of_part(part: DeclaredPart, unstated: Sequence[Unstated]) -> tuple[Unstated, ...]:
+    """What a part leaves open, in sentences that name it."""
+    return tuple(Unstated(one.name, f"{part.label}: {one.sentence}") for one in unstated)
 
 
 def _state_of(part: DeclaredPart, adjacency: Adjacency, unit: Unit) -> State:

@@ -22,7 +22,7 @@ from cupel.generators.base import CHANGES, FinishedRun, Part, RunSettings
 from cupel.generators.declared.claim import DeclaredClaim, ReadPart, assumptions_of
 from cupel.generators.ledger_run import open_run
 from cupel.io.documents import Documents
-from cupel.io.ledger_evidence import ASSUMPTIONS, ESTIMATES, EXACT
+from cupel.io.ledger_evidence import ASSUMPTIONS, ESTIMATES, EXACT, UNSTATED
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare
 from cupel.mechanisms.primitives.charged import commit
 
@@ -79,6 +79,18 @@ class DeclaredRun(FinishedRun):
 
     def warnings(self) -> list[str]:
         return [
+            *(
+                f"{part.label}: its bound rests on conditions that nobody states: "
+                f"{', '.join(dict.fromkeys(one.name for one in part.unstated))}. If they hold, list them under "
+                "conditions of the part (normalizer: public is a key of its own)."
+                for part in self.parts_read
+                if part.unstated
+            ),
+            *self._without_bound(),
+        ]
+
+    def _without_bound(self) -> list[str]:
+        return [
             f"{part.label}: this part has no finite bound, so the whole has none. {' '.join(part.hints) or NOT_PRIVATE}"
             for part in self.parts_read
             if any(
@@ -131,6 +143,7 @@ def generate(claim: DeclaredClaim, output: Path, settings: RunSettings) -> Decla
         ASSUMPTIONS: list(assumptions_of(parts)),
         ESTIMATES: [reason for part in parts for reason in part.estimate],
         EXACT: all(part.exact for part in parts),
+        UNSTATED: [[one.name, one.sentence] for part in parts for one in part.unstated],
         "files": [part.sha256 for part in parts],
     }
     with open_run(claim, ledger, plan, settings, **about) as run:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
 import random
 from pathlib import Path
@@ -14,8 +16,10 @@ from opacus.accountants import GaussianAccountant, PRVAccountant, RDPAccountant
 
 from cupel.accounting import account, events
 from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.conversions.formulas import epsilon_from_gdp
+from cupel.accounting.interop.conditions import Condition, Normalizer
 from cupel.accounting.interop.read import read_state
-from cupel.accounting.interop.state import Release, SampledGaussian, Sampler, State, Stated, read_as
+from cupel.accounting.interop.state import Release, SampledGaussian, Sampler, State, Stated, check_used, read_as
 
 HISTORY = [(1.0, 0.01, 300), (1.25, 0.01, 200)]
 
@@ -53,7 +57,8 @@ def test_states_of_opacus(tmp_path: Path, form: str, kind: Any) -> None:
 def test_epsilon_of_a_state_is_that_of_its_library(tmp_path: Path) -> None:
     """For Poisson samples: Opacus' RDP lies above, its PRV within its error of ours."""
     state = read_state(opacus_file(tmp_path, "pt"))
-    reading = read_as(state, Stated(adjacency=Adjacency.ADD_REMOVE, sampler=Sampler.POISSON))
+    given = Stated(adjacency=Adjacency.ADD_REMOVE, sampler=Sampler.POISSON, normalizer=Normalizer.PUBLIC)
+    reading = read_as(state, given)
     ours = account(reading.event, adjacency=reading.adjacency, delta=1e-5).value
     by_rdp, by_prv = RDPAccountant(), PRVAccountant()
     by_rdp.history, by_prv.history = HISTORY, HISTORY
@@ -75,8 +80,8 @@ ONE = State(library="x", what="x", parts=(SampledGaussian(1.0, 0.1, 25),))
             "fixed",
             dp_event.SelfComposedDpEvent(dp_event.SampledWithoutReplacementDpEvent(200, 20, GAUSSIAN), 25),
         ),
-        ("replace_one", "shuffled", dp_event.SelfComposedDpEvent(GAUSSIAN, 3)),
-        ("zero_out", "shuffled", dp_event.SelfComposedDpEvent(GAUSSIAN, 3)),
+        ("replace_one", "shuffled", dp_event.SelfComposedDpEvent(GAUSSIAN, 25)),
+        ("zero_out", "shuffled", dp_event.SelfComposedDpEvent(GAUSSIAN, 25)),
         ("replace_one", "unknown", dp_event.SelfComposedDpEvent(GAUSSIAN, 25)),
         ("replace_one", None, dp_event.SelfComposedDpEvent(GAUSSIAN, 25)),
         *(("add_remove", one, None) for one in ("fixed", "shuffled", "unknown", None)),
@@ -89,6 +94,130 @@ def test_events_by_sampler(adjacency: str, sampler: str | None, event: Any) -> N
     assert reading.event == event or (event is None and reading.event.event == dp_event.NonPrivateDpEvent())
     assert reading.exact is (sampler in ("poisson", "fixed") and event is not None)
     assert any("clipped each record" in one for one in reading.assumptions)
+
+
+HALF = dp_event.GaussianDpEvent(0.5)
+
+
+@pytest.mark.parametrize(
+    ("stated", "event", "says"),
+    [
+        ((), dp_event.SelfComposedDpEvent(GAUSSIAN, 25), "each record counts in all 25 steps"),
+        (("once",), dp_event.SelfComposedDpEvent(GAUSSIAN, 25), "each record counts in all 25 steps"),
+        (
+            ("epochs",),
+            dp_event.ComposedDpEvent([HALF, GAUSSIAN]),
+            "each record was at most 3 times in the 25 steps, and",
+        ),
+        (
+            ("epochs", "once"),
+            dp_event.SelfComposedDpEvent(GAUSSIAN, 3),
+            "each record was in at most 3 of the 25 steps",
+        ),
+    ],
+)
+def test_shuffled_epochs_by_what_is_stated(stated: tuple[str, ...], event: Any, says: str) -> None:
+    """25 steps at a rate of .1 are in three epochs; where it is not stated that a record is in a step at most once, two
+    of its three places may be in one."""
+    given = Stated(adjacency=Adjacency.ZERO_OUT, sampler=Sampler.SHUFFLED, conditions=frozenset(map(Condition, stated)))
+    reading = read_as(ONE, given)
+    assert events.counted([(reading.event, 1)]) == events.counted([(event, 1)])
+    assert sum(says in one for one in reading.assumptions) == 1
+    assert not {"epochs", *stated} & {one.name for one in reading.unstated}
+    assert set(stated) <= reading.used
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_steps_that_gather_gradients_across_epochs(seed: int) -> None:
+    """A step of a of an epoch's k batches: the largest sum of squares of one record's shares, by enumeration of its
+    places, beside what is charged."""
+    rng = random.Random(seed)
+    k = rng.randint(2, 6)
+    a = rng.randint(1, k - 1)
+    steps = rng.randint(1, 7)
+    state = State(library="x", what="x", parts=(SampledGaussian(1.0, a / k, steps),))
+    given = Stated(adjacency=Adjacency.ZERO_OUT, sampler=Sampler.SHUFFLED, conditions=frozenset({Condition.EPOCHS}))
+    charged = sum(
+        count / event.noise_multiplier**2
+        for event, count in events.counted([(read_as(state, given).event, 1)]).values()
+    )
+    epochs = -(-steps * a // k)
+    worst = 0
+    for places in itertools.product(range(k), repeat=epochs):
+        shares = [0] * steps
+        for epoch, place in enumerate(places):
+            if (epoch * k + place) // a < steps:
+                shares[(epoch * k + place) // a] += 1
+        worst = max(worst, sum(share**2 for share in shares))
+    assert worst <= charged
+
+
+def test_a_record_twice_in_a_step_of_opacus() -> None:
+    """Six steps of three of ten batches: a step gathered the end of one epoch and the beginning of the next, and a
+    gradient summed to 2. μ = 2, and 4 for an exchange; once a step it would be the square root of 2, and twice that."""
+    state = State(library="x", what="x", parts=(SampledGaussian(1.0, 0.3, 6),))
+    exact = {}
+    for stated in ((), (Condition.ONCE,)):
+        for adjacency in (Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE):
+            said = frozenset({Condition.EPOCHS, *stated})
+            reading = read_as(state, Stated(adjacency=adjacency, sampler=Sampler.SHUFFLED, conditions=said))
+            exact[adjacency, stated] = account(reading.event, adjacency=adjacency, delta=1e-5).value
+    assert exact[Adjacency.ZERO_OUT, ()] == pytest.approx(epsilon_from_gdp(2.0, 1e-5), rel=1e-3)
+    assert exact[Adjacency.REPLACE_ONE, ()] == pytest.approx(epsilon_from_gdp(4.0, 1e-5), rel=1e-3)
+    assert exact[Adjacency.ZERO_OUT, (Condition.ONCE,)] == pytest.approx(epsilon_from_gdp(2**0.5, 1e-5), rel=1e-3)
+    assert exact[Adjacency.REPLACE_ONE, (Condition.ONCE,)] == pytest.approx(epsilon_from_gdp(8**0.5, 1e-5), rel=1e-3)
+
+
+@pytest.mark.parametrize("sampler", ["poisson", "fixed", "unknown"])
+def test_that_a_record_is_once_in_a_step_is_a_condition_of_every_sampler(sampler: str) -> None:
+    given = Stated(adjacency=Adjacency.ZERO_OUT, sampler=Sampler(sampler), records=200)
+    reading = read_as(ONE, given)
+    assert "once" in {one.name for one in reading.unstated}
+    assert any("in a step at most once" in one for one in reading.assumptions)
+    stated = read_as(ONE, dataclasses.replace(given, conditions=frozenset({Condition.ONCE})))
+    assert "once" not in {one.name for one in stated.unstated}
+    assert any("in a step at most once" in one for one in stated.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "normalizer", "bounded"),
+    [
+        ("add_remove", None, False),
+        ("add_remove", "batch", False),
+        ("add_remove", "unknown", False),
+        ("add_remove", "public", True),
+        ("zero_out", None, True),
+        ("zero_out", "batch", True),
+        ("replace_one", None, True),
+    ],
+)
+def test_a_divisor_that_follows_the_data_has_no_bound_at_add_remove(
+    adjacency: str, normalizer: str | None, bounded: bool
+) -> None:
+    """Of a library that divides by one unless somebody says otherwise; of another, only where somebody says so."""
+    given = Stated(
+        adjacency=Adjacency(adjacency),
+        sampler=Sampler.POISSON,
+        normalizer=None if normalizer is None else Normalizer(normalizer),
+    )
+    follows = dataclasses.replace(ONE, default_normalizer=Normalizer.UNKNOWN)
+    reading = read_as(follows, given)
+    assert (reading.event == dp_event.NonPrivateDpEvent()) is not bounded
+    assert any("divisor of the noisy sum" in hint for hint in reading.hints) is not bounded
+    assert not (reading.exact and reading.hints)
+    other = read_as(ONE, given)
+    assert (other.event == dp_event.NonPrivateDpEvent()) is (not bounded and normalizer is not None)
+    left_open = adjacency == "add_remove" and normalizer is None
+    assert ("normalizer" in {one.name for one in other.unstated}) is left_open
+
+
+def test_opacus_is_read_at_zero_out_unless_somebody_says_otherwise(tmp_path: Path) -> None:
+    """It divides by int(n · rate): 1000 and 999 records at a batch of 100 have 100 and 99."""
+    state = read_state(opacus_file(tmp_path, "json"))
+    reading = read_as(state, Stated(sampler=Sampler.POISSON))
+    assert (reading.adjacency, reading.hints) == (Adjacency.ZERO_OUT, ())
+    assert {"adjacency", "unit", "clipping", "noise", "once"} == {one.name for one in reading.unstated}
+    assert int(1000 * 0.1) != int(999 * 0.1)
 
 
 def test_one_record_more_in_shuffled_batches_moves_others() -> None:
@@ -114,7 +243,8 @@ def test_no_record_is_in_more_steps_of_shuffled_epochs_than_are_charged(seed: in
     epoch = rng.randint(1, 12)
     counts = [rng.randint(1, 40) for _ in range(rng.randint(1, 3))]
     parts = tuple(SampledGaussian(1.0 + place, 1 / epoch, steps) for place, steps in enumerate(counts))
-    given = Stated(adjacency=Adjacency.ZERO_OUT, sampler=Sampler.SHUFFLED)
+    said = frozenset({Condition.EPOCHS, Condition.ONCE})
+    given = Stated(adjacency=Adjacency.ZERO_OUT, sampler=Sampler.SHUFFLED, conditions=said)
     charged = events.counted([(read_as(State(library="x", what="x", parts=parts), given).event, 1)])
     bounds = [charged[repr(dp_event.GaussianDpEvent(part.noise_multiplier))][1] for part in parts]
     starts = [sum(counts[:place]) for place in range(len(counts))]
@@ -220,6 +350,40 @@ def test_a_file_that_says_something_else_is_not_overruled() -> None:
     with pytest.raises(ValueError, match="the file says sampler poisson, not shuffled"):
         read_as(state, Stated(sampler=Sampler.SHUFFLED))
     assert read_as(state, Stated(sampler=Sampler.POISSON)).sampler is Sampler.POISSON
+
+
+SAMPLED = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.01, GAUSSIAN), 500)
+
+
+@pytest.mark.parametrize("sampler", ["shuffled", "fixed", "unknown"])
+def test_a_sampler_that_contradicts_an_event_is_refused(sampler: str) -> None:
+    state = State(library="x", what="x", parts=(Release(SAMPLED),))
+    with pytest.raises(ValueError, match=f"the file says sampler poisson, not {sampler}"):
+        read_as(state, Stated(sampler=Sampler(sampler)))
+    said = read_as(state, Stated(sampler=Sampler.POISSON))
+    check_used(Stated(sampler=Sampler.POISSON), said.used)
+    assert "Every record was in each step's batch independently, with the recorded rate, in secret." in said.assumptions
+    with pytest.raises(ValueError, match="the file says sampler fixed and poisson, not poisson"):
+        read_as(State(library="x", what="x", parts=(Release(EVENT),)), Stated(sampler=Sampler.POISSON))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (Stated(sampler=Sampler.POISSON), "sampler poisson does not apply"),
+        (Stated(records=10), "records 10 does not apply"),
+        (Stated(normalizer=Normalizer.PUBLIC), "normalizer public does not apply"),
+        (Stated(conditions=frozenset({Condition.EPOCHS})), "condition epochs does not apply"),
+    ],
+)
+def test_what_says_nothing_about_a_file_is_refused(given: Stated, message: str) -> None:
+    state = State(library="x", what="x", parts=(Release(GAUSSIAN),))
+    with pytest.raises(ValueError, match=message):
+        check_used(given, read_as(state, given).used)
+    full = State(library="x", what="x", parts=(SampledGaussian(1.0, 1.0, 3),))
+    if given.normalizer is None:
+        with pytest.raises(ValueError, match=message):
+            check_used(given, read_as(full, given).used)
 
 
 @pytest.mark.parametrize("records", [None, 33])

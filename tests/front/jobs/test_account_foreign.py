@@ -12,9 +12,10 @@ from command import run
 from dp_accounting import DpEvent, dp_event
 from scipy import optimize, special
 
+from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.number_format import format_number
 from cupel.errors import InputError
-from cupel.jobs.account import account
+from cupel.jobs.account import Account, account
 
 HISTORY = {"history": [[1.0, 0.01, 500]], "mechanism": "rdp"}
 
@@ -30,7 +31,7 @@ def test_a_file_of_another_library_under_what_is_stated(tmp_path: Path) -> None:
     from opacus.accountants import PRVAccountant
 
     path = written(tmp_path, HISTORY)
-    found = account(path, delta=1e-5, sampler="poisson", adjacency="add_remove")
+    found = account(path, delta=1e-5, sampler="poisson", adjacency="add_remove", normalizer="public")
     other = PRVAccountant()
     other.history = [(1.0, 0.01, 500)]
     best = next(bound for bound in found.bounds if bound.method == "lattice")
@@ -45,19 +46,28 @@ def test_a_file_of_another_library_under_what_is_stated(tmp_path: Path) -> None:
 
 def test_what_nobody_states_has_no_bound_and_each_sampler_its_own(tmp_path: Path) -> None:
     found = account(written(tmp_path, HISTORY), delta=1e-5, records=10_000)
-    assert {bound.value for bound in found.bounds} == {math.inf}
+    assert found.adjacency is Adjacency.ZERO_OUT
     assert all(bound.interval is None for bound in found.bounds), "a worse event gives no lower end"
-    values = {
+    values = by_sampler(found)
+    assert values["poisson", "zero_out"] == pytest.approx(1.326, abs=1e-3)
+    for adjacency, fixed in (("zero_out", ()), ("replace_one", ("fixed",))):
+        ordered = [values[sampler, adjacency] for sampler in ("poisson", *fixed, "shuffled", "unknown")]
+        assert ordered == sorted(value for value in ordered if value is not None)
+    every_step = exact_epsilon(dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(1.0), 500), "replace_one")
+    assert values["shuffled", "replace_one"] == values["unknown", "replace_one"] == pytest.approx(every_step)
+    whole = account(written(tmp_path, HISTORY), delta=1e-5, records=10_000, conditions=("epochs", "once"))
+    once_an_epoch = exact_epsilon(dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(1.0), 5), "replace_one")
+    assert by_sampler(whole)["shuffled", "replace_one"] == pytest.approx(once_an_epoch)
+    none = account(written(tmp_path, HISTORY), delta=1e-5, adjacency="add_remove", normalizer="public")
+    for sampler in ("shuffled", "unknown"):
+        assert by_sampler(none)[sampler, "add_remove"] is None
+
+
+def by_sampler(found: Account) -> dict[tuple[str, str], float | None]:
+    return {
         (one.sampler.value, one.adjacency.value): None if one.bound is None else one.bound.value
         for one in found.if_sampled
     }
-    assert values["poisson", "add_remove"] == pytest.approx(1.326, abs=1e-3)
-    for sampler in ("fixed", "shuffled", "unknown"):
-        assert values[sampler, "add_remove"] is None
-    ordered = [values[sampler, "replace_one"] for sampler in ("poisson", "fixed", "shuffled", "unknown")]
-    assert ordered == sorted(value for value in ordered if value is not None)
-    once_an_epoch = exact_epsilon(dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(1.0), 5), "replace_one")
-    assert values["shuffled", "replace_one"] == pytest.approx(once_an_epoch)
 
 
 def exact_epsilon(event: DpEvent, adjacency: str) -> float:
@@ -69,15 +79,16 @@ def exact_epsilon(event: DpEvent, adjacency: str) -> float:
         first, second = special.log_ndtr([mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu])
         return math.exp(first) - math.exp(epsilon + second)
 
-    return float(optimize.brentq(lambda epsilon: delta(epsilon) - 1e-5, 1e-3, 600))
+    return float(optimize.brentq(lambda epsilon: delta(epsilon) - 1e-5, 1e-3, 5000))
 
 
 def test_files_of_other_libraries_compose_with_each_other(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     first = written(tmp_path, HISTORY)
     second = written(tmp_path / "one", "GaussianDpEvent(noise_multiplier=10.0)")
-    both = account([first, second], delta=1e-5, sampler="poisson", adjacency="add_remove")
-    alone = account(first, delta=1e-5, sampler="poisson", adjacency="add_remove")
+    both = account([first, second], delta=1e-5, sampler="poisson")
+    alone = account(first, delta=1e-5, sampler="poisson")
+    assert {both.adjacency, alone.adjacency} == {Adjacency.ZERO_OUT}
     assert both.bounds[0].value > alone.bounds[0].value
     assert [file.library for file in both.foreign] == ["Opacus", "dp_accounting"]
 
@@ -113,9 +124,9 @@ def test_wrong_files_and_statements_are_one_line(
 def test_every_bound_assumes_the_unit_that_a_file_does_not_record(tmp_path: Path, unit: str | None, says: str) -> None:
     """Record and user cost the same: whose contribution was clipped is what is assumed."""
     path = written(tmp_path, HISTORY)
-    found = account(path, delta=1e-5, sampler="poisson", adjacency="add_remove", unit=unit)
+    found = account(path, delta=1e-5, sampler="poisson", adjacency="zero_out", unit=unit)
     assert all(sum(one.startswith(says) for one in bound.assumptions) == 1 for bound in found.bounds)
-    record = account(path, delta=1e-5, sampler="poisson", adjacency="add_remove")
+    record = account(path, delta=1e-5, sampler="poisson", adjacency="zero_out")
     if unit is not None:
         assert [bound.value for bound in found.bounds] == [bound.value for bound in record.bounds]
     conditional = account(path, delta=1e-5, unit=unit).if_sampled[0]
@@ -173,14 +184,18 @@ def test_what_is_printed_where_nobody_states_the_sampler(tmp_path: Path) -> None
     printed = " ".join(done.stdout.split())
     assert printed.startswith("How records were sampled is not recorded")
     assert " inf " not in printed
-    assert "no finite bound" in printed
-    assert "With" not in printed.split("no finite bound")[0]
     assert "For a bound with the sampler fixed, state the number of records with --records." in printed
     assert "secret_protection" not in printed
     assert not any("No bound is known" in line for line in done.stdout.splitlines() if "assumed:" in line)
-    assert "(--adjacency, --sampler)" in printed
+    assert "if each epoch ran to its end, state it with --condition epochs" in printed
+    options = (
+        "--adjacency add_remove|replace_one|zero_out --unit 'record|user|group(k)' --condition clipping "
+        "--condition noise --condition once"
+    )
+    assert f"nobody stated: {options}" in printed
     body = json.loads(run("account", written(tmp_path, HISTORY), "--delta", 1e-5, "--json").stdout)
     assert len(body["hints"]) == 2
+    assert {one["name"] for one in body["unstated"]} == {"adjacency", "unit", "clipping", "noise", "once"}
     assert "secret_protection" in body["unsupported"]
     with_records = account(written(tmp_path, HISTORY), delta=1e-5, records=10_000)
     assert not any("--records" in hint for hint in with_records.hints)

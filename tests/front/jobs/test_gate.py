@@ -53,8 +53,9 @@ def test_the_exit_code_is_by_the_best_certified_bound(tmp_path: Path, limit: flo
 def test_an_unfinished_run_counts_with_its_whole_plan(tmp_path: Path) -> None:
     path = ledger(tmp_path / "ledger.sqlite", GAUSSIAN, planned=4, charged=1)
     four = formulas.epsilon_from_gdp(1.0, 1e-6)
-    assert run("gate", path, "--max-epsilon", four * 0.99, "--delta", 1e-6).returncode == 1
-    assert run("gate", path, "--max-epsilon", four * 1.01, "--delta", 1e-6).returncode == 0
+    asked = ("gate", path, "--delta", 1e-6, "--condition", "newest")  # an anchor is written at a run's end
+    assert run(*asked, "--max-epsilon", four * 0.99).returncode == 1
+    assert run(*asked, "--max-epsilon", four * 1.01).returncode == 0
 
 
 def test_an_unfinished_run_whose_plan_has_no_bound_is_not_within(tmp_path: Path) -> None:
@@ -91,9 +92,13 @@ def test_a_ledger_without_an_anchor_is_taken_as_the_newest(tmp_path: Path, monke
     assert sentence not in run(*asked).stdout
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))  # as in continuous integration
     done = run(*asked)
-    assert done.returncode == 0
-    assert sentence in done.stdout
-    assert (tmp_path / "summary.md").read_text().count(f"- {sentence}") == 1
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "give --condition newest, or --assume" in done.stderr
+    for states in (("--condition", "newest"), ("--assume",)):
+        done = run(*asked, *states)
+        assert done.returncode == 0
+        assert sentence in done.stdout
+    assert (tmp_path / "summary.md").read_text().count(f"- {sentence}") == 2
 
 
 @pytest.mark.parametrize(
@@ -133,7 +138,8 @@ def test_the_unit_and_the_relation_of_the_policy_stand_beside_claims(tmp_path: P
     both = formulas.epsilon_from_gdp((1 / 4 + 1 / 16) ** 0.5, 1e-6)
     for limit, asked, code in ((1.01, unit, 0), (0.99, unit, 1), (1.01, "group(7)", 1)):
         options = ("--max-epsilon", both * limit, "--delta", 1e-6, "--unit", asked, "--adjacency", "add_remove")
-        assert run("gate", path, claim, *options).returncode == code
+        assert run("gate", path, claim, *options, "--condition", "event").returncode == code
+        assert run("gate", path, claim, *options).returncode == (code or 2)
     done = run("gate", claim, "--max-epsilon", 9, "--delta", 1e-6, "--sampler", "poisson")
     assert done.returncode == 2
     assert "are for files of other libraries" in done.stderr
@@ -143,7 +149,10 @@ def test_what_does_not_compose_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text(json.dumps({"history": [[1.0, 0.01, 500]], "mechanism": "rdp"}))
     path = ledger(tmp_path / "ledger.sqlite", GAUSSIAN)
     asked = ("gate", path, tmp_path / "state.json", "--max-epsilon", 9, "--delta", 1e-5, "--sampler", "poisson")
-    assert run(*asked).returncode == 0
+    assert run(*asked, "--normalizer", "public", "--assume").returncode == 0
+    done = run(*asked, "--assume")  # the ledger is at add_remove
+    assert done.returncode == 1
+    assert "the normalizer public" in done.stdout
     done = run(*asked, "--unit", "user")
     assert done.returncode == 2
     assert "do not compose" in done.stderr
@@ -152,7 +161,7 @@ def test_what_does_not_compose_is_bad_input(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("unit", "says"), [("user", "The unit is user, as stated"), (None, "and nobody stated it")])
 def test_a_unit_that_a_file_does_not_record_is_assumed(tmp_path: Path, unit: str | None, says: str) -> None:
     (tmp_path / "state.json").write_text(json.dumps({"history": [[1.0, 0.01, 500]], "mechanism": "rdp"}))
-    asked = ("gate", tmp_path / "state.json", "--max-epsilon", 2, "--delta", 1e-5, "--sampler", "poisson")
+    asked = ("gate", tmp_path / "state.json", "--max-epsilon", 2, "--delta", 1e-5, "--sampler", "poisson", "--assume")
     done = run(*asked, *(() if unit is None else ("--unit", unit)))
     assert done.returncode == 0
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("assumed: The unit")]
@@ -162,15 +171,102 @@ def test_a_unit_that_a_file_does_not_record_is_assumed(tmp_path: Path, unit: str
 
 def test_what_has_no_bound_is_not_within(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text(json.dumps({"history": [[1.0, 0.01, 500]], "mechanism": "rdp"}))
-    asked = ("gate", tmp_path / "state.json", "--max-epsilon", 2, "--delta", 1e-5)
-    done = run(*asked)
+    asked = ("gate", tmp_path / "state.json", "--max-epsilon", 2, "--delta", 1e-5, "--assume")
+    done = run(*asked, "--adjacency", "add_remove")
     assert done.returncode == 1
     first, *rest = done.stdout.splitlines()
-    assert "--sampler" in first
-    assert "--adjacency" in first
+    for option in ("--sampler", "--adjacency", "--normalizer"):
+        assert option in first
     assert all(line.startswith("assumed: ") and "--" not in line for line in rest)
-    assert run(*asked, "--sampler", "poisson", "--adjacency", "add_remove").returncode == 0
+    assert run(*asked, "--sampler", "poisson").returncode == 0
+    assert run(*asked, "--sampler", "poisson", "--adjacency", "add_remove").returncode == 1
+    public = ("--adjacency", "add_remove", "--normalizer", "public")
+    assert run(*asked, "--sampler", "poisson", *public).returncode == 0
     assert run(*asked, "--sampler", "shuffled", "--adjacency", "replace_one").returncode == 1
+
+
+EACH = ("clipping", "noise", "once", "unit", "adjacency", "normalizer")
+
+
+@pytest.mark.parametrize("without", [None, *EACH])
+def test_what_nobody_states_is_no_answer(tmp_path: Path, without: str | None) -> None:
+    """A cost within the policy passes if every condition is stated, and is refused if one is not, with its option."""
+    (tmp_path / "state.json").write_text(json.dumps({"history": [[1.0, 0.01, 500]], "mechanism": "rdp"}))
+    says = {
+        **{name: ("--condition", name) for name in ("clipping", "noise", "once")},
+        "unit": ("--unit", "record"),
+        "adjacency": ("--adjacency", "zero_out"),
+    }
+    asked = ["gate", tmp_path / "state.json", "--max-epsilon", 2, "--delta", 1e-5, "--sampler", "poisson"]
+    if without == "normalizer":  # at add_remove it is no assumption: without it there is no bound
+        says["adjacency"] = ("--adjacency", "add_remove")
+    stated = [word for name, words in says.items() if name != without for word in words]
+    summary = ("--summary", tmp_path / "summary.md")
+    done = run(*asked, *stated, *summary)
+    if without in (None, "normalizer"):
+        assert done.returncode == (0 if without is None else 1)
+        return
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    named = {"unit": "--unit 'record|user|group(k)'", "adjacency": "--adjacency add_remove|replace_one|zero_out"}
+    option = named.get(without or "", f"--condition {without}")
+    assert f"give {option}, or --assume" in line
+    assert not (tmp_path / "summary.md").exists()
+    done = run(*asked, *stated, "--assume", *summary)
+    assert done.returncode == 0
+    assert "assumed: " in (tmp_path / "summary.md").read_text()
+
+
+def test_epochs_that_were_cut_short_count_every_step(tmp_path: Path) -> None:
+    """100 steps of batches of a tenth: ten epochs if each ran to its end. With a limit on batches, a record of the
+    first batches is in more of them: in 20 of 100 here, ε = 66.9."""
+    (tmp_path / "state.json").write_text(json.dumps({"history": [[1.1, 0.1, 100]], "mechanism": "rdp"}))
+    twenty = formulas.epsilon_from_gdp(2 * 20**0.5 / 1.1, 1e-5)
+    assert twenty == pytest.approx(66.934, abs=1e-3)
+    ten = formulas.epsilon_from_gdp(2 * 10**0.5 / 1.1, 1e-5)
+    asked = ("gate", tmp_path / "state.json", "--max-epsilon", 41, "--delta", 1e-5, "--sampler", "shuffled")
+    asked += ("--adjacency", "replace_one", "--assume")
+    done = run(*asked)
+    assert done.returncode == 1
+    assert "each record counts in all 100 steps" in done.stdout
+    done = run(*asked, "--condition", "epochs", "--condition", "once")
+    assert (done.returncode, ten) == (0, pytest.approx(40.3045, abs=1e-3))
+    assert "each record was in at most 10 of the 100 steps" in done.stdout
+
+
+def test_a_sampler_that_contradicts_an_event_is_refused(tmp_path: Path) -> None:
+    """One shuffled epoch of 100 steps has ε ≥ 5.39 where Poisson samples have 1.33 for five."""
+    (tmp_path / "event.txt").write_text(
+        repr(dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.0)), 500))
+    )
+    asked = ("gate", tmp_path / "event.txt", "--max-epsilon", 1.5, "--delta", 1e-5, "--assume")
+    for sampler in ("shuffled", "fixed", "unknown"):
+        done = run(*asked, "--sampler", sampler)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"the file says sampler poisson, not {sampler}" in done.stderr
+    for options in ((), ("--sampler", "poisson")):
+        done = run(*asked, *options)
+        assert done.returncode == 0
+        assert "assumed: Every record was in each step's batch independently" in done.stdout
+
+
+def test_what_a_ledger_of_a_declared_run_leaves_open_is_left_open(tmp_path: Path) -> None:
+    """A condition that nobody states does not get stated by assaying the claim and gating its ledger."""
+    claim = written_claim(tmp_path / "next.yaml")
+    assert run("assay", claim, "-o", tmp_path / "out", "-q").returncode == 0
+    ledger_of_it = tmp_path / "out" / "private" / "ledger.sqlite"
+    asked = ("gate", ledger_of_it, "--max-epsilon", 3, "--delta", 1e-6)
+    done = run(*asked)
+    assert done.returncode == 2
+    assert "give --condition event, or --assume" in done.stderr
+    assert run(*asked, "--condition", "event").returncode == 0
+    body = json.loads(run(*asked, "--condition", "event", "--json").stdout)
+    assert "unstated" not in body["account"]
+    stated = written_claim(tmp_path / "stated.yaml", name="stated")
+    content = yaml.safe_load(stated.read_text())
+    content["parameters"]["events"][0]["conditions"] = ["event"]
+    stated.write_text(yaml.safe_dump(content))
+    assert run("gate", stated, "--max-epsilon", 3, "--delta", 1e-6).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -178,6 +274,10 @@ def test_what_has_no_bound_is_not_within(tmp_path: Path) -> None:
     [
         (("--max-epsilon", -1, "--delta", 1e-6), "max_epsilon must be"),
         (("--max-epsilon", 1, "--delta", 1), "delta must be"),
+        (("--max-epsilon", 1, "--delta", 0.01), "delta must be below 0.01 for a policy, not 0.01"),
+        (("--max-epsilon", 1, "--delta", 1e-6, "--condition", "epochs"), "condition epochs does not apply"),
+        (("--max-epsilon", 1, "--delta", 1e-6, "--condition", "all"), "condition must be one of"),
+        (("--max-epsilon", 1, "--delta", 1e-6, "--normalizer", "public"), "are for files of other libraries"),
         (("--max-epsilon", 1, "--delta", 1e-6, "--sampler", "poisson"), "are for files of other libraries"),
         (("--max-epsilon", 1, "--delta", 1e-6, "--summary", "none/summary.md"), "none/summary.md: cannot be written"),
     ],

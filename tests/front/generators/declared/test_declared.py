@@ -124,7 +124,8 @@ def test_events_count_for_users_as_stated_and_for_groups_of_records(tmp_path: Pa
 
 def test_the_unit_of_a_file_is_stated_by_the_claim(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text(json.dumps({"history": [[1.0, 0.01, 500]], "mechanism": "rdp"}))
-    _, found = assay(claim(tmp_path, {"file": "state.json", "sampler": "poisson"}, unit="user"))
+    part = {"file": "state.json", "sampler": "poisson", "normalizer": "public"}
+    _, found = assay(claim(tmp_path, part, unit="user"))
     assumed = [one for one in found["best_upper"]["assumptions"] if one.startswith("state.json: The unit is user")]
     assert len(assumed) == 1
     assert "does not record it" in assumed[0]
@@ -146,7 +147,8 @@ def test_a_part_without_a_bound_is_named(tmp_path: Path) -> None:
 
 
 def test_no_part_is_named_if_all_have_a_bound(tmp_path: Path) -> None:
-    _, found = assay(claim(tmp_path, {"dp_sgd": SGD, "sampler": "shuffled"}, adjacency="replace_one", epsilon=40.0))
+    part = {"dp_sgd": SGD, "sampler": "shuffled", "conditions": ["epochs", "once"]}
+    _, found = assay(claim(tmp_path, part, adjacency="replace_one", epsilon=40.0))
     assert found["verdict"] == "SUPPORTED"
     assert not any("no finite bound" in one for one in found["warnings"])
 
@@ -182,21 +184,30 @@ def test_a_ledger_that_an_audit_contradicted_supports_nothing(tmp_path: Path) ->
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_checkpoint_of_a_run_of_opacus_on_real_rows(tmp_path: Path) -> None:
-    """Opacus trains here. If it is said to use Poisson samples, its claim holds; if it is said to shuffle, or if nobody
-    says it, nothing is proven. Opacus' accountant answers the same for all."""
+    """Opacus trains here. If it is said to use Poisson samples, and that its divisor int(n · rate) is public, its claim
+    holds; if it is said to shuffle, or if nobody says one of the two, nothing is proven at add_remove. At zero_out the
+    divisor is that of both neighbours. Opacus' accountant answers the same for all."""
     engine = PrivacyEngine(accountant="prv")
     model = trained(engine)
     engine.save_checkpoint(path=tmp_path / "checkpoint.pt", module=model)
     peer = PRVAccountant()
     peer.history = engine.accountant.history
     epsilon = float(peer.get_epsilon(DELTA))
-    part = {"file": "checkpoint.pt"}
-    for sampler, verdict in (("poisson", "SUPPORTED"), ("shuffled", "UNPROVEN"), (None, "UNPROVEN")):
-        folder = tmp_path / str(sampler)
+    poisson, public = {"sampler": "poisson"}, {"normalizer": "public"}
+    cases: list[tuple[dict[str, str], str, str]] = [
+        (poisson | public, "add_remove", "SUPPORTED"),
+        (poisson, "zero_out", "SUPPORTED"),
+        (poisson, "add_remove", "UNPROVEN"),
+        (poisson | {"normalizer": "batch"}, "add_remove", "UNPROVEN"),
+        ({"sampler": "shuffled"} | public, "add_remove", "UNPROVEN"),
+        (public, "add_remove", "UNPROVEN"),
+    ]
+    for place, (said, adjacency, verdict) in enumerate(cases):
+        folder = tmp_path / str(place)
         folder.mkdir()
         (folder / "checkpoint.pt").write_bytes((tmp_path / "checkpoint.pt").read_bytes())
-        said = part if sampler is None else part | {"sampler": sampler}
-        done, found = assay(claim(folder, said, epsilon=epsilon * 1.01))
+        part = {"file": "checkpoint.pt", **said}
+        done, found = assay(claim(folder, part, epsilon=epsilon * 1.01, adjacency=adjacency))
         assert (found["verdict"], done.returncode) == (verdict, 0 if verdict == "SUPPORTED" else 4)
         named = [one for one in found["warnings"] if one.startswith("checkpoint.pt: this part has no finite bound")]
         assert ["No bound is known at add_remove" in one for one in named] == [True] * (verdict == "UNPROVEN")
@@ -281,7 +292,7 @@ def test_an_audit_at_another_relation_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_changed_is_another_run(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text(json.dumps({"history": [[1.0, 0.01, 500]], "mechanism": "rdp"}))
-    path = claim(tmp_path, {"file": "state.json", "sampler": "poisson"})
+    path = claim(tmp_path, {"file": "state.json", "sampler": "poisson", "normalizer": "public"})
     assert assay(path)[0].returncode == 0
     (tmp_path / "state.json").write_text(json.dumps({"history": [[2.0, 0.01, 500]], "mechanism": "rdp"}))
     done = run("assay", path, "-o", tmp_path / "out", "-q")
@@ -292,20 +303,45 @@ def test_a_file_that_changed_is_another_run(tmp_path: Path) -> None:
 def test_account_and_gate_take_it_with_its_assumptions(tmp_path: Path) -> None:
     path = claim(tmp_path, {"dp_sgd": SGD, "sampler": "poisson"})
     found = json.loads(run("account", path, "--json").stdout)
-    assert len(found["assumptions"]) == 5
+    assert len(found["assumptions"]) == 7
+    assert {one["name"] for one in found["unstated"]} == {"clipping", "noise", "once", "normalizer"}
     assert all(set(found["assumptions"]) <= set(bound["assumptions"]) for bound in found["bounds"])
     assert "assumed: The declared parts are everything" in run("account", path).stdout
     assay(path)
     of_ledger = json.loads(run("account", tmp_path / "out/private/ledger.sqlite", "--delta", DELTA, "--json").stdout)
     assert of_ledger["assumptions"] == found["assumptions"]
-    for limit, code in ((2.0, 0), (1.0, 1)):
+    for limit, code in ((2.0, 2), (1.0, 1)):
         assert run("gate", path, "--max-epsilon", limit, "--delta", DELTA).returncode == code
+    assert run("gate", path, "--max-epsilon", 2.0, "--delta", DELTA, "--assume").returncode == 0
+
+
+def test_conditions_that_nobody_states_are_named_at_the_verdict(tmp_path: Path) -> None:
+    part: dict[str, Any] = {"dp_sgd": SGD, "sampler": "poisson"}
+    _, found = assay(claim(tmp_path, part))
+    assert found["verdict"] == "SUPPORTED"
+    (named,) = [one for one in found["warnings"] if "conditions that nobody states" in one]
+    for name in ("clipping", "noise", "once", "normalizer"):
+        assert name in named
+    (tmp_path / "stated").mkdir()
+    part |= {"normalizer": "public", "conditions": ["clipping", "noise", "once"]}
+    path = claim(tmp_path / "stated", part)
+    _, found = assay(path)
+    assert found["verdict"] == "SUPPORTED"
+    assert not any("conditions that nobody states" in one for one in found["warnings"])
+    for one in (path, path.parent / "out/private/ledger.sqlite"):
+        assert run("gate", one, "--max-epsilon", 2.0, "--delta", DELTA).returncode == 0
 
 
 def test_epochs_of_several_parts_are_named(tmp_path: Path) -> None:
     """50 and 100 steps at a rate of .01 are an epoch each, if each part begins one; in one file they may be three."""
-    parts = [{"dp_sgd": {"noise_multiplier": n, "sample_rate": 0.01, "steps": s}, "sampler": "shuffled"}
-             for n, s in ((50.0, 50), (2.0, 100))]  # fmt: skip
+    parts = [
+        {
+            "dp_sgd": {"noise_multiplier": n, "sample_rate": 0.01, "steps": s},
+            "sampler": "shuffled",
+            "conditions": ["epochs", "once"],
+        }
+        for n, s in ((50.0, 50), (2.0, 100))
+    ]
     _, found = assay(claim(tmp_path, *parts, adjacency="zero_out"))
     assert found["best_upper"]["value"] == pytest.approx(gaussian_epsilon(math.hypot(1 / 50, 1 / 2)), rel=1e-3)
     assert any("the first step began an epoch" in sentence for sentence in found["best_upper"]["assumptions"])
@@ -385,7 +421,7 @@ def test_an_audit_between_claim_and_proof_does_not_touch_the_proof(tmp_path: Pat
     path = claim(tmp_path, {"event": GAUSSIAN}, epsilon=0.1, audits=[name])
     assert assay(path)[0].returncode == 1
     for one in (path, tmp_path / "out" / "private" / "ledger.sqlite"):
-        assert run("gate", one, "--max-epsilon", 0.8, "--delta", DELTA).returncode == 0
+        assert run("gate", one, "--max-epsilon", 0.8, "--delta", DELTA, "--condition", "event").returncode == 0
 
 
 def test_an_audit_whose_controls_failed_shows_nothing(tmp_path: Path) -> None:
@@ -424,7 +460,7 @@ def test_an_event_that_is_worse_than_what_ran_has_no_lower_end(tmp_path: Path) -
 
 
 def test_gate_prints_what_it_assumes(tmp_path: Path) -> None:
-    done = run("gate", claim(tmp_path, {"event": GAUSSIAN}), "--max-epsilon", 3, "--delta", DELTA)
+    done = run("gate", claim(tmp_path, {"event": GAUSSIAN}), "--max-epsilon", 3, "--delta", DELTA, "--assume")
     assert done.returncode == 0
     assert "assumed: The declared parts are everything" in done.stdout
     assert "assumed: GaussianDpEvent: What was released is what its event says" in done.stdout
@@ -448,7 +484,13 @@ def test_it_generates_and_releases_nothing(tmp_path: Path) -> None:
         ([], {}, "parameters.events"),
         ([{}], {}, "give one of event, dp_sgd, file and ledger, not none"),
         ([{"event": GAUSSIAN, "dp_sgd": SGD}], {}, "not event and dp_sgd"),
-        ([{"event": GAUSSIAN, "sampler": "poisson"}], {}, "sampler and records"),
+        ([{"event": GAUSSIAN, "sampler": "poisson"}], {}, "sampler, records and normalizer"),
+        ([{"event": GAUSSIAN, "normalizer": "public"}], {}, "sampler, records and normalizer"),
+        ([{"event": GAUSSIAN, "conditions": ["clipping"]}], {}, "condition clipping does not apply"),
+        ([{"event": GAUSSIAN, "conditions": ["all"]}], {}, "conditions"),
+        ([{"dp_sgd": SGD, "sampler": "poisson", "records": 5}], {}, "records 5 does not apply"),
+        ([{"dp_sgd": SGD | {"sample_rate": 1.0}, "sampler": "poisson"}], {}, "sampler poisson does not apply"),
+        ([{"dp_sgd": SGD, "sampler": "poisson", "conditions": ["epochs"]}], {}, "condition epochs does not apply"),
         ([{"event": {"class_name": "os.system"}}], {}, "an event is a mapping with the class_name"),
         ([{"event": {"class_name": "EvilDpEvent"}}], {}, "'EvilDpEvent'"),
         ([{"event": {"class_name": "GaussianDpEvent", "noise_multiplier": "x"}}], {}, "must be a number, not 'x'"),
@@ -499,7 +541,11 @@ def test_a_file_that_records_no_step_says_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rate", [1e-310, 1e-300])
 def test_a_tiny_rate(tmp_path: Path, rate: float) -> None:
     """Five shuffled steps are in one epoch: one exchange in one Gaussian, μ = 2."""
-    part = {"dp_sgd": {"noise_multiplier": 1.0, "sample_rate": rate, "steps": 5}, "sampler": "shuffled"}
+    part = {
+        "dp_sgd": {"noise_multiplier": 1.0, "sample_rate": rate, "steps": 5},
+        "sampler": "shuffled",
+        "conditions": ["epochs", "once"],
+    }
     _, found = assay(claim(tmp_path, part, adjacency="replace_one"))
     assert found["best_upper"]["value"] == pytest.approx(gaussian_epsilon(2.0), rel=1e-3)
 
