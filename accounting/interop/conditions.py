@@ -33,6 +33,8 @@ class Condition(StrEnum):
     """A record is in a step at most once."""
     EPOCHS = "epochs"
     """Each epoch of a shuffled data set ran to its end."""
+    INDEPENDENT = "independent"
+    """Which other records are in a step does not depend on whether a record is there."""
     EVENT = "event"
     """What was released is what an event says."""
     DISJOINT = "disjoint"
@@ -58,7 +60,8 @@ AS_ITS_EVENT = (
     "What was released is what its event says and nothing else: no unit changes it by more than the noise is relative "
     "to, and the noise was exact, fresh and known to nobody."
 )
-PUBLIC_NORMALIZER = "The noisy sums were divided by a number that is public, or by none"
+INDEPENDENT_BATCHES = "Which other {who}s are in a step does not depend on whether a {who} is in the data at all."
+PUBLIC_NORMALIZER = "The sampling rate and what noisy sums were divided by, if anything, are public"
 
 
 @dataclass(frozen=True, slots=True)

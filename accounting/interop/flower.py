@@ -2,6 +2,10 @@
 
 Unlike others it records nearly everything: the neighbouring relation, the sampling method, the number of clients and δ.
 Its unit is a client with all of its records.
+
+Its strategies take a fixed number of clients in each round (`dp_fixed_clipping.py` of Flower 1.42.0). One client more
+then changes which others are in it. So a state "no-amplification" has no bound at add-or-remove-one, unless it is
+stated that the clients of a round were chosen independently of who else is there.
 """
 
 from __future__ import annotations
@@ -10,16 +14,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from dp_accounting import dp_event
-
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.interop.names import left_unread
-from cupel.accounting.interop.state import Part, Release, SampledGaussian, Sampler, State
+from cupel.accounting.interop.state import SampledGaussian, Sampler, State
 
 _VERSION = 1
 _RELATIONS = {"add-or-remove-one": Adjacency.ADD_REMOVE, "replace-one": Adjacency.REPLACE_ONE}
-_SAMPLERS = {"poisson": Sampler.POISSON, "without-replacement": Sampler.FIXED, "no-amplification": None}
+_SAMPLERS = {"poisson": Sampler.POISSON, "without-replacement": Sampler.FIXED, "no-amplification": Sampler.UNKNOWN}
 _READ = {"schema_version", "backend", "config", "compositions"}
 _READ_OF_CONFIG = {"target_delta", "population_size", "neighboring_relation", "sampling_method"}
 
@@ -52,34 +54,29 @@ def _state(config: Mapping[str, Any], compositions: Any) -> State:
     validate.one_of(tuple(_SAMPLERS), sampling_method=method)
     delta = float(validate.open_probability(target_delta=config["target_delta"]))
     clients = validate.integer(minimum=1, population_size=config["population_size"])
-    sampler = _SAMPLERS[method]
     notes = ["A unit is a client with all of its records, and each client's update was clipped as a whole."]
     if _RELATIONS[relation] is Adjacency.REPLACE_ONE:
         notes.append(
             "Flower's strategies add noise relative to the clipping norm. Its own ε at replace-one takes it as "
             "relative to the sensitivity of an exchange, which is twice that norm."
         )
-    if sampler is None:
-        notes.append("One client more takes part in rounds without changing which others do.")
     return State(
         library="Flower",
         what="the state of Flower's accountant",
-        parts=tuple(_part(one, clients, sampler) for one in list(compositions)),
+        parts=tuple(_part(one, clients) for one in list(compositions)),
         adjacency=_RELATIONS[relation],
         delta=delta,
-        sampler=sampler,
+        sampler=_SAMPLERS[method],
         records=clients,
         unit=Unit("user"),
         notes=tuple(notes),
     )
 
 
-def _part(composition: Mapping[str, Any], clients: int, sampler: Sampler | None) -> Part:
+def _part(composition: Mapping[str, Any], clients: int) -> SampledGaussian:
     event, count = composition["event"], validate.integer(minimum=1, count=composition["count"])
     noise = float(validate.positive(noise_multiplier=event["noise_multiplier"]))
     size = validate.integer(minimum=1, maximum=clients, sample_size=event["sample_size"])
     if event["population_size"] != clients:
         raise ValueError("population_size of an event differs from that of the configuration")
-    if sampler is None:
-        return Release(dp_event.GaussianDpEvent(noise), count)
     return SampledGaussian(noise, size / clients, count, size)

@@ -282,7 +282,7 @@ def read_as(state: State, given: Stated, *, relation: Adjacency | None = None) -
             merged.leave_open("unit", _of_unit(None, state.what))
         else:
             merged.assumptions.append(_of_unit(given.unit, state.what))
-    hints = _normalized(merged, adjacency) if state.sums else ()
+    hints = (*(_normalized(merged, adjacency) if state.sums else ()), *_unbounded(merged, adjacency, sampler))
     shares = _shares(merged, sampler)
     parts: list[tuple[DpEvent, int]] = []
     first = True
@@ -290,7 +290,7 @@ def read_as(state: State, given: Stated, *, relation: Adjacency | None = None) -
         if isinstance(part, Release):
             parts.append((part.event, part.count))
         elif part.steps:
-            parts += _NO_BOUND if hints else _steps(part, adjacency, sampler, records, shares, first=first)
+            parts += _NO_BOUND if hints else _steps(part, sampler, records, shares, first=first)
             first = False
     composed = events.compose(parts)
     if not events.counted([(composed, 1)]):
@@ -301,6 +301,8 @@ def read_as(state: State, given: Stated, *, relation: Adjacency | None = None) -
         if shares is None or not shares.twice:
             merged.condition(Condition.ONCE, conditions.AT_MOST_ONCE.format(who=who))
     merged.assumptions += _of_samplers(state, sampler, shares, who)
+    if sampler is Sampler.UNKNOWN and adjacency is Adjacency.ADD_REMOVE and not hints:
+        merged.condition(Condition.INDEPENDENT, conditions.INDEPENDENT_BATCHES.format(who=who))
     if any(isinstance(part, Release) for part in state.parts):
         merged.condition(Condition.EVENT, conditions.AS_ITS_EVENT)
     exact = sampler in (None, Sampler.POISSON) or (sampler is Sampler.FIXED and adjacency is not Adjacency.ADD_REMOVE)
@@ -321,7 +323,7 @@ def read_as(state: State, given: Stated, *, relation: Adjacency | None = None) -
         sampler,
         tuple(merged.assumptions),
         exact,
-        (*hints, *_hints(adjacency, sampler)),
+        hints,
         tuple(merged.unstated),
         frozenset(merged.used),
     )
@@ -461,13 +463,22 @@ def _of_unit(given: Unit | None, what: str) -> str:
     return f"The unit is {given}, as stated: its events are charged for {whose}; {what} does not record it."
 
 
-def _hints(adjacency: Adjacency, sampler: Sampler | None) -> tuple[str, ...]:
+def _unbounded(merged: _Merged, adjacency: Adjacency, sampler: Sampler | None) -> tuple[str, ...]:
+    """Why samples have no bound at add_remove; empty if they have one.
+
+    Batches of a fixed size or of a shuffled data set are those of a public number of records. One record more changes
+    that number, and with it which others are together.
+    """
     if adjacency is not Adjacency.ADD_REMOVE or sampler in (None, Sampler.POISSON):
         return ()
-    how = "it is unknown how records were sampled" if sampler is Sampler.UNKNOWN else f"the sampler is {sampler}"
+    how, stated = f"the sampler is {sampler}", "if batches were Poisson samples, the sampler poisson"
+    if sampler is Sampler.UNKNOWN:
+        if merged.states(Condition.INDEPENDENT):
+            return ()
+        how, stated = "it is unknown how records were sampled", f"{stated}, or the condition independent if it holds"
     return (
-        f"No bound is known at add_remove where {how}, as adding a record changes which other records share a batch: "
-        "state the adjacency replace_one or zero_out, or, if batches were Poisson samples, the sampler poisson.",
+        f"No bound is known at add_remove where {how}, as adding a record may change which other records share a "
+        f"batch: state the adjacency replace_one or zero_out, or, {stated}.",
     )
 
 
@@ -478,12 +489,8 @@ _OF_THE_RELATION = (*_BY_GUARANTEE, dp_event.NonPrivateDpEvent)
 """Events whose numbers are those of the neighbouring relation, whatever it is, and not relative to a contribution."""
 
 
-def _step(part: SampledGaussian, adjacency: Adjacency, sampler: Sampler | None, records: int | None) -> DpEvent:
-    """The event of one step.
-
-    Batches of a fixed size or of a shuffled data set are those of a public number of records. One record more changes
-    that number, and with it which others are together: no bound is known then.
-    """
+def _step(part: SampledGaussian, sampler: Sampler | None, records: int | None) -> DpEvent:
+    """The event of one step that has a bound."""
     if part.noise_multiplier == 0:
         return dp_event.NonPrivateDpEvent()
     one = dp_event.GaussianDpEvent(part.noise_multiplier)
@@ -491,8 +498,6 @@ def _step(part: SampledGaussian, adjacency: Adjacency, sampler: Sampler | None, 
         return one
     if sampler is Sampler.POISSON:
         return dp_event.PoissonSampledDpEvent(part.rate, one)
-    if adjacency is Adjacency.ADD_REMOVE:
-        return dp_event.NonPrivateDpEvent()
     if sampler is Sampler.FIXED:
         if records is None:
             raise ValueError("sampler fixed: give --records, the number of records that batches were drawn from")
@@ -507,7 +512,6 @@ def _step(part: SampledGaussian, adjacency: Adjacency, sampler: Sampler | None, 
 
 def _steps(
     part: SampledGaussian,
-    adjacency: Adjacency,
     sampler: Sampler | None,
     records: int | None,
     shares: _Shares | None,
@@ -521,7 +525,7 @@ def _steps(
 
     Proof: docs/proofs/sampling.md, Theorem 6.
     """
-    event = _step(part, adjacency, sampler, records)
+    event = _step(part, sampler, records)
     if shares is None or not shares.whole or part.rate >= 1 or isinstance(event, dp_event.NonPrivateDpEvent):
         return [(event, part.steps)]
     times = _times_in(part, first=first)

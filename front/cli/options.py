@@ -66,8 +66,8 @@ Conditions = Annotated[
     list[str] | None,
     typer.Option(
         "--condition",
-        help="A condition that holds, though no file records it: clipping, noise, once, epochs, event, disjoint, run, "
-        "newest or recorded. May be given several times.",
+        help="A condition that holds, though no file records it: clipping, noise, once, epochs, independent, event, "
+        "disjoint, run, newest or recorded. May be given several times.",
     ),
 ]
 

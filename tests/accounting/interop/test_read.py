@@ -91,7 +91,7 @@ def test_events_by_sampler(adjacency: str, sampler: str | None, event: Any) -> N
     """None is no bound: batches of a public number of records are others if there is one record more."""
     given = Stated(adjacency=Adjacency(adjacency), sampler=None if sampler is None else Sampler(sampler), records=200)
     reading = read_as(ONE, given)
-    assert reading.event == event or (event is None and reading.event.event == dp_event.NonPrivateDpEvent())
+    assert reading.event == (dp_event.NonPrivateDpEvent() if event is None else event)
     assert reading.exact is (sampler in ("poisson", "fixed") and event is not None)
     assert any("clipped each record" in one for one in reading.assumptions)
 
@@ -209,6 +209,19 @@ def test_a_divisor_that_follows_the_data_has_no_bound_at_add_remove(
     assert (other.event == dp_event.NonPrivateDpEvent()) is (not bounded and normalizer is not None)
     left_open = adjacency == "add_remove" and normalizer is None
     assert ("normalizer" in {one.name for one in other.unstated}) is left_open
+
+
+def test_steps_whose_other_records_do_not_depend_on_one_have_a_bound_at_add_remove() -> None:
+    """All but the one record are where they were: each step is a Gaussian. Of a shuffled data set nobody can say so."""
+    independent = frozenset({Condition.INDEPENDENT})
+    given = Stated(adjacency=Adjacency.ADD_REMOVE, sampler=Sampler.UNKNOWN, conditions=independent)
+    reading = read_as(ONE, given)
+    assert (reading.event, reading.hints) == (dp_event.SelfComposedDpEvent(GAUSSIAN, 25), ())
+    assert any("does not depend on whether a record is in the data" in one for one in reading.assumptions)
+    shuffled = dataclasses.replace(given, sampler=Sampler.SHUFFLED)
+    assert read_as(ONE, shuffled).hints
+    with pytest.raises(ValueError, match="condition independent does not apply"):
+        check_used(shuffled, read_as(ONE, shuffled).used)
 
 
 def test_opacus_is_read_at_zero_out_unless_somebody_says_otherwise(tmp_path: Path) -> None:
