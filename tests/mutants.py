@@ -50,6 +50,8 @@ class Mutant:
 DRAWN = "tests/mechanisms/test_drawn_and_charged.py"
 DESCENT = "tests/mechanisms/two_stage/test_descent.py"
 NOISE = "tests/mechanisms/primitives/test_noise.py"
+BOUNDS = "tests/accounting/test_bounds_hold.py"
+BOUND = f"{BOUNDS}::test_no_attacker_exceeds_a_bound"
 
 MECHANISMS = (
     Mutant(
@@ -390,7 +392,183 @@ MECHANISMS = (
 )
 """What generators draw, and what they charge."""
 
-ACCOUNTANTS: tuple[Mutant, ...] = ()
+ACCOUNTANTS = (
+    Mutant(
+        "lattice: η of a selection × .95",
+        "accounting/lattice/accountant.py",
+        "formulas.up(Fraction(event.eta) + 4 * Fraction(event.rounding))",
+        "formulas.up(Fraction(19, 20) * Fraction(event.eta) + 4 * Fraction(event.rounding))",
+        (f"{BOUNDS}::test_one_selection_may_lose_its_whole_range[lattice]",),
+    ),
+    Mutant(
+        "lattice: a Gaussian under replace_one moves by 1",
+        "accounting/lattice/accountant.py",
+        'noise(event.noise_multiplier, "noise_multiplier"), float(accountant.scale))\n\n\ndef _laplace',
+        'noise(event.noise_multiplier, "noise_multiplier"), 1.0)\n\n\ndef _laplace',
+        (f"{BOUND}[lattice-Gaussian noise-replace_one]",),
+    ),
+    Mutant(
+        "lattice: of a sample only the addition counts",
+        "accounting/lattice/pairs.py",
+        '        label = f"sampled({rate!r}, {part.label})"\n',
+        '        label, remove = f"sampled({rate!r}, {part.label})", add\n',
+        (f"{BOUND}[lattice-Laplace on a Poisson sample-add_remove]",),
+    ),
+    Mutant(
+        "lattice: counts are one less",
+        "accounting/lattice/pairs.py",
+        "[tuple((part, n * count) for part, n in each) for each in self._alternatives]",
+        "[tuple((part, n * max(1, count - 1)) for part, n in each) for each in self._alternatives]",
+        (f"{BOUND}[lattice-Laplace noise-add_remove]",),
+    ),
+    Mutant(
+        "lattice: lower ends are 5 % too high",
+        "accounting/lattice/accountant.py",
+        "return Interval(min(found.lower, upper), upper)",
+        "return Interval(1.05 * found.lower, 1.05 * max(found.lower, upper))",
+        (f"{BOUND}[lattice-randomised response-replace_one]",),
+    ),
+    Mutant(
+        "basic: a count is dropped",
+        "accounting/accountants/basic.py",
+        "        return cost * count\n",
+        "        return cost\n",
+        (f"{BOUND}[basic-Laplace noise-add_remove]",),
+    ),
+    Mutant(
+        "basic: a group is one unit",
+        "accounting/accountants/basic.py",
+        "formulas.up(self.cost * self.unit.size)",
+        "formulas.up(self.cost)",
+        (f"{BOUND}[basic-discrete Laplace noise-add_remove]",),
+    ),
+    Mutant(
+        "advanced: the probability of a loss is too small",
+        "accounting/accountants/advanced.py",
+        "    return min(1.0, total * (1 + (masses.size + 32) * _UNIT))",
+        "    return min(1.0, 0.95 * total)",
+        (f"{BOUND}[advanced-Laplace noise-add_remove]",),
+    ),
+    Mutant(
+        "zcdp: a Gaussian under replace_one costs twice, not four times",
+        "accounting/accountants/zcdp.py",
+        "accountant.scale**2 / (2 * Fraction(multiplier) ** 2)",
+        "accountant.scale / (2 * Fraction(multiplier) ** 2)",
+        (f"{BOUND}[zcdp-Gaussian noise-replace_one]",),
+    ),
+    Mutant(
+        "zcdp: ε of a ρ × .95",
+        "accounting/accountants/zcdp.py",
+        "self._bound(formulas.epsilon_from_zcdp(rho, delta, xi),",
+        "self._bound(0.95 * formulas.epsilon_from_zcdp(rho, delta, xi),",
+        (f"{BOUND}[zcdp-zCDP-add_remove]",),
+    ),
+    Mutant(
+        "zcdp: ξ is dropped",
+        "accounting/accountants/zcdp.py",
+        'Fraction(noise(event.xi, "xi"))\n',
+        'Fraction(0) * Fraction(noise(event.xi, "xi"))\n',
+        (f"{BOUND}[zcdp-approximate zCDP-add_remove]",),
+    ),
+    Mutant(
+        "gdp: μ adds up by .95",
+        "accounting/accountants/gdp.py",
+        "squared = self.cost * self.unit.size**2",
+        "squared = self.cost * self.unit.size**2 * Fraction(9, 10)",
+        (f"{BOUND}[gdp-Gaussian noise-add_remove]",),
+    ),
+    Mutant(
+        "rdp: a composition × .95",
+        "accounting/accountants/rdp.py",
+        "for cost in costs], axis=0) * (1 + 2 * len(costs) * _UNIT)",
+        "for cost in costs], axis=0) * 0.95",
+        (f"{BOUND}[rdp-composition-add_remove]",),
+    ),
+    Mutant(
+        "rdp: a count × .95",
+        "accounting/accountants/rdp.py",
+        "cost.divergence * float(count) * (1 + 4 * _UNIT)",
+        "cost.divergence * float(count) * 0.95",
+        (f"{BOUND}[rdp-Gaussian noise-add_remove]",),
+    ),
+    Mutant(
+        "rdp: ε of a divergence without its δ",
+        "accounting/accountants/rdp.py",
+        "values = formulas.epsilon_from_rdp(self.orders, self.cost.divergence, delta)",
+        "values = formulas.epsilon_from_rdp(self.orders, self.cost.divergence, delta**0.9)",
+        (f"{BOUND}[rdp-Gaussian noise-add_remove]",),
+    ),
+    Mutant(
+        "rdp: the rate of a sample × .95",
+        "accounting/accountants/rdp.py",
+        "k * math.log(rate)",
+        "k * math.log(0.95 * rate)",
+        (f"{BOUND}[rdp-Gaussian on a Poisson sample-add_remove]",),
+    ),
+    Mutant(
+        "pld: Laplace noise under replace_one moves by 1",
+        "accounting/accountants/pld.py",
+        "return pld.from_laplace_mechanism(event.noise_multiplier, sensitivity=scale, **common)",
+        "return pld.from_laplace_mechanism(event.noise_multiplier, sensitivity=1, **common)",
+        (f"{BOUND}[pld-Laplace noise-replace_one]",),
+    ),
+    Mutant(
+        "pld: a count is dropped",
+        "accounting/accountants/pld.py",
+        "_single(event, adjacency).self_compose(count)",
+        "_single(event, adjacency)",
+        (f"{BOUND}[pld-Laplace noise-replace_one]",),
+    ),
+    Mutant(
+        "prv: noise under replace_one is not halved",
+        "accounting/accountants/prv.py",
+        "event.noise_multiplier / scale)",
+        "event.noise_multiplier)",
+        (f"{BOUND}[prv-Gaussian noise-replace_one]",),
+    ),
+    Mutant(
+        "prv: ε × .95",
+        "accounting/accountants/prv.py",
+        "EPSILON_ERROR)[2])",
+        "EPSILON_ERROR)[2]) * 0.95",
+        (f"{BOUND}[prv-Gaussian noise-replace_one]",),
+    ),
+    Mutant(
+        "secret_protection: only the first group counts",
+        "accounting/secret_protection/accountant.py",
+        'self._worst([group.blowup(p) for group in self._groups], "r", at=p)',
+        'self._worst([group.blowup(p) for group in self._groups[:1]], "r", at=p)',
+        (f"{BOUND}[secret_protection-sum in which secrets of several budgets may occur-secret]",),
+    ),
+    Mutant(
+        "secret_protection: counts are dropped",
+        "accounting/secret_protection/accountant.py",
+        "Counter({event: count * times for event, times in cost.items()})",
+        "Counter({event: times for event, times in cost.items()})",
+        (f"{BOUND}[secret_protection-sum in which a secret may occur-secret]",),
+    ),
+    Mutant(
+        "ex_post: a unit never moves",
+        "accounting/ex_post/accountant.py",
+        "return max(worst, *pairs)",
+        "return worst",
+        (f"{BOUNDS}::test_an_ex_post_epsilon_bounds_the_run",),
+    ),
+    Mutant(
+        "ex_post: the other noise is forgotten",
+        "accounting/ex_post/accountant.py",
+        "self._worst(self._realised) + up(others)",
+        "self._worst(self._realised)",
+        (f"{BOUNDS}::test_an_ex_post_epsilon_bounds_the_run",),
+    ),
+    Mutant(
+        "disjoint parts: only one counts where a unit moves",
+        "accounting/accountants/base.py",
+        "1 if one else min(2, len(costs))",
+        "1",
+        (f"{BOUND}[basic-disjoint parts-replace_one]",),
+    ),
+)
 """What accountants answer."""
 
 MUTANTS = MECHANISMS + ACCOUNTANTS

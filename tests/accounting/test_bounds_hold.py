@@ -18,6 +18,7 @@ from typing import Any
 
 import adversaries
 import numpy as np
+import oracle
 import pytest
 from adversaries import ADD, REMOVE, MedianRun, Pair, best_tree, gaussians, moved_scores
 from dp_accounting import DpEvent, dp_event
@@ -162,7 +163,7 @@ class Stated:
 
     directions: Sequence[str] = (REMOVE, ADD)
     delta_error: float = 0.0
-    examples: int = 5
+    examples: int = 4
     least_delta: float = 1e-12
     questions: Sequence[str] = ("epsilon", "delta", "power", "own parameter")
 
@@ -233,6 +234,32 @@ def test_an_accountant_without_a_bound_says_why() -> None:
         for adjacency in adjacencies_of(name):
             reason = accountant(name, adjacency, unit(name)).supports(EXAMPLES[kind])
             assert reason is None or reason.startswith(name), (name, kind, adjacency)
+
+
+def test_the_attacks_are_nearly_the_best() -> None:
+    """The exact value in 60 digits, from `oracle`, is between what the cells attain and what they cannot exceed. At δ =
+    1e-6 the first is within 2 % of ε, and the second within 3 %, or 8 % where five are composed: widths of cells add up."""
+    normal = adversaries.adversaries(dp_event.GaussianDpEvent(1.3), "add_remove")[0]
+    sampled = dp_event.PoissonSampledDpEvent(0.2, dp_event.GaussianDpEvent(1.3))
+    flat = adversaries.adversaries(dp_event.LaplaceDpEvent(0.7), "replace_one")[0]
+    rows: list[tuple[Pair, oracle.Exact, float]] = [
+        (normal, oracle.gaussian(1.3), 1.03),
+        (normal.power(5), oracle.gaussians([1.3], [5]), 1.08),
+        (adversaries.adversaries(sampled, "add_remove")[0], oracle.sampled_gaussian(1.3, 0.2), 1.03),
+        (adversaries.adversaries(sampled, "replace_one")[0], oracle.sampled_gaussian(1.3, 0.2, replace=True), 1.03),
+        (flat, oracle.sampled_laplace(0.7, 1, 2), 1.03),
+        (flat.mixed(0.1), oracle.sampled_laplace(0.7, 0.1, 2), 1.03),
+        (adversaries.shifted_geometric(0.4, 3).power(2), oracle.discrete_laplace(0.4, 3).power(2), 1.03),
+    ]
+    for pair, exact, most in rows:
+        for side in oracle.DIRECTIONS:
+            epsilon = float(exact.epsilon(1e-6, side))
+            for at in (epsilon, epsilon / 2, 0.0):
+                truth = exact.delta(at, side)
+                assert pair.delta_at_least(at, side) <= truth <= pair.delta_at_most(at, side)
+            assert pair.delta_at_least(0.98 * epsilon, side) >= 1e-6 >= pair.delta_at_most(most * epsilon, side)
+            truth = exact.blowup(1e-3, side)
+            assert pair.power_at_least(1e-3, side) <= truth <= pair.power_at_most(1e-3, side)
 
 
 # --- the bounds
@@ -348,7 +375,7 @@ def holds(name: str, kind: str, adjacency: str, data: st.DataObject) -> None:
     ask(data, case)
 
 
-SECONDS_EACH = {("rdp", "Gaussian on a sample without replacement"): 2, ("secret_protection", "composition"): 2}
+SECONDS_EACH = {("rdp", "Gaussian on a sample without replacement"): 2, ("secret_protection", "composition"): 1}
 """How many examples are drawn of what takes long."""
 
 

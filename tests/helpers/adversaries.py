@@ -55,6 +55,9 @@ _LEAST, _LARGEST = 1e-290, 600.0
 """Masses below the first may have lost digits by underflow; an ε above the second is asked of certain outcomes only."""
 
 
+Losses = tuple[Array, Array]
+
+
 @dataclass(frozen=True)
 class Pair:
     """The laws P (with the unit) and Q (without it, or with another) of a cell.
@@ -65,6 +68,8 @@ class Pair:
         error: bounds the relative error of each mass.
         lost: at most so much mass of P, and of Q, lies outside the cells.
         known: `low`, `high` and `lost` are bounds, and the neighbours are the worst that there are.
+        losses: of a composition, for each direction masses of the law to detect and upper bounds on their losses;
+            otherwise `low` and `high` say the same.
     """
 
     p: Array
@@ -74,6 +79,7 @@ class Pair:
     error: float
     lost: float = 0.0
     known: bool = True
+    losses: tuple[Losses, Losses] | None = None
 
     @staticmethod
     def of(p: Sequence[Any], q: Sequence[Any], *, error: float = 16 * _UNIT, known: bool = True) -> Pair:
@@ -88,7 +94,8 @@ class Pair:
         return Pair.of([1], [1])
 
     def reversed(self) -> Pair:
-        return replace(self, p=self.q, q=self.p, low=-self.high, high=-self.low)
+        losses = None if self.losses is None else (self.losses[1], self.losses[0])
+        return replace(self, p=self.q, q=self.p, low=-self.high, high=-self.low, losses=losses)
 
     def only_at_least(self) -> Pair:
         return replace(self, known=False)
@@ -104,7 +111,16 @@ class Pair:
             p, q, low, high = (each[possible] for each in (p, q, *bounds))
         error = self.error + other.error + 4 * _UNIT
         known = self.known and other.known
-        return Pair(p, q, low, high, error, self.lost + other.lost, known)._merged()
+        losses = None
+        if known:
+            losses = _added(self.bounds(REMOVE), other.bounds(REMOVE)), _added(self.bounds(ADD), other.bounds(ADD))
+        return Pair(p, q, low, high, error, self.lost + other.lost, known, losses)._merged()
+
+    def bounds(self, direction: str) -> Losses:
+        """Masses and upper bounds on their losses."""
+        if self.losses is not None:
+            return self.losses[direction == ADD]
+        return (self.p, self.high) if direction == REMOVE else (self.q, -self.low)
 
     def power(self, count: int) -> Pair:
         result, square = Pair.nothing(), self
@@ -119,7 +135,7 @@ class Pair:
         p = (1 - rate) * self.q + rate * self.p
         low, high = (_log_mixed(rate, side) for side in (self.low, self.high))
         room = 1e-12 * (1 + np.abs(low))
-        return replace(self, p=p, low=low - room, high=high + room, error=self.error + 8 * _UNIT)
+        return replace(self, p=p, low=low - room, high=high + room, error=self.error + 8 * _UNIT, losses=None)
 
     def seen_with_chance(self, chance: float) -> Pair:
         """A release that takes place with a probability, and it is seen whether it did."""
@@ -133,9 +149,11 @@ class Pair:
         return Pair.of([mass], [0.0])._beside(kept) if mass else self
 
     def _beside(self, other: Pair) -> Pair:
-        parts = [np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("p", "q", "low", "high")]
+        p, q, low, high = (
+            np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("p", "q", "low", "high")
+        )
         error = max(self.error, other.error) + 4 * _UNIT
-        return Pair(*parts, error, self.lost + other.lost, self.known and other.known)
+        return Pair(p, q, low, high, error, self.lost + other.lost, self.known and other.known)  # no composition yet
 
     def _merged(self) -> Pair:
         """Cells of nearly equal ratio as one."""
@@ -151,11 +169,11 @@ class Pair:
         place = np.clip((inside - ends[0]) / max(ends[1] - ends[0], 1e-300) * _MOST_CELLS, 0, _MOST_CELLS - 1)
         place = np.where(finite, place.astype(int), np.where(self.low > 0, _MOST_CELLS, _MOST_CELLS + 1))
         used, place = np.unique(place, return_inverse=True)
-        sums = [np.bincount(place, weights=mass, minlength=used.size) for mass in (self.p, self.q)]
+        p, q = (np.bincount(place, weights=mass).astype(np.float64) for mass in (self.p, self.q))
         low, high = np.full(used.size, np.inf), np.full(used.size, -np.inf)
         np.minimum.at(low, place, self.low)
         np.maximum.at(high, place, self.high)
-        return replace(self, p=sums[0], q=sums[1], low=low, high=high, error=self.error + self.p.size * _UNIT)
+        return replace(self, p=p, q=q, low=low, high=high, error=self.error + self.p.size * _UNIT)
 
     # --- what an attacker who sees the cell attains
 
@@ -200,7 +218,7 @@ class Pair:
 
     def delta_at_most(self, epsilon: float, direction: str) -> float:
         assert self.known
-        mass, loss = (self.p, self.high) if direction == REMOVE else (self.q, -self.low)
+        mass, loss = self.bounds(direction)
         kept = loss > epsilon
         part = float((mass[kept] * -np.expm1(epsilon - loss[kept])).sum())
         return part * (1 + self.error + (mass.size + 8) * _UNIT) + self.lost
@@ -225,9 +243,29 @@ class Pair:
         return p, np.where(only_p, 0.0, np.maximum(q, _LEAST)), only_p
 
 
+def _added(first: Losses, second: Losses) -> Losses:
+    """All sums of two losses; where there are many, each is raised to the largest of its bin."""
+    mass = np.multiply.outer(first[0], second[0]).ravel()
+    possible = mass > 0
+    with np.errstate(invalid="ignore"):
+        mass, loss = mass[possible], np.add.outer(first[1], second[1]).ravel()[possible]
+    if mass.size <= _MOST_CELLS:
+        return mass, loss
+    finite = np.isfinite(loss)
+    mean = float((mass * np.where(finite, loss, 0.0)).sum() / mass.sum())
+    inside = np.where(finite, loss, mean)
+    spread = 9 * math.sqrt(float((mass * (inside - mean) ** 2).sum() / mass.sum())) + 1e-300
+    place = np.clip((inside - mean + spread) / (2 * spread) * _MOST_CELLS, 0, _MOST_CELLS - 1).astype(int)
+    place = np.where(loss == np.inf, _MOST_CELLS, place)
+    most = np.full(_MOST_CELLS + 1, -np.inf)
+    np.maximum.at(most, place, loss)
+    total = np.bincount(place, weights=mass, minlength=_MOST_CELLS + 1).astype(np.float64)
+    return total[total > 0], most[total > 0]
+
+
 def _log_ratio(p: Array, q: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num(np.log(p) - np.log(q), nan=0.0, posinf=np.inf, neginf=-np.inf)
+        return np.asarray(np.nan_to_num(np.log(p) - np.log(q), nan=0.0, posinf=np.inf, neginf=-np.inf))
 
 
 def _log_mixed(rate: float, log_ratio: Array) -> Array:
@@ -251,10 +289,8 @@ def gaussians(first: Mixture, second: Mixture, deviation: float, *, known: bool 
     points = (edges[:-1] + half)[:, None] + half * _NODES
 
     def density(x: Array, mixture: Mixture) -> Array:
-        return sum(
-            (weight / (deviation * math.sqrt(2 * math.pi)) * np.exp(-(((x - mean) / deviation) ** 2) / 2))
-            for weight, mean in zip(*mixture, strict=True)
-        )  # type: ignore[return-value]
+        scaled = [w / deviation * np.exp(-(((x - m) / deviation) ** 2) / 2) for w, m in zip(*mixture, strict=True)]
+        return np.asarray(np.sum(scaled, axis=0) / math.sqrt(2 * math.pi))
 
     p, q = ((density(points, side) * _NODE_WEIGHTS).sum(axis=1) * half for side in (first, second))
     pair = _with_ends(p, q, first, second, lambda side: density(edges, side))
@@ -280,7 +316,7 @@ def laplaces(first: Mixture, second: Mixture, scale: float) -> Pair:
     def density(mixture: Mixture) -> Array:
         at = np.array([edges[0] - scale, *edges, edges[-1] + scale])
         weighted = [w * np.exp(-np.abs(at - m) / scale) for w, m in zip(*mixture, strict=True)]
-        return np.sum(weighted, axis=0)
+        return np.asarray(np.sum(weighted, axis=0))
 
     pair = _with_ends(np.asarray(p), np.asarray(q), first, second, density)
     return replace(pair, error=256 * _UNIT * (1 + (means[-1] - means[0]) / scale))
