@@ -238,7 +238,7 @@ def test_an_accountant_without_a_bound_says_why() -> None:
 
 def test_the_attacks_are_nearly_the_best() -> None:
     """The exact value in 60 digits, from `oracle`, is between what the cells attain and what they cannot exceed. At δ =
-    1e-6 the first is within 2 % of ε, and the second within 3 %, or 8 % where five are composed: widths of cells add up."""
+    1e-6 the first is within 2 % of ε, and the second within 3 %, or 8 % where five are composed."""
     normal = adversaries.adversaries(dp_event.GaussianDpEvent(1.3), "add_remove")[0]
     sampled = dp_event.PoissonSampledDpEvent(0.2, dp_event.GaussianDpEvent(1.3))
     flat = adversaries.adversaries(dp_event.LaplaceDpEvent(0.7), "replace_one")[0]
