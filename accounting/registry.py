@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, overload, runtime_checkable
@@ -220,7 +221,7 @@ def _answers(composed: Accountant[Any], guarantee: Guarantee) -> Iterable[Bound]
             return bounds
         case PrivacyProfile(epsilons=epsilons, deltas=deltas):
             return [
-                _against(composed, delta, lambda asked, epsilon=epsilon: delta_at(asked.delta, epsilon))
+                _against(composed, delta, functools.partial(_delta_of, epsilon))
                 for epsilon, delta in zip(epsilons, deltas, strict=True)
             ]
         case RDP(alpha=alpha) if isinstance(composed, RenyiAccountant):
@@ -228,6 +229,10 @@ def _answers(composed: Accountant[Any], guarantee: Guarantee) -> Iterable[Bound]
         case ZCDP() | GDP() | RDP():
             return _converted(composed, guarantee)
     return []
+
+
+def _delta_of(epsilon: float, composed: Accountant[Any]) -> Bound:
+    return delta_at(composed.delta, epsilon)
 
 
 def _against(composed: Accountant[Any], limit: float, ask: Callable[[Accountant[Any]], Bound]) -> Bound:

@@ -428,8 +428,9 @@ def _query(
     if unit.kind == "secret":
         questions = _secret_questions(_common_budgets(ledgers, plans), p)
     else:
-        epsilon, claimed = _claimed(claims)
-        questions = _unit_questions(epsilon if limit is None else limit, claimed if delta is None else delta)
+        claimed_epsilon, claimed_delta = _claimed(claims)
+        asked = claimed_delta if delta is None else delta
+        questions = _unit_questions(claimed_epsilon if limit is None else limit, asked)
     claimed = [(plan.event, 1) for plan in plans] + [(reading.event, 1) for _, _, reading in readings]
     runs = [ledger.run(name) for ledger in ledgers for name in ledger.runs()]
     event = events.compose([*claimed, *([(compose_ledgers(ledgers), 1)] if ledgers else [])])
