@@ -389,6 +389,13 @@ MECHANISMS = (
         "        value = draw()\n        run.step(charge=charge)\n        known = _settled(run, charge.key, value)",
         ("tests/mechanisms/aug_pe/test_aug_pe.py::test_votes_are_charged_before_they_get_noise",),
     ),
+    Mutant(
+        "lattice: η of the pair of a selection × .95",
+        "accounting/lattice/pairs.py",
+        "components.bounded_range(eta) if eta",
+        "components.bounded_range(0.95 * eta) if eta",
+        ("tests/accounting/test_bounds_hold.py::test_one_selection_may_lose_its_whole_range",),
+    ),
 )
 """What generators draw, and what they charge."""
 
