@@ -356,7 +356,7 @@ MECHANISMS = (
         "mechanisms/primitives/randomness.py",
         "scale=scale)\n        return np.array(measurement([0] * size), dtype=np.int64)\n\n    def add_gaussian",
         "scale=0.9 * scale)\n        return np.array(measurement([0] * size), dtype=np.int64)\n\n    def add_gaussian",
-        (NOISE,),
+        (f"{NOISE}::test_discrete_gaussian_noise_has_its_law",),
     ),
     Mutant(
         "entropy: draws are 5 % more likely",

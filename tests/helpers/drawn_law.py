@@ -17,7 +17,7 @@ ALARM = 1e-7
 def check_normal(noise: ArrayLike, scale: float) -> None:
     """Independent normal noise of this standard deviation: sum of squares, shape, and correlation of neighbours."""
     drawn = np.ravel(np.asarray(noise, dtype=np.float64)) / scale
-    low, high = stats.chi2.ppf([ALARM / 2, 1 - ALARM / 2], drawn.size)
+    low, high = stats.chi2.ppf(np.array([ALARM / 2, 1 - ALARM / 2]), drawn.size)
     assert low < np.square(drawn).sum() < high, f"the noise is {drawn.std():.4f} of what is charged"
     assert stats.kstest(drawn, "norm").pvalue > ALARM
     for away in (1, drawn.size // 2):

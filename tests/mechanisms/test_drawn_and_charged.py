@@ -180,11 +180,11 @@ class Numbers:
 
     name = fingerprint = "numbers"
 
-    def random(self, label: str | None, seeds: Sequence[int]) -> list[str]:
-        return [str(seed) for seed in seeds]
+    def random(self, label: str | None, seeds: Sequence[int]) -> Iterator[str]:
+        return map(str, seeds)
 
-    def vary(self, texts: Sequence[str], label: str | None, seeds: Sequence[int]) -> list[str]:
-        return [f"{text} {seed}" for text, seed in zip(texts, seeds, strict=True)]
+    def vary(self, texts: Sequence[str], label: str | None, seeds: Sequence[int]) -> Iterator[str]:
+        return (f"{text} {seed}" for text, seed in zip(texts, seeds, strict=True))
 
 
 class Circle:
@@ -289,15 +289,15 @@ def test_noise_of_counts_and_centres(tmp_path: Path) -> None:
     assert isinstance(event, SecretReleaseDpEvent)
     assert event.weights[PLACES] == pytest.approx(1.0, abs=1e-12)
     end = np.array([[1.0, 0.0]])
-    counts, sums = exact_sums(PublicClusters(end, np.ones(1), 1.0), -end, np.ones(1, dtype=np.bool_))
+    counts, sums = exact_sums(PublicClusters(end, np.ones(1, dtype=np.int64), 1.0), -end, np.ones(1, dtype=np.bool_))
     occurrence = math.hypot(counts[0], np.linalg.norm(np.ldexp(sums.astype(np.float64), -30)))
     angles = [f"{secret * 360_000 // SECRETS}" for secret in range(SECRETS)]
     public = PublicClusters.fit(Circle().embed(angles), SECRETS, seed=0)
     noise = []
     for release in found.releases:
         (noisy,) = release.values()
-        sums = (noisy.centres - public.vectors) * np.maximum(1, noisy.sizes)[:, None] / 2
-        noise += [noisy.sizes - 1 - PLACES, sums.ravel()]
+        shifts = (noisy.centres - public.vectors) * np.maximum(1, noisy.sizes)[:, None] / 2
+        noise += [noisy.sizes - 1 - PLACES, shifts.ravel()]
     check_normal(np.concatenate(noise), event.noise_multiplier * occurrence)
 
 
@@ -341,12 +341,13 @@ class Own:
     width = PLACES + 1
 
     def __init__(self, mechanism: DatasetVectors, *given: Any) -> None:
+        assert isinstance(mechanism.clip, float)
         self._clip = mechanism.clip
 
     def norms(self) -> list[float]:
         return [1.0]
 
-    def clips(self, candidates: Sequence[str]) -> list[Any]:
+    def clips(self, candidates: Sequence[str]) -> list[float]:
         return [self._clip]
 
     def of(self, records: Sequence[Record]) -> Iterator[NDArray[np.float64]]:
@@ -536,7 +537,7 @@ def slot_of(mechanism: PrivateInference, wanted: int) -> str:
 
 MEAN = {"aggregate": "mean", "clip": 6.0, "temperature": 1.5, "denominator": 6}
 MEDIAN = {"aggregate": "median", "clip": 0.6, "temperature": 1.2}
-SHOWN = {"A": (8.0, -8.0), "B": (-8.0, 8.0), "": (-8.0, 8.0)}
+SHOWN: dict[str, Sequence[float]] = {"A": (8.0, -8.0), "B": (-8.0, 8.0), "": (-8.0, 8.0)}
 """Logits of a record, and of a prompt without one: as far apart as the clip allows."""
 ONE_SLOT: dict[str, Any] = {"batch_size": 4, "records": 4}
 TWO_SLOTS: dict[str, Any] = {"batch_size": 2, "records": 4}
@@ -599,9 +600,10 @@ def test_noise_of_slot_counts(adjacency: Adjacency, tmp_path: Path) -> None:
         slot_count_epsilon=0.4,
         adjacency=adjacency,
     )
+    model: Any = TableModel(vocabulary=10)
     with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
         run = begun(ledger, mechanism, mechanism.plan())
-        mechanism.generate(DIGITS, TableModel(), run, key=KEY, source=Recorded(9))
+        mechanism.generate(DIGITS, model, run, key=KEY, source=Recorded(9))
         assert run.event() == mechanism.plan()
     exact, other = (mechanism.batches(records, KEY).units for records in (DIGITS, CHANGED))
     moved = int(np.abs(exact - (other if adjacency is REPLACE_ONE else mechanism.batches(DIGITS[:2], KEY).units)).sum())
@@ -629,9 +631,10 @@ def test_noise_of_cluster_counts(adjacency: Adjacency, tmp_path: Path, monkeypat
         embedder=Circle.name,
         adjacency=adjacency,
     )
+    model: Any = TableModel(vocabulary=10)
     with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
         run = begun(ledger, mechanism, mechanism.plan())
-        mechanism.generate(DIGITS, TableModel(vocabulary=10), run, key=KEY, source=Recorded(10))
+        mechanism.generate(DIGITS, model, run, key=KEY, source=Recorded(10))
         assert run.event() == mechanism.plan()
     other = CHANGED if adjacency is REPLACE_ONE else DIGITS[:2]
     exact = mechanism.cluster_units(DIGITS, KEY).ravel()
