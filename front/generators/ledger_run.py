@@ -15,7 +15,7 @@ from cupel.accounting.ledger.run import Run
 from cupel.claims.base import Claim
 from cupel.errors import InputError, input_errors
 from cupel.generators.base import RunSettings
-from cupel.io.run_files import open_ledger
+from cupel.io.run_files import open_ledger, removed_if_unused
 from cupel.mechanisms.evolution.journal import JournalError
 from cupel.mechanisms.models.writers import WriterError
 from cupel.mechanisms.primitives.charged import RunMismatchError
@@ -41,7 +41,7 @@ def open_run(claim: Claim, ledger: Path, plan: DpEvent, settings: RunSettings, *
     for hidden in ("embedder", "secrets", "endpoint", "judge", "first_table"):
         described["parameters"].pop(hidden, None)
     described["public"].pop("columns", None)
-    with open_ledger(ledger, settings.anchor) as opened:
+    with removed_if_unused(ledger, settings.anchor), open_ledger(ledger, settings.anchor) as opened:
         with input_errors():
             run = opened.begin(
                 claim.name,

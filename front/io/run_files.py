@@ -267,6 +267,24 @@ def open_ledger(path: Path, anchor: Path | None = None) -> Ledger:
         return Ledger.open(path, anchor=anchor)
 
 
+@contextmanager
+def removed_if_unused(path: Path, anchor: Path | None = None) -> Iterator[None]:
+    """Removes a ledger after bad input if it holds no more than the beginning of a run.
+
+    Nothing was charged or committed then, and a corrected claim can begin in the same folder.
+    """
+    try:
+        yield
+    except InputError:
+        with contextlib.suppress(InputError, OSError):
+            with open_ledger(path, anchor) as ledger:
+                unused = ledger.entries <= 2 and not path.is_symlink()  # its salt, and the beginning of a run
+            if unused:
+                for suffix in ("", "-wal", "-shm"):
+                    Path(f"{path}{suffix}").unlink(missing_ok=True)
+        raise
+
+
 def write_parquet(path: Path, rows: Iterable[Sequence[Any]], columns: Mapping[str, str], mode: int = 0o600) -> None:
     """Writes rows as Parquet, atomically.
 

@@ -283,11 +283,6 @@ class DatasetVectors:
             ValueError: one line, which reveals nothing about any record.
         """
         members = evolution_run.by_label(records, self.labels)
-        if not all(len(members[label]) for label in self.sizes):
-            raise ValueError(
-                "a public label has no record in the data, but a vector is a mean over its records; leave that label "
-                "out of the public labels, or correct the column of labels"
-            )
         if self.sample is not None and any(len(members[label]) != size for label, size in self.sizes.items()):
             raise ValueError(
                 "a sample needs the exact number of records of each label, but the data have another number than the "

@@ -194,10 +194,17 @@ class SlotRows:
         self._counts = torch.tensor([len(item.rows) for item in items])
 
     def logits(self) -> list[torch.Tensor]:
-        """For each slot, the logits of its rows, shape (rows, V), float32, on the device of the model."""
+        """For each slot, the logits of its rows, shape (rows, V), float32, on the device of the model.
+
+        A row that is no numbers (NaN, +∞ or no finite entry) is 0 at every token, a public constant, so that whether a
+        run ends does not depend on one record: docs/proofs/ex-post.md, assumptions.
+        """
         if self._session is None:
             return [torch.empty(0, self._vocabulary) for _ in self._slices]
         together = self._session.logits()
+        finite = together.amax(dim=1).isfinite()
+        if not bool(finite.all()):
+            together = torch.where(finite[:, None], together, 0.0)
         return [together[rows] for rows in self._slices]
 
     def advance(self, tokens: Sequence[int], ended: Sequence[bool]) -> None:

@@ -61,13 +61,16 @@ class SGD(Strict):
     steps: Count = Field(ge=1)
 
 
+_LONGEST_LABEL = 100
+
+
 class DeclaredPart(Strict):
     """One part of a procedure: an event, steps of DP-SGD, a file of another library, or a ledger.
 
     A file or a ledger is relative to the claim file.
     """
 
-    name: str | None = Field(None, max_length=100, description="of the part, for the report")
+    name: str | None = Field(None, max_length=_LONGEST_LABEL, description="of the part, for the report")
     event: dict[str, Any] | None = Field(
         None, description="class_name and fields of an event of dp_accounting; events in it likewise"
     )
@@ -99,6 +102,11 @@ class DeclaredPart(Strict):
             raise ValueError("count: a ledger counts its runs itself; leave it out")
         if self.event is not None:
             declared_event(self.event)
+        if not self.label.strip() or len(self.label) > _LONGEST_LABEL or not self.label.isprintable():
+            raise ValueError(
+                f"name: must be a printable text of 1 to {_LONGEST_LABEL} characters; without one a part is named like "
+                "its file"
+            )
         return self
 
     @property

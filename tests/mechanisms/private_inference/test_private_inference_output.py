@@ -59,6 +59,41 @@ def test_scores_equal_the_probabilities_of_the_run(aggregate: str, table_model: 
     assert chosen.score(RECORDS, model, generation.transcript, key=KEY, slots=[2]).tolist() == [scores[2]]
 
 
+@pytest.mark.parametrize("aggregate", ["median", "mean", "none"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_record_without_numbers_counts_as_a_public_constant_row(
+    aggregate: str, value: float, table_model: Any, runs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is that of a model whose logits are 0 for this record; its ledger and its scores are the same."""
+    chosen, model = mechanism(aggregate=aggregate), table_model()
+    own = SlotInputs(chosen, RECORDS, model, KEY)
+    (slot,) = (slot for slot in range(chosen.total_slots) if 3 in own.slot(slot).records)
+    context = tuple(own.slot(slot).rows[own.slot(slot).records.index(3)])
+    shared = sum(tuple(row) == context for item in map(own.slot, range(chosen.total_slots)) for row in item.rows)
+    assert shared >= 1
+    plain, seen, constant = type(model).row, [], [False]
+
+    def row(self: Any, given: Any, tail: Any) -> Any:
+        logits = np.array(plain(self, given, tail), dtype=np.float64)
+        if tuple(given) == context:
+            logits[0 if math.isnan(value) or value > 0 else slice(None)] = value
+            seen.append(1)
+            if constant[0]:
+                logits[:] = 0.0
+        return logits
+
+    monkeypatch.setattr(type(model), "row", row)
+    results = []
+    for constant[0] in (False, True):
+        run = runs.begin(chosen, noise="recorded")
+        generation = write(chosen, model, run)
+        scores = chosen.score(RECORDS, model, generation.transcript, key=KEY)
+        results.append((generation.transcript, scores.tolist(), run.realised()))
+    assert seen
+    assert results[0] == results[1]
+    assert np.isfinite(results[0][1]).all()
+
+
 def test_unprotected_scores_are_those_of_the_law_that_is_sampled(table_model: Any, runs: Any) -> None:
     """At a low temperature most tokens lie below the sampler's floor, e⁻⁴⁰ of the largest probability."""
     model = table_model()

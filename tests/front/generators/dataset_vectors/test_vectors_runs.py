@@ -134,14 +134,24 @@ def test_wrong_public_numbers_are_one_line(public: dict[str, Any], says: str, tm
     assert says in done.stderr
 
 
-def test_a_label_without_records_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "notes.jsonl").write_text("".join(f'{{"topic": "a", "text": "SECRET {i}"}}\n' for i in range(12)))
-    claim = body(shots=1) | {
-        "data": {"source": "file", "path": "notes.jsonl", "label": "topic"},
-        "public": {"records": 12, "labels": ["a", "b"], "records_by_label": {"a": 6, "b": 6}},
-    }
-    done = run("generate", write(tmp_path, claim), "-o", tmp_path / "out", "-q")
-    assert done.returncode == 2
-    assert "a public label has no record" in done.stderr
-    assert "SECRET" not in done.stderr
-    assert not (tmp_path / "out").exists()
+@pytest.mark.parametrize("pairing", ["hashed", "mean"])
+def test_a_label_without_records_runs_and_releases_noise(pairing: str, tmp_path: Path) -> None:
+    """With one record of the label or without it, the same is charged and the same files are released."""
+    charged = []
+    for labelled in (0, 1):
+        (folder := tmp_path / str(labelled)).mkdir()
+        rows = [{"topic": "b" if i < labelled else "a", "text": f"SECRET {i}"} for i in range(12)]
+        (folder / "notes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        claim = body(shots=1, pairing=pairing) | {
+            "data": {"source": "file", "path": "notes.jsonl", "label": "topic"},
+            "public": {"records": 12, "labels": ["a", "b"], "records_by_label": {"a": 6, "b": 6}},
+        }
+        done = run("assay", write(folder, claim), "-o", folder / "out", "-q")
+        assert done.returncode == 0, done.stderr
+        vectors = ReleasedVectors.load(folder / "out" / "private" / "vectors.safetensors")
+        assert [one.label for one in vectors.labels] == ["a", "b"]
+        assert all(np.isfinite(one.means).all() and np.any(one.means) for one in vectors.labels)
+        with Ledger.open(folder / "out" / "private" / "ledger.sqlite", read_only=True) as ledger:
+            charged.append(ledger.events())
+        assert run("release", folder / "out", "-o", folder / "released", "-q").returncode == 0
+    assert charged[0] == charged[1]

@@ -24,6 +24,10 @@ from cupel.accounting.ledger.entries import Charge, Commit
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.audit_jobs.canaries.files import read_manifest
 from cupel.audits.result import AuditResult
+from cupel.claims.read import make_claim
+from cupel.errors import InputError
+from cupel.generators.base import RunSettings
+from cupel.generators.ledger_run import open_run
 
 DELTA = 1e-5
 SGD = {"noise_multiplier": 1.0, "sample_rate": 0.01, "steps": 500}
@@ -557,3 +561,66 @@ def test_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
         (tmp_path / name).write_text(json.dumps({"history": [[1.0, 0.01, 500]], "mechanism": "rdp"}))
     twice = claim(tmp_path, {"file": "a.json"}, {"file": "b.json"})
     assert "two parts name files with the same content" in refused(twice)
+
+
+@pytest.mark.parametrize("name", ["a\tb", "\u200e", " ", "x" * 101])
+def test_a_part_with_a_bad_name_leaves_nothing_and_its_correction_runs(name: str, tmp_path: Path) -> None:
+    event = {"class_name": "GaussianDpEvent", "noise_multiplier": 1.0}
+    named: dict[str, Any] = {
+        "name": "named",
+        "mechanism": "declared",
+        "adjacency": "add_remove",
+        "parameters": {"events": [{"name": name, "event": event}]},
+        "guarantee": {"type": "approx_dp", "epsilon": 9.0, "delta": 1e-5},
+    }
+    path = tmp_path / "claim.yaml"
+    path.write_text(yaml.safe_dump(named))
+    done = run("assay", path, "-o", tmp_path / "out", "-q")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "name" in done.stderr
+    assert not (tmp_path / "out").exists()
+    named["parameters"] = {"events": [{"name": "a b", "event": event}]}
+    path.write_text(yaml.safe_dump(named))
+    assert run("assay", path, "-o", tmp_path / "out", "-q").returncode == 0
+
+
+def test_a_file_whose_name_is_no_label_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a\nb.txt").write_text("GaussianDpEvent(noise_multiplier=1.0)")
+    named: dict[str, Any] = {
+        "name": "named",
+        "mechanism": "declared",
+        "adjacency": "add_remove",
+        "parameters": {"events": [{"file": "a\nb.txt"}]},
+        "guarantee": {"type": "approx_dp", "epsilon": 9.0, "delta": 1e-5},
+    }
+    (tmp_path / "claim.yaml").write_text(yaml.safe_dump(named))
+    done = run("assay", tmp_path / "claim.yaml", "-o", tmp_path / "out", "-q")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_ledger_in_which_nothing_was_charged_does_not_outlive_bad_input(tmp_path: Path) -> None:
+    """Whatever fails between the beginning of a run and its first charge."""
+    named = make_claim(
+        {
+            "name": "named",
+            "mechanism": "declared",
+            "adjacency": "add_remove",
+            "parameters": {"events": [{"event": {"class_name": "GaussianDpEvent", "noise_multiplier": 1.0}}]},
+        }
+    )
+    plan = dp_event.GaussianDpEvent(1.0)
+    (tmp_path / "private").mkdir()
+    ledger = tmp_path / "private" / "ledger.sqlite"
+    with pytest.raises(InputError), open_run(named, ledger, plan, RunSettings()) as begun:
+        begun.step(charge=Charge(key="a\n", stage="part", event=plan))
+    assert not list(ledger.parent.iterdir())
+    with open_run(named, ledger, plan, RunSettings()) as begun:
+        begun.step(charge=Charge(key="part/0", stage="part", event=plan))
+    with (
+        pytest.raises(InputError, match="another plan"),
+        open_run(named, ledger, events.compose([(plan, 2)]), RunSettings()),
+    ):
+        pass
+    with Ledger.open(ledger, read_only=True) as opened:
+        assert len(opened.events()) == 1
