@@ -113,7 +113,9 @@ def _exit_code(context: Any) -> int:
 def _run(arguments: list[str]) -> int:
     """Runs a command and returns its exit code; a user's mistake or a full disk is one line on standard error."""
     from cupel.errors import InputError, file_error
+    from cupel.io.pipes import refuse_named_pipes
 
+    refuse_named_pipes()
     try:
         if "_CUPEL_COMPLETE" in os.environ:  # a shell asks what a word could become
             _parser().main(prog_name="cupel")
