@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from cupel.accounting.conversions import formulas
 
-_FLOATS = {"float16": np.float16, "float32": np.float32, "float64": np.float64}
+_FLOATS: Mapping[str, Callable[[float], Any]] = {"float16": np.float16, "float32": np.float32, "float64": np.float64}
 _MOST_DIGITS = 400
 _LARGEST_SCALAR = 2**1000
 _INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))

@@ -13,16 +13,19 @@ said, and add_remove has a bound only if the divisor is said to be public.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.interop.conditions import Condition, Normalizer
+from cupel.accounting.interop.names import left_unread
 from cupel.accounting.interop.state import SampledGaussian, Sampler, State, Stated
 
 _KEY = "privacy_accountant_state_dict"
 _OWN = "cupel"
+_SET = ("adjacency", "sampler", "normalizer", "conditions")
 _ACCOUNTANTS = ("rdp", "gdp", "prv", _OWN)
 _RELATIONS = tuple(relation.value for relation in Adjacency if relation is not Adjacency.SECRET)
 
@@ -41,6 +44,7 @@ def found(content: Any) -> State | None:
     """
     if not isinstance(content, Mapping):
         return None
+    beside = set(content) - {_KEY} if _KEY in content else set()
     content = content.get(_KEY, content)
     if not isinstance(content, Mapping) or "history" not in content or "mechanism" not in content:
         return None
@@ -51,7 +55,9 @@ def found(content: Any) -> State | None:
             + ", ".join(_ACCOUNTANTS)
         )
     parts = tuple(_step(entry, place) for place, entry in enumerate(history))
-    return state_of(parts, recorded(content) if mechanism == _OWN else Stated(), mechanism)
+    state = state_of(parts, recorded(content) if mechanism == _OWN else Stated(), mechanism)
+    unread = beside | set(content) - {"history", "mechanism", *(_SET if mechanism == _OWN else ())}
+    return dataclasses.replace(state, remarks=left_unread(unread, ()))
 
 
 def state_of(parts: tuple[SampledGaussian, ...], set_to: Stated, mechanism: str) -> State:

@@ -95,6 +95,7 @@ class State:
         what: of that library.
         parts: everything that it says was released.
         adjacency: the neighbouring relation.
+        also: other relations and units that its words mean, too: who states one of them does not contradict it.
         delta: of the guarantee.
         sampler: of the steps.
         records: the number of records n.
@@ -113,6 +114,7 @@ class State:
     what: str
     parts: tuple[Part, ...]
     adjacency: Adjacency | None = None
+    also: tuple[Adjacency | Unit, ...] = ()
     delta: float | None = None
     sampler: Sampler | None = None
     records: int | None = None
@@ -136,16 +138,24 @@ class State:
         """Whether it says that steps released noisy sums."""
         return any(isinstance(part, SampledGaussian) for part in self.parts)
 
+    def goes_with(self, unit: Unit) -> bool:
+        """Whether a unit does not contradict the file: its own, a group of its records, or another that it means."""
+        of_records = unit.kind == "group" and self.unit == Unit()
+        return self.unit in (None, unit) or unit in self.also or of_records
+
     def samplers(self) -> frozenset[Sampler]:
         """How records were sampled, where the file or its events say it."""
-        inside = {
+        return self.samplers_of_events() | ({self.sampler} if self.sampler is not None else set())
+
+    def samplers_of_events(self) -> frozenset[Sampler]:
+        """How records were sampled, where its events say it."""
+        return frozenset(
             _SAMPLERS_OF_EVENTS[type(event)]
             for part in self.parts
             if isinstance(part, Release)
             for event in _all_events(part.event)
             if type(event) in _SAMPLERS_OF_EVENTS
-        }
-        return frozenset(inside | ({self.sampler} if self.sampler is not None else set()))
+        )
 
 
 _SAMPLERS_OF_EVENTS: Mapping[type[DpEvent], Sampler] = {
@@ -218,7 +228,12 @@ class _Merged:
         recorded, said = getattr(self.state, name), getattr(self.given, name)
         self.used.add(name)
         if recorded is not None and said is not None and recorded != said:
-            raise ValueError(f"the file says {name} {recorded}, not {said}; leave --{name} out, or give the same")
+            if said not in self.state.also:
+                raise ValueError(_contradicted(name, recorded, said))
+            self.assumptions.append(
+                f"{_STATED[name].format(said)}, as stated; {self.state.what} means it, or {recorded}, by one name."
+            )
+            return said
         if recorded is not None:
             return recorded
         if said is not None:
@@ -243,6 +258,10 @@ class _Merged:
         """Whether the user states a condition, or the library ensures it."""
         self.used.add(condition)
         return condition in self.given.conditions or condition in self.state.holds
+
+
+def _contradicted(name: str, recorded: object, said: object) -> str:
+    return f"the file says {name} {recorded}, not {said}; leave {name} out, or state the same"
 
 
 _STATED: Mapping[str, str] = {
@@ -275,6 +294,7 @@ def read_as(state: State, given: Stated, *, relation: Adjacency | None = None) -
     assert records is None or isinstance(records, int)
     _check_recorded(merged, "unit")
     _check_recorded(merged, "records")
+    _check_recorded(merged, "normalizer")
     who = "user" if (state.unit or given.unit or Unit()).kind == "user" else "record"
     if state.unit is None:
         merged.used.add("unit")
@@ -375,11 +395,9 @@ def _sampler(merged: _Merged) -> Sampler | None:
     """
     said, recorded = merged.given.sampler, merged.state.samplers()
     if said is not None and recorded and recorded != {said}:
-        raise ValueError(
-            f"the file says sampler {' and '.join(sorted(recorded))}, not {said}; leave --sampler out, or give the same"
-        )
+        raise ValueError(_contradicted("sampler", " and ".join(sorted(recorded)), said))
     if not merged.state.is_sampled:
-        merged.used |= {"sampler"} if recorded - {merged.state.sampler} else set()
+        merged.used |= {"sampler"} if merged.state.samplers_of_events() else set()
         return None
     found = merged.of("sampler")
     if found is None:
@@ -393,8 +411,8 @@ def _check_recorded(merged: _Merged, name: str) -> None:
     recorded, said = getattr(merged.state, name), getattr(merged.given, name)
     if recorded is None or said is None:
         return
-    if recorded != said:
-        raise ValueError(f"the file says {name} {recorded}, not {said}; leave --{name} out, or give the same")
+    if recorded != said and not (isinstance(said, Unit) and merged.state.goes_with(said)):
+        raise ValueError(_contradicted(name, recorded, said))
     merged.used.add(name)
 
 

@@ -20,6 +20,7 @@ import re
 from fractions import Fraction
 
 from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.conversions import formulas
 from cupel.accounting.interop.names import left_unread
 from cupel.accounting.interop.state import SampledGaussian, State
@@ -54,6 +55,9 @@ _LINE = re.compile(
     rf"differential privacy with eps = ({_NUMBER}|inf) and delta = {_NUMBER}\.( The optimal RDP order is {_NUMBER}\.)?"
     r"(?: The privacy estimate is likely to be improved by expanding the set of orders\.)?"
 )
+_GIVEN = (
+    "The run was as the text says, which was computed from numbers that somebody gave, and not recorded while training."
+)
 _BEGINS = ("DP-SGD performed over", "DP-SGD with sampling rate")
 
 
@@ -86,10 +90,7 @@ def _of_statement(match: re.Match[str]) -> State:
     if of_users is not None and (most is None or of_users != delta):
         raise ValueError("holds values of users that do not go with the rest of a statement of TensorFlow Privacy")
     multiplier = float(noise)
-    notes = [
-        "Where each example is once in each epoch, its add-or-remove-one is what is called zero_out here: an example "
-        "that is removed leaves its place empty.",
-    ]
+    notes = [_GIVEN]
     if microbatching == "with":
         multiplier /= 2
         notes.append(
@@ -101,11 +102,16 @@ def _of_statement(match: re.Match[str]) -> State:
         library="TensorFlow Privacy",
         what="a statement of TensorFlow Privacy",
         parts=(SampledGaussian(multiplier, size / records, steps, size),),
+        adjacency=Adjacency.ADD_REMOVE,
+        also=(Adjacency.ZERO_OUT, *([Unit("user")] if most == "1" else [])),
         delta=float(validate.open_probability(delta=float(delta))),
         records=records,
+        unit=Unit(),
         remarks=(
             f"It states ε = {once} with each example once an epoch and {poisson} for Poisson sampling, and does not "
             "say which it was.",
+            "Where each example is once in each epoch, its add-or-remove-one is what is called zero_out here: an "
+            "example that is removed leaves its place empty.",
             *_of_users(most, *users),
         ),
         notes=tuple(notes),
@@ -121,8 +127,8 @@ def _of_users(most: str | None, once: str | None, poisson: str | None) -> list[s
         return ["It says that a user has one example at most, so its numbers are those of a user, too."]
     values = "" if once is None else f" for which it states ε = {once} and {poisson} by group privacy,"
     return [
-        f"It says that a user has at most {int(most)} examples,{values} and that its own numbers are those of an "
-        f"example. A user is then a group: --unit 'group({int(most)})'."
+        f"It says that a user has at most {int(most)} examples,{values} and that its other numbers are those of an "
+        "example."
     ]
 
 
@@ -137,6 +143,7 @@ def _of_line(match: re.Match[str]) -> State:
         stated=None if stated == "inf" else float(stated),
         remarks=left_unread(["optimal_RDP_order"] if order else [], ()),
         notes=(
+            _GIVEN,
             f"The rate was printed with three digits, and counts as {rate!r}, the largest that is printed so.",
             "Each microbatch was one example: of larger ones, which the line does not record, one example moves a "
             "clipped mean by twice as much.",

@@ -295,7 +295,8 @@ def _if_sampled(
         return
     _, question = query.questions[-1]
     for sampler in Sampler:
-        others = (Adjacency.REPLACE_ONE,) if stated.adjacency is None else ()
+        meant = (one for _, state in states for one in state.also if isinstance(one, Adjacency))
+        others = (Adjacency.REPLACE_ONE, *meant) if stated.adjacency is None else ()
         for adjacency in dict.fromkeys((query.adjacency, *others)):
             try:
                 given = dataclasses.replace(stated, sampler=sampler, adjacency=adjacency)

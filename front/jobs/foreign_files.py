@@ -170,7 +170,7 @@ def readings_of(states: Sequence[tuple[Path, State]], stated: Stated, relations:
     for path, state in states:
         with input_errors(f"{path}: "):
             reading = read_as(state, stated, relation=relation)
-        of = state.unit or stated.unit or Unit()
+        of = stated.unit or state.unit or Unit()
         _check_event(path, reading, of)
         relations.append((str(path), (reading.adjacency, of)))
         found.append((path, state, reading))

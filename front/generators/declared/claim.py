@@ -227,7 +227,7 @@ class DeclaredClaim(Claim):
         unit = Unit.parse(self.unit)
         state = _state_of(part, self.adjacency, unit)
         digest = None if part.file is None else _sha256(part.file)
-        if state.unit is not None and not self._is_of_unit(state.unit):
+        if not state.goes_with(unit):
             raise ValueError(f"its unit is {state.unit}, and that of the claim {self.unit}")
         given = Stated(
             adjacency=self.adjacency,
