@@ -15,14 +15,13 @@ import attrs
 from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import events, validate
-from cupel.accounting.interop.expressions import Expression, Rounded, parsed
+from cupel.accounting.interop.expressions import ROUNDED, Expression, Rounded, parsed
 from cupel.accounting.interop.names import is_name, shown
 from cupel.accounting.interop.state import Release, State
 
 _MODULE = "dp_accounting"
 _TRUNCATED = "TruncatedSubsampledGaussianDpEvent"
 _NAME = re.compile(r"\s*(dp_event\.|dp_accounting\.(dp_event\.)?)?(\w+DpEvent)\(")
-_ROUNDED = "PyTorch rounds the numbers that it prints; each counts as the worst that is printed so."
 _WORST = {
     ("GaussianDpEvent", "noise_multiplier"): "lower",
     ("LaplaceDpEvent", "noise_multiplier"): "lower",
@@ -61,10 +60,8 @@ def found_text(text: str) -> State | None:
         return None
     expression = parsed(text, "an event of dp_accounting", longest=_LONGEST, deepest=_DEEPEST)
     event = _evaluated(expression, expression.tree)
-    if any(
-        isinstance(expression.number(node), Rounded) for node in ast.walk(expression.tree) if isinstance(node, ast.expr)
-    ):
-        return dataclasses.replace(_state(event), notes=(_ROUNDED,), exact=False)
+    if expression.is_rounded:
+        return dataclasses.replace(_state(event), notes=(ROUNDED,), exact=False)
     return _state(event)
 
 

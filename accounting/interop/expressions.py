@@ -19,6 +19,10 @@ _LARGEST_SCALAR = 2**1000
 _INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 
 
+ROUNDED = "PyTorch rounds the numbers that it prints; each counts as the worst that is printed so."
+"""The assumption of what holds a `Rounded` number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rounded:
     """A number that was rounded when it was printed.
@@ -37,6 +41,12 @@ class Expression:
 
     tree: ast.expr
     lines: tuple[bytes, ...]
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether it has a number that was rounded."""
+        nodes = (node for node in ast.walk(self.tree) if isinstance(node, ast.expr))
+        return any(isinstance(self.number(node), Rounded) for node in nodes)
 
     def number(self, node: ast.expr) -> int | float | Rounded | None:
         """The number that an expression writes; None if it writes none.

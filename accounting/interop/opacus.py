@@ -13,13 +13,16 @@ said, and add_remove has a bound only if the divisor is said to be public.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.interop.conditions import Condition, Normalizer
+from cupel.accounting.interop.expressions import ROUNDED, Expression, Rounded, parsed
 from cupel.accounting.interop.names import left_unread
 from cupel.accounting.interop.state import SampledGaussian, Sampler, State, Stated
 
@@ -27,6 +30,9 @@ _KEY = "privacy_accountant_state_dict"
 _OWN = "cupel"
 _SET = ("adjacency", "sampler", "normalizer", "conditions")
 _ACCOUNTANTS = ("rdp", "gdp", "prv", _OWN)
+_BEGINS = re.compile(r"\s*(OrderedDict\(\s*[\[{]|\{\s*')")
+_LONGEST = 200_000
+_DEEPEST = 20
 _RELATIONS = tuple(relation.value for relation in Adjacency if relation is not Adjacency.SECRET)
 
 AS_SET = (
@@ -58,6 +64,50 @@ def found(content: Any) -> State | None:
     state = state_of(parts, recorded(content) if mechanism == _OWN else Stated(), mechanism)
     unread = beside | set(content) - {"history", "mechanism", *(_SET if mechanism == _OWN else ())}
     return dataclasses.replace(state, remarks=left_unread(unread, ()))
+
+
+def found_text(text: str) -> State | None:
+    """The state in the ``repr`` of a state; None if the text is none.
+
+    Raises:
+        ValueError: one line, as for `found`; or if it begins like a dictionary and is none.
+    """
+    if _BEGINS.match(text) is None:
+        return None
+    expression = parsed(text, "the state of an accountant of Opacus", longest=_LONGEST, deepest=_DEEPEST)
+    state = found(_plain(expression, expression.tree))
+    if state is None or not expression.is_rounded:
+        return state
+    return dataclasses.replace(state, notes=(*state.notes, ROUNDED), exact=False)
+
+
+def _plain(expression: Expression, node: ast.expr) -> Any:
+    """What an expression of dictionaries, lists and numbers holds; None for everything else."""
+    if (number := expression.number(node)) is not None:
+        return number
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_plain(expression, item) for item in items]
+        case ast.Call(func=ast.Name(id="OrderedDict"), args=[ast.Dict() as content], keywords=[]):
+            return _plain(expression, content)
+        case ast.Call(func=ast.Name(id="OrderedDict"), args=[ast.List(elts=pairs)], keywords=[]):
+            return _dictionary([tuple(one.elts) if isinstance(one, ast.Tuple) else () for one in pairs], expression)
+        case ast.Dict(keys=keys, values=values):
+            return _dictionary(list(zip(keys, values, strict=True)), expression)
+    return None
+
+
+def _dictionary(pairs: list[Any], expression: Expression) -> dict[str, Any]:
+    found = {pair[0].value: _plain(expression, pair[1]) for pair in pairs if _is_item(pair)}
+    if len(found) != len(pairs):
+        raise ValueError("has a key twice in one dictionary of its text, or one that is no text")
+    return found
+
+
+def _is_item(pair: Any) -> bool:
+    return len(pair) == 2 and isinstance(pair[0], ast.Constant) and isinstance(pair[0].value, str)
 
 
 def state_of(parts: tuple[SampledGaussian, ...], set_to: Stated, mechanism: str) -> State:
@@ -104,7 +154,8 @@ def recorded(content: Mapping[str, Any]) -> Stated:
 
 def _step(entry: Any, place: int) -> SampledGaussian:
     is_triple = isinstance(entry, list | tuple) and len(entry) == 3
-    numbers = [one for one in entry if isinstance(one, int | float) and not isinstance(one, bool)] if is_triple else []
+    entry = _worst(*entry) if is_triple else ()
+    numbers = [one for one in entry if isinstance(one, int | float) and not isinstance(one, bool)]
     if len(numbers) != 3:
         raise ValueError(
             f"history[{place}] must be three numbers: noise multiplier, sample rate, number of steps; save them as "
@@ -117,3 +168,9 @@ def _step(entry: Any, place: int) -> SampledGaussian:
         return SampledGaussian(float(noise), float(rate), int(steps))
     except (ValueError, OverflowError) as error:
         raise ValueError(f"history[{place}]: {error}") from None
+
+
+def _worst(noise: Any, rate: Any, steps: Any) -> tuple[Any, Any, Any]:
+    """A step with the end of numbers that were rounded at which it costs most."""
+    noise = max(noise.lower, min(0.0, noise.upper)) if isinstance(noise, Rounded) else noise
+    return noise, min(rate.upper, max(1.0, rate.lower)) if isinstance(rate, Rounded) else rate, steps

@@ -48,6 +48,7 @@ _IN_JSON = (
     smartnoise.found,
 )
 _IN_TEXT = (
+    opacus.found_text,
     dp_accounting_events.found_text,
     tensorflow_privacy.found_text,
     dpsynth.found_text,
@@ -121,7 +122,7 @@ def _in_file(file: BinaryIO) -> State | None:
 
 
 def _in_text(text: str) -> State | None:
-    if text.lstrip()[:1] in ("{", "["):
+    if text.lstrip()[:1] in ("{", "[") and text.lstrip()[1:].lstrip()[:1] != "'":  # as in {'history': …}, of Python
         return _in_json(_json(text))
     return next((state for found in _IN_TEXT if (state := found(text)) is not None), None)
 

@@ -198,6 +198,43 @@ def test_scalars_in_texts_of_events(tmp_path: Path, shown: str, value: float) ->
     assert state.exact
 
 
+@pytest.mark.parametrize("content", [STATE, dict(STATE), CHECKPOINT["privacy_accountant_state_dict"]])
+@pytest.mark.parametrize("number", [float, np.float64, np.float32, lambda value: torch.tensor(value)])
+def test_texts_of_states_of_opacus(tmp_path: Path, content: Any, number: Any) -> None:
+    """What ``print(accountant.state_dict())`` writes; of tensors the worst that is printed so."""
+    written = type(content)(content)
+    written["history"] = [(number(noise), number(rate), steps) for noise, rate, steps in HISTORY]
+    state = state_of(tmp_path, repr(written).encode())
+    rounded = isinstance(number(1.0), torch.Tensor)
+    assert state.exact is not rounded
+    assert len(state.parts) == len(HISTORY)
+    for part, (noise, rate, steps) in zip(state.parts, HISTORY, strict=True):
+        assert isinstance(part, SampledGaussian)
+        assert part.steps == steps
+        if rounded:
+            assert noise - 1e-4 < part.noise_multiplier <= noise
+            assert rate <= part.rate < rate + 1e-4
+        else:
+            assert (part.noise_multiplier, part.rate) == (float(number(noise)), float(number(rate)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{'history': [(1.0, 0.01, 5)], 'mechanism': 'rdp', 'history': []}", "a key twice"),
+        ("OrderedDict([('history', []), ('history', []), ('mechanism', 'rdp')])", "a key twice"),
+        ("{'history': [(1.0, 0.01, f(3))], 'mechanism': 'rdp'}", "must be three numbers"),
+        ("{'history': [(1.0, 0.01, 5)], 'mechanism': rdp}", "mechanism one of"),
+        ("{'history': [(1.0, 0.01, 5)], 'mechanism': 'rdp'", "not the text that it writes"),
+        ("{'other': 3}", "is no ledger, claim, or file"),
+        ("{**{'history': []}, 'mechanism': 'rdp'}", "JSON"),
+        ("{'a': 1, **{'history': []}, 'mechanism': 'rdp'}", "is no text"),
+    ],
+)
+def test_texts_of_states_that_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    assert message in refusal(tmp_path, text.encode())
+
+
 @pytest.mark.parametrize("scalar", [1.1, 1.23456, 0.00417, 1.23456e-5, 123456.789])
 @pytest.mark.parametrize("options", [{}, {"precision": 2}, {"precision": 6}, {"precision": 3, "sci_mode": True}])
 def test_a_tensor_in_a_text_counts_as_the_worst_that_is_printed_so(
