@@ -56,7 +56,11 @@ FIELDS = (
         ("target_delta", "δ of the guarantee; a bound may be asked for at another"),
         ("population_size", "the number of clients", "records"),
         ("neighboring_relation", "the neighbouring relation", "adjacency"),
-        ("sampling_method", "the sampler; no-amplification counts each client in each round", "sampler"),
+        (
+            "sampling_method",
+            "the sampler; of no-amplification it is unknown, and each client counts in each round",
+            "sampler",
+        ),
         ("compositions", "noise multiplier, rate and number of the rounds"),
         ("its clients", "the unit is user: a client with all of its records", "unit"),
         ("max_epsilon", ""),

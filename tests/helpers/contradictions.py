@@ -107,6 +107,14 @@ ROWS = (
         "fixed",
         ("poisson", "shuffled", "unknown"),
     ),
+    Row(
+        "Flower",
+        "sampling_method",
+        "flower-no_amplification.json",
+        "sampler",
+        "unknown",
+        ("poisson", "fixed", "shuffled"),
+    ),
     Row("Flower", "its clients", "flower-poisson.json", "unit", "user", ("record", "group(3)")),
     Row("TensorFlow Privacy", "examples", "tensorflow-privacy-without.txt", "records", 60_000, (59_999,), _SHUFFLED),
     Row(
