@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from cupel.accounting.events import ParallelDpEvent, SecretReleaseDpEvent
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.accounting.ledger.run import Run
 from cupel.accounting.registry import accountant
+from cupel.mechanisms.aug_pe import generator as aug_pe
 from cupel.mechanisms.aug_pe.generator import AugPE
 from cupel.mechanisms.data.records import Record, with_content_ids
 from cupel.mechanisms.data.table_schema import Schema
@@ -50,7 +52,7 @@ from cupel.mechanisms.embedding.embedder import unit_rows
 from cupel.mechanisms.embedding.private_centres import RADIUS, PrivateCentres
 from cupel.mechanisms.evolution.journal import Journal
 from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.primitives.randomness import Recorded
+from cupel.mechanisms.primitives.randomness import Recorded, Source
 from cupel.mechanisms.primitives.whole_vectors import whole_vectors
 from cupel.mechanisms.private_inference.generator import PrivateInference
 from cupel.mechanisms.secret_evolution.clustering import PublicClusters, exact_sums
@@ -642,3 +644,32 @@ def test_noise_of_cluster_counts(adjacency: Adjacency, tmp_path: Path, monkeypat
     event = charges(tmp_path / "ledger.sqlite")["clusters"]
     noise = np.array(commits(tmp_path / "ledger.sqlite")["clusters"]) - exact
     check_discrete_laplace(noise, pure_rate(event, adjacency, moved))
+
+
+LOOKED_AT: dict[tuple[str, str], tuple[str, ...]] = {
+    ("aug_pe/generator.py", "add_gaussian"): ("test_votes_of_aug_pe",),
+    ("dataset_vectors/release.py", "add_gaussian"): ("test_noise_of_vectors", "test_votes_of_dataset_vectors"),
+    ("dataset_vectors/release.py", "below"): ("test_sample_of_dataset_vectors",),
+    ("embedding/private_centres.py", "discrete_gaussian"): ("test_noise_of_private_centres",),
+    ("primitives/counts.py", "discrete_laplace"): ("test_noise_of_slot_counts", "test_noise_of_cluster_counts"),
+    ("primitives/token_sampler.py", "below"): ("test_tokens_differ_by_the_range_that_is_charged",),
+    ("private_inference/loop.py", "below"): (),  # the control without protection, which is charged as such
+    ("secret_evolution/clustering.py", "add_gaussian"): ("test_noise_of_counts_and_centres",),
+    ("secret_evolution/clustering.py", "bernoulli"): ("test_sample_of_records_with_secrets",),
+    ("two_stage/descent.py", "rounded_normals"): ("test_noise_of_gradients",),
+    ("two_stage/training.py", "bernoulli"): ("test_batches_of_fine_tuning",),
+    ("two_stage/training.py", "below"): (),  # shuffled batches, as published, which are charged as unprotected
+}
+"""Where mechanisms draw from a source of noise, and the tests here that look at what comes of it."""
+
+
+def test_every_draw_of_a_mechanism_is_looked_at() -> None:
+    """A new one fails, until it has a row and a test."""
+    root, methods = Path(aug_pe.__file__).parents[1], {name for name in vars(Source) if not name.startswith("_")}
+    found: set[tuple[str, str]] = set()
+    for path in root.rglob("*.py"):
+        if path.name != "randomness.py":
+            calls = re.findall(r"source\.(\w+)\(", path.read_text())
+            found |= {(path.relative_to(root).as_posix(), name) for name in calls if name in methods}
+    assert found == set(LOOKED_AT)
+    assert all(name in globals() for tests in LOOKED_AT.values() for name in tests)
