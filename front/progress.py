@@ -26,9 +26,13 @@ class Progress:
 
     def __init__(self, mode: Mode = "quiet") -> None:
         self.mode = mode
+        self._noted: set[str] = set()
 
     def note(self, text: str) -> None:
-        """Shows one line of information."""
+        """Shows one line of information, unless it was shown before."""
+        if text in self._noted:
+            return
+        self._noted.add(text)
         if self.mode == "json":
             self._emit({"note": text})
         elif self.mode == "bar":

@@ -91,6 +91,28 @@ class Secrets(Part):
     expected_sample: float = Field(description="private records that one release draws, on average")
 
 
+class Lengths(Part):
+    """The least, the median and the largest of some lengths."""
+
+    least: int
+    median: float
+    most: int
+
+
+class Output(Part):
+    """How many documents a run made, and how long they are.
+
+    A function of the documents of a release and of the claim: nothing else that is private is read. Printed on both
+    pages.
+    """
+
+    documents: int = Field(description="number of documents, or of rows of a table")
+    empty: int = Field(description="how many of them hold no text beyond the public prefix")
+    characters: Lengths | None = Field(description="of their texts, prefix included; None for a table or no document")
+    complete: int | None = Field(description="how many of them ended by themselves; None where that is not recorded")
+    ends: str = Field(description="which documents are kept, in words")
+
+
 class LedgerSummary(Part):
     """What the ledger holds; only its head and, where it is what was planned, the composition may leave."""
 
@@ -179,6 +201,15 @@ class Assay(Part):
         default=[], description="every verdict on this run in the ledger, this one last; private but for audits' games"
     )
     digests: Digests | None = Field(default=None, description="printed on both pages")
+    output: Output | None = Field(
+        default=None,
+        description="number and lengths of the documents; None where there are none, printed on both pages",
+    )
+    unfinished: int | None = Field(
+        default=None,
+        description="private: how many documents were begun and not finished when their tokens ran out; none is kept. "
+        "None where that is not recorded",
+    )
     protected: bool = Field(
         default=True, description="whether this variant of the mechanism protects anything; printed on both pages"
     )

@@ -156,6 +156,12 @@ def mechanism(claim: Mapping[str, Any]) -> str:
     return MECHANISMS.get(name, name.replace("_", " "))
 
 
+def prefix_of(claim: Mapping[str, Any]) -> str:
+    """The public text with which every document of a claim begins; empty for most claims."""
+    parameters = claim.get("parameters")
+    return str(parameters.get("prefix") or "") if isinstance(parameters, Mapping) else ""
+
+
 def guarantee_means(claim: Mapping[str, Any]) -> str:
     """What the claimed guarantee says, for a reader who does not know it; empty for a guarantee not listed here."""
     what = claimed(claim)
@@ -248,3 +254,19 @@ def secret_rows(secrets: Secrets | None) -> Rows:
         ("Private records in a release, on average", format_number(secrets.expected_sample)),
         ("Noise σ, for an occurrence of length 1", format_number(secrets.sigma)),
     ]
+
+
+def output_rows(assay: Assay | Release) -> Rows:
+    """How many documents there are, how long, and how many complete; empty if the mechanism ran elsewhere."""
+    made, unfinished = assay.output, assay.unfinished if isinstance(assay, Assay) else None
+    if made is None:
+        return []
+    rows = [("Documents" if made.characters or not made.documents else "Rows", text.plain(made.documents))]
+    if made.characters is not None:
+        rows.append(("Length", text.lengths(made.characters)))
+    if made.empty:
+        rows.append(("Without text", text.plain(made.empty)))
+    rows.append(("Complete", "not recorded" if made.complete is None else text.plain(made.complete)))
+    if unfinished is not None:
+        rows.append(("Begun and not finished", text.plain(unfinished)))
+    return rows

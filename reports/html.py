@@ -27,7 +27,7 @@ from cupel.audits import verdict_wording as wording
 from cupel.audits.result import AuditResult
 from cupel.reports import composition, figures, text
 from cupel.reports.assay import Assay, PastVerdict
-from cupel.reports.claim import Claimed, best_bound, claim_rows, claimed, parameters, secret_rows
+from cupel.reports.claim import Claimed, best_bound, claim_rows, claimed, output_rows, parameters, secret_rows
 from cupel.reports.release import Release, ReleasedAudit, releasable
 from cupel.reports.svg import Figure
 
@@ -97,6 +97,7 @@ class Page:
     digests: list[tuple[str, str]] = field(default_factory=list)
     history: list[Past] = field(default_factory=list)
     secret_rows: list[tuple[str, str]] = field(default_factory=list)
+    output_rows: list[tuple[str, str]] = field(default_factory=list)
     earlier: list[Row] = field(default_factory=list)
 
 
@@ -179,6 +180,7 @@ def _page(assay: Assay | Release, side: Side) -> Page:
     page.history = [_past(past) for past in _history(assay)]
     page.digests = _digests(assay)
     page.secret_rows = secret_rows(assay.secrets)
+    page.output_rows = output_rows(assay)
     page.assumptions = list(assumptions)
     if assay.ledger.composition:
         page.composition = composition.describe(assay.ledger.composition)

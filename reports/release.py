@@ -24,6 +24,7 @@ from cupel.reports.assay import (
     Assay,
     Difference,
     Digests,
+    Output,
     Part,
     PastAudit,
     SecretGroup,
@@ -82,6 +83,7 @@ class Release(Part):
     )
     accepted: Accepted | None = None
     digests: Digests | None
+    output: Output | None = Field(default=None, description="number and lengths of the released documents")
     bounds: list[Bound] = Field(description="upper bounds on what the plan may leak")
     audits: list[ReleasedAudit]
     secrets: Secrets | None
@@ -122,6 +124,7 @@ def releasable(assay: Assay) -> Release:
         best_upper=best,
         shortfalls=_shortfalls(assay, best, secrets),
         digests=assay.digests,
+        output=assay.output,
         bounds=bounds,
         audits=audits,
         secrets=secrets,

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.bounds import Bound, Direction
@@ -17,6 +17,9 @@ from cupel.accounting.number_format import (
     format_number,
     power_of_ten,
 )
+
+if TYPE_CHECKING:
+    from cupel.reports.assay import Lengths, Output
 
 SYMBOLS = dict.fromkeys(("epsilon", "ex_post_epsilon", "renyi_epsilon"), "ε")
 SYMBOLS |= {"delta": "δ", "rho": "ρ", "mu": "μ", "beta": "β", "r": "r"}
@@ -192,3 +195,25 @@ def in_words(sentence: str) -> str:
     """A sentence with the registry names of methods in it replaced by words."""
     names = "|".join(name for name in METHODS if "_" in name)
     return capital(re.sub(rf"\b({names})\b", lambda match: method_within(match[1]), sentence))
+
+
+def lengths(found: Lengths) -> str:
+    """Lengths of texts in words."""
+    if found.least == found.most:
+        return f"{plain(found.most)} character{'s' if found.most != 1 else ''}"
+    return f"{plain(found.least)} to {plain(found.most)} characters, median {format_number(found.median)}"
+
+
+def output_in_words(made: Output, unfinished: int | None = None) -> str:
+    """What a run made, such as ``12 complete documents (5 to 40 characters, median 12)``.
+
+    Args:
+        made: number and lengths of the documents.
+        unfinished: how many more were begun and not finished; private.
+    """
+    what = "document" if made.characters or not made.documents else "row"
+    complete = "complete " if made.complete is not None else ""
+    found = f"{plain(made.documents)} {complete}{what}{'s' if made.documents != 1 else ''}"
+    if made.characters is not None:
+        found += f" ({lengths(made.characters)}{f'; {plain(made.empty)} without text' if made.empty else ''})"
+    return found + (f", {plain(unfinished)} more cut when tokens ran out" if unfinished else "")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LARGE_EPSILON = 10.0
 LARGE_DELTA = 0.01
+LEAST_TOKENS = 5
+"""The fewest tokens that a text needs: four, as a record in a prompt does, and its end."""
 FAR = 0.1
 """The number of units read is far from the public number n if it differs by more than max(0.1 n, 4 √n)."""
 
@@ -27,6 +29,24 @@ FAR = 0.1
 def public_warnings(claim: Claim) -> list[str]:
     """Warnings from the claim alone."""
     return [*_guarantee_warnings(claim), *claim.parameter_warnings()]
+
+
+def short_texts(tokens: int, what: str, *, kept: bool) -> list[str]:
+    """Warns of a limit on the tokens of a text within which hardly any text ends.
+
+    Args:
+        tokens: the most that a text may have, its end included.
+        what: sets this limit.
+        kept: whether a text that did not end is kept.
+    """
+    if tokens >= LEAST_TOKENS:
+        return []
+    last = "is kept as it was cut" if kept else "is not kept"
+    return [
+        f"{what} allow{'s' if ' and ' not in what else ''} a text {tokens} token{'s' if tokens > 1 else ''}, its end "
+        f"included: hardly any text ends so soon, and one that did not end {last}. The run may cost its whole budget "
+        "and make nothing of use."
+    ]
 
 
 def _guarantee_warnings(claim: Claim) -> list[str]:

@@ -34,6 +34,7 @@ def assay(
     asserted, on = read_claim(claim), check_device(device)
     check_output_folder(output, asserted.reads(claim, model))
     from cupel.jobs import assay as job  # loads torch, so the claim is checked first
+    from cupel.reports.text import output_in_words
 
     result = job.assay(
         asserted,
@@ -45,5 +46,11 @@ def assay(
         allow_endpoint=allow_endpoint,
         progress=progress(json_, quiet),
     )
-    show(result.to_json(), lambda: say(f"{result.sentence} Report: {result.report}"), json_, quiet)
+
+    def in_words() -> None:
+        made = result.document.output
+        documents = "" if made is None else f" Output: {output_in_words(made, result.document.unfinished)}."
+        say(f"{result.sentence}{documents} Report: {result.report}")
+
+    show(result.to_json(), in_words, json_, quiet)
     raise typer.Exit(of_verdict(result.verdict))

@@ -41,6 +41,7 @@ def generate(
     configured, on = read_claim(config), check_device(device)
     check_output_folder(output, configured.reads(config, model))
     from cupel.jobs import generate as job  # loads torch, so the claim is checked first
+    from cupel.reports.text import output_in_words
 
     if vectors is not None:
         written = job.generate_from_vectors(
@@ -71,7 +72,9 @@ def generate(
     summary = run.summary()
 
     def in_words() -> None:
-        say(f"{summary['documents']} documents in {summary['path']}; their privacy cost is in {summary['ledger']}")
+        made = run.output()
+        documents = "0 documents" if made is None else output_in_words(made, run.unfinished)
+        say(f"{documents} in {summary['path']}; their privacy cost is in {summary['ledger']}")
         say(f"Head of the ledger: {summary['head']}")
 
     show(summary, in_words, json_, quiet)

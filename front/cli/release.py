@@ -33,12 +33,14 @@ def release(
     """
     from cupel.io.outputs import check_output_folder
     from cupel.jobs import release as job
+    from cupel.reports.text import output_in_words
 
     check_output_folder(output, (run_folder, run_folder / "private", anchor))
     made = job.release(run_folder, output, accept=accept, run=run, anchor=anchor)
 
     def in_words() -> None:
-        say(f"Released to {made.folder}: {', '.join(made.files)}. Head of the ledger: {made.head}")
+        what = output_in_words(made.output)
+        say(f"Released {what} to {made.folder}: {', '.join(made.files)}. Head of the ledger: {made.head}")
         if not made.anchored:
             say("No anchor of this ledger was found, so a restored or rewritten file would not show.")
 

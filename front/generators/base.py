@@ -20,12 +20,15 @@ from cupel.accounting.ledger.run import Run
 from cupel.accounting.registry import upper_bounds
 from cupel.audits.result import AuditResult
 from cupel.claims.base import Claim
+from cupel.claims.lints import public_warnings
 from cupel.io.documents import NAME as DOCUMENTS
 from cupel.io.documents import Documents
 from cupel.io.run_files import open_ledger
 from cupel.mechanisms.data.records import Record
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
 from cupel.progress import Progress
+from cupel.reports.assay import Output
+from cupel.reports.claim import prefix_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +55,11 @@ class RunSettings:
     audited: bool = False
     anchor: Path | None = None
     allow_endpoint: str | None = None
+
+    def warn(self, claim: Claim) -> None:
+        """Shows what is easily misread in a claim, or in what it would make, before its run begins."""
+        for warning in public_warnings(claim):
+            self.progress.note(f"Warning: {warning}")
 
 
 CHANGES = {Adjacency.ADD_REMOVE: "added or removed", Adjacency.REPLACE_ONE: "exchanged for another"}
@@ -121,11 +129,30 @@ class FinishedRun(ABC):
         """The privacy unit."""
         return Unit.parse(self.claim.unit)
 
+    def endings(self) -> tuple[bool, str]:
+        """Whether every document ended by itself, else that is not recorded; and which are kept, in words. Public."""
+        return False, ""
+
+    @property
+    def unfinished(self) -> int | None:
+        """How many documents the run began and did not finish, and so does not keep; None if not known. Private."""
+        return None
+
+    def output(self) -> Output | None:
+        """How many documents there are, and how long; None if the mechanism ran elsewhere."""
+        if not self.has_documents:
+            return None
+        whole, ends = self.endings()
+        return self.documents.output(whole=whole, ends=ends, prefix=prefix_of(self.claim.described()))
+
     def summary(self) -> dict[str, Any]:
         """Name, documents, files and ledger head of the run, in JSON types."""
+        output = self.output()
         return {
             "name": self.claim.name,
             "documents": len(self.documents.rows),
+            "output": output and output.model_dump(mode="json"),
+            "unfinished": self.unfinished,
             "path": str(self.documents_path),
             "sha256": self.documents.sha256,
             "ledger": str(self.ledger_path),

@@ -43,6 +43,7 @@ def open_run(claim: Claim, ledger: Path, plan: DpEvent, settings: RunSettings, *
     described["public"].pop("columns", None)
     with removed_if_unused(ledger, settings.anchor), open_ledger(ledger, settings.anchor) as opened:
         with input_errors():
+            new = claim.name not in opened.runs()
             run = opened.begin(
                 claim.name,
                 plan=plan,
@@ -50,6 +51,8 @@ def open_run(claim: Claim, ledger: Path, plan: DpEvent, settings: RunSettings, *
                 unit=Unit.parse(claim.unit),
                 about={"claim": described, "noise": settings.source.name, **about},
             )
+        if new:  # what a resumed run is refused for is found later, and must be the only line
+            settings.warn(claim)
         try:
             yield run
         except RunMismatchError as error:

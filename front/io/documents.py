@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from dp_accounting import dp_event
@@ -16,6 +17,7 @@ from cupel.accounting.ledger.entries import Charge, Json, LedgerError
 from cupel.accounting.ledger.run import Run
 from cupel.io.run_files import write_atomically, write_parquet
 from cupel.mechanisms.primitives.charged import commit
+from cupel.reports.assay import Lengths, Output
 
 STAGE = "documents"
 """The stage of a run under which its documents are committed. It costs nothing: they are post-processing."""
@@ -49,6 +51,32 @@ class Documents:
     def sha256(self) -> str:
         """SHA-256 of the JSON Lines, 64 hexadecimal digits."""
         return hashlib.sha256(self.json_lines().encode("utf-8")).hexdigest()
+
+    @property
+    def texts(self) -> list[str] | None:
+        """The text of each document; None for rows of a table."""
+        if self.columns.get("text") != "string":
+            return None
+        place = list(self.columns).index("text")
+        return [str(row[place]) for row in self.rows]
+
+    def output(self, *, whole: bool, ends: str, prefix: str = "") -> Output:
+        """How many documents there are, and how long.
+
+        Args:
+            whole: whether every one ended by itself; if not, that is not recorded.
+            ends: which documents are kept, in words.
+            prefix: the public beginning of every document.
+        """
+        texts = self.texts
+        lengths = sorted(map(len, texts or ()))
+        return Output(
+            documents=len(self.rows),
+            empty=sum(not text.removeprefix(prefix).strip() for text in texts or ()),
+            characters=Lengths(least=lengths[0], median=median(lengths), most=lengths[-1]) if lengths else None,
+            complete=len(self.rows) if whole else None,
+            ends=ends,
+        )
 
     def write(self, folder: Path, mode: int = 0o600) -> None:
         """Writes the documents as JSON Lines and Parquet, and the other files beside them, each atomically."""

@@ -189,7 +189,7 @@ def assay(
         verdict = worst_verdict(done, proof.parts, evidence)
         found = record_verdict(done, document(done, proof, evidence, verdict))
         write(found, done.ledger_path.parent)
-    for warning in found.warnings:  # last, because an error must be the only line
+    for warning in found.warnings:  # those that were not shown when the run began
         shown.note(f"Warning: {warning}")
     return AssayResult(found, output)
 
@@ -275,6 +275,8 @@ def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdi
         "ledger": proof.ledger,
         "warnings": [*public_warnings(done.claim), *done.warnings()],
         "private_warnings": proof.warnings,
+        "output": done.output(),
+        "unfinished": done.unfinished,
         "protected": done.claim.generator().releasable,
         "not_protected": done.not_protected(),
         "limitations": limitations(done.claim),

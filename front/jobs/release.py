@@ -31,6 +31,8 @@ from cupel.io.outputs import real_path
 from cupel.io.run_files import LEDGER, PRIVATE, one_process, open_ledger, remove_empty, sync, write_atomically
 from cupel.jobs.verdict_history import Recorded, recorded
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY
+from cupel.reports.assay import Output
+from cupel.reports.claim import prefix_of
 from cupel.reports.html import render_release
 from cupel.reports.release import Accepted, Release, claim_text
 
@@ -50,6 +52,7 @@ class Released:
     Attributes:
         folder: may be published.
         run: name of the run in the ledger.
+        output: number and lengths of the documents.
         files: name → SHA-256.
         accepted: the reason that was given if the proof falls short of the claim; else None.
         head: head of the ledger, as printed on the page.
@@ -58,6 +61,7 @@ class Released:
 
     folder: Path
     run: str
+    output: Output
     files: dict[str, str]
     accepted: str | None
     head: str
@@ -65,7 +69,7 @@ class Released:
 
     def to_json(self) -> dict[str, Any]:
         """The release as plain JSON types."""
-        return {**dataclasses.asdict(self), "folder": str(self.folder)}
+        return {**dataclasses.asdict(self), "folder": str(self.folder), "output": self.output.model_dump(mode="json")}
 
 
 def release(
@@ -104,7 +108,8 @@ def release(
             files = _write(partial, page, documents)
             chosen.record_release(_record(page, files))
         anchored = opened.anchored
-    return Released(output, chosen.name, files, reason, page.ledger.head, anchored)
+    assert page.output is not None
+    return Released(output, chosen.name, page.output, files, reason, page.ledger.head, anchored)
 
 
 def releasable_of(run: Run, head: str, accept: str | None = None) -> tuple[Release, Documents]:
@@ -122,6 +127,13 @@ def releasable_of(run: Run, head: str, accept: str | None = None) -> tuple[Relea
     last = history[-1]
     if last.past.documents != documents.sha256:
         raise InputError(f"run {run.name!r}: its last verdict is about other documents; run cupel assay again")
+    output = _output(documents, last.public)
+    if output.documents == output.empty:
+        raise InputError(
+            f"run {run.name!r}: holds no complete document with text, so there is nothing to release; give documents "
+            "more tokens to end in (private inference: parameters.tokens and document_tokens), and make a new run in a "
+            "new folder, which is charged anew"
+        )
     if any(one.past.contradictions for one in history):
         raise InputError(
             f"run {run.name!r}: an audit contradicted the run's own events, so it did not do what its ledger says; it "
@@ -133,10 +145,21 @@ def releasable_of(run: Run, head: str, accept: str | None = None) -> tuple[Relea
     accepted = _accepted(run, page.shortfalls, accept)
     changes = {
         "accepted": accepted,
+        "output": output,
         "ledger": page.ledger.model_copy(update={"head": head}),
         "side_channels": [*page.side_channels, RELEASED],
     }
     return page.model_copy(update=changes), documents
+
+
+def _output(documents: Documents, page: Release) -> Output:
+    """Number and lengths of the documents that are released, counted anew."""
+    known = page.output
+    return documents.output(
+        whole=known is not None and known.complete is not None,
+        ends=known.ends if known is not None else "",
+        prefix=prefix_of(page.claim),
+    )
 
 
 def _run_of(ledger: Ledger, name: str | None) -> Run:

@@ -24,7 +24,7 @@ def inference(**changes: Any) -> dict[str, Any]:
         "batch_size": 6,
         "tokens": 12,
         "prefix": PREFIX,
-        "slot_threshold": 4.0,
+        "slot_threshold": 1.0,
         "slot_count_epsilon": 2.0,
     }
     return {

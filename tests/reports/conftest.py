@@ -23,6 +23,8 @@ from cupel.reports.assay import (
     Difference,
     Digests,
     LedgerSummary,
+    Lengths,
+    Output,
     PastAudit,
     PastVerdict,
     TokenCost,
@@ -181,6 +183,14 @@ COMMON: dict[str, Any] = {
     },
     "versions": {"cupel": "0.1.0", "python": "3.11.9", "torch": "2.6.0", "dp-accounting": "0.6.0"},
     "digests": Digests(documents="d0" * 32, claim="c1" * 32),
+    "output": Output(
+        documents=1734,
+        empty=3,
+        characters=Lengths(least=18, median=23.0, most=61),
+        complete=1734,
+        ends="All ended.",
+    ),
+    "unfinished": 59,
 }
 
 

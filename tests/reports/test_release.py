@@ -31,6 +31,7 @@ PUBLIC = {
     "ledger",
     "secrets",
     "digests",
+    "output",
     "protected",
     "warnings",
     "not_protected",
@@ -155,6 +156,7 @@ class Marker:
                 {"position": self.count(), "count": self.count()}
                 | {key: self.number() for key in ("mean", "largest", "mean_published")}
             ],
+            "unfinished": self.count(),
             "spent": {self.words(): self.number()},
             "differences": [
                 {"statement": self.words(), "published": self.number(), "recomputed": None, "why": self.words()}

@@ -18,6 +18,7 @@ from cupel.generators.evolution.run import (
     JOURNAL,
     TIMING,
     documents_of,
+    endings,
     facts,
     load_writer,
     sent_to_writer,
@@ -61,6 +62,9 @@ class AugPERun(FinishedRun):
             "private": False,
         }
         return [row]
+
+    def endings(self) -> tuple[bool, str]:
+        return endings(self.claim, self.writer)
 
     def not_protected(self) -> list[str]:
         return [

@@ -13,6 +13,7 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.claims.base import Claim, Number, Plan, Public, no_bool, parameters_model
 from cupel.claims.data import Strict, is_local
+from cupel.claims.lints import short_texts
 from cupel.generators.evolution.claim import Endpoint, check_allowed
 from cupel.mechanisms.dataset_vectors.generator import DatasetVectors
 
@@ -138,6 +139,9 @@ class DatasetVectorsClaim(Claim):
 
     def plan(self) -> Plan:
         return Plan(self.generator().plan())
+
+    def parameter_warnings(self) -> list[str]:
+        return short_texts(self.parameters.writing.longest, "parameters.writing.longest", kept=True)
 
     def described(self) -> dict[str, Any]:
         body = super().described()

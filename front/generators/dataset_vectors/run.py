@@ -17,6 +17,7 @@ from cupel.generators.base import CHANGES, NOT_SEEN, FinishedRun, Part, RunSetti
 from cupel.generators.dataset_vectors import audits
 from cupel.generators.dataset_vectors.claim import DatasetVectorsClaim
 from cupel.generators.dataset_vectors.texts import JOURNAL, judged, load_writer, write_all
+from cupel.generators.evolution.run import CUT_TEXTS
 from cupel.generators.ledger_run import open_run
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare
 from cupel.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
@@ -110,6 +111,9 @@ class VectorsRun(FinishedRun):
                 "private": False,
             }
         ]
+
+    def endings(self) -> tuple[bool, str]:
+        return False, CUT_TEXTS
 
     def not_protected(self) -> list[str]:
         return [

@@ -8,6 +8,7 @@ from typing import Any
 from cupel.errors import InputError, input_errors
 from cupel.generators.base import RunSettings
 from cupel.generators.dataset_vectors.claim import DatasetVectorsClaim
+from cupel.generators.evolution.run import CUT_TEXTS
 from cupel.io.documents import NAME, Documents
 from cupel.io.run_files import is_partial
 from cupel.mechanisms.dataset_vectors import rejection
@@ -164,6 +165,7 @@ def write_from_file(claim: DatasetVectorsClaim, path: Path, output: Path, settin
     return {
         "name": claim.name,
         "documents": len(documents.rows),
+        "output": documents.output(whole=False, ends=CUT_TEXTS).model_dump(mode="json"),
         "path": str(output / NAME),
         "sha256": documents.sha256,
         "vectors": vectors.fingerprint,

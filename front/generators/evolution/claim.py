@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from cupel.claims.base import Claim, Number, no_bool
 from cupel.claims.data import Strict, is_local
+from cupel.claims.lints import short_texts
 from cupel.errors import InputError
 
 if TYPE_CHECKING:
@@ -116,6 +117,12 @@ class EvolutionClaim(Claim):
             InputError: if the endpoint has another address.
         """
         check_allowed(self.parameters.endpoint, allowed, "parameters.endpoint: prompts and candidates")
+
+    def parameter_warnings(self) -> list[str]:
+        most, whole = self.parameters.writing.max_tokens, self.parameters.writing.whole
+        if whole is None:  # the default of the writers
+            whole = self.model == "builtin" and self.parameters.endpoint is None
+        return [] if most is None else short_texts(most, "parameters.writing.max_tokens", kept=not whole)
 
     def described(self) -> dict[str, Any]:
         body = super().described()

@@ -50,6 +50,19 @@ def documents_of(texts: Iterable[SyntheticText]) -> Documents:
     return Documents({"label": "string", "rank": "int64", "text": "string"}, rows)
 
 
+def endings(claim: EvolutionClaim, writer: Writer) -> tuple[bool, str]:
+    """Whether every text ended by itself, else that is not recorded; and which are kept, in words."""
+    whole = claim.parameters.writing.whole
+    if whole is None and claim.parameters.endpoint is None:
+        whole = writer.model.is_builtin  # type: ignore[attr-defined]
+    if whole:
+        return True, "A text that reached its largest number of tokens was discarded, so every text ended by itself."
+    return False, CUT_TEXTS
+
+
+CUT_TEXTS = "A text that reached its largest number of tokens is kept as it was cut. How many did is not recorded."
+
+
 def facts(claim: EvolutionClaim, settings: RunSettings, writer: Writer) -> dict[str, str]:
     """The writer, the noise and the data, as rows of a report."""
     endpoint = claim.parameters.endpoint

@@ -34,10 +34,12 @@ def charge_and_generate(
     source: Source = OS_ENTROPY,
     documents: Callable[[Generation, bytes], Documents] | None = None,
     anchor: Path | None = None,
+    begun: Callable[[], None] = lambda: None,
 ) -> tuple[Generation, bytes]:
     """Runs private inference as the run `name` of a ledger file, or resumes that run.
 
-    If `documents` is given, the documents that it returns are committed before the run is finished.
+    If `documents` is given, the documents that it returns are committed before the run is finished. `begun` is called
+    before the first charge of a new run.
 
     Returns:
         The generation, and the batching key.
@@ -47,13 +49,16 @@ def charge_and_generate(
     """
     with open_ledger(ledger, anchor) as opened:
         with input_errors():
-            known = opened.run(name).about if name in opened.runs() else {}
+            new = name not in opened.runs()
+            known = {} if new else opened.run(name).about
             key = known.get("key") or secrets.token_hex(32)
             rows = mechanism.row_plan(model).to_json()
             described = {**about, "model": model.fingerprint, "rows": rows, "key": key, "noise": source.name}
             run = opened.begin(
                 name, plan=mechanism.plan(), adjacency=mechanism.adjacency, unit=mechanism.unit, about=described
             )
+        if new:  # what a resumed run is refused for is found later, and must be the only line
+            begun()
         with progress.stage(title) as step:
             try:
                 generation = mechanism.generate(

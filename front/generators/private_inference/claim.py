@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.number_format import format_number
 from cupel.claims.base import Claim, Plan, parameters_model
 from cupel.claims.data import KEYS, BuiltinData, is_local
+from cupel.claims.lints import short_texts
 from cupel.mechanisms.private_inference.generator import PrivateInference
 
 PrivateInferenceParameters: Any = parameters_model(
@@ -56,6 +59,28 @@ class PrivateInferenceClaim(Claim):
 
     def plan(self) -> Plan:
         return Plan(self.generator().plan())
+
+    def parameter_warnings(self) -> list[str]:
+        tokens, longest = self.parameters.tokens, self.parameters.document_tokens
+        found = short_texts(min(tokens, longest or tokens), "parameters.tokens and document_tokens", kept=False)
+        if not found and longest is not None and longest > tokens:
+            found.append(
+                f"parameters.document_tokens is {longest}, but a slot samples {tokens} tokens in all: a document that "
+                "needs more is never complete, and is not kept."
+            )
+        return [*found, *self._idle_slots()]
+
+    def _idle_slots(self) -> list[str]:
+        """Warns of a threshold that the noisy count of a slot hardly reaches."""
+        threshold, mechanism = self.parameters.slot_threshold, self.generator()
+        parts = mechanism.total_slots if mechanism.centres is None else 1
+        mean = self.public.records / parts
+        if threshold is None or threshold <= mean + 6 * math.sqrt(mean) + 30 / mechanism.slot_count_epsilon:
+            return []
+        return [
+            f"parameters.slot_threshold is {format_number(threshold)}, but a slot holds about {format_number(mean)} "
+            f"{self.unit}s: it is unlikely that any slot runs, and then there is no document."
+        ]
 
     def described(self) -> dict[str, Any]:
         body = super().described()

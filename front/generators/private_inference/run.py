@@ -100,6 +100,16 @@ class InferenceRun(FinishedRun):
             audits.append(evidence.record_replay(self, progress))
         return audits
 
+    def endings(self) -> tuple[bool, str]:
+        return True, (
+            "A document is complete, and is kept, if it ended by itself: with the end of text or the stop string. One "
+            "that was cut because its tokens ran out is not kept."
+        )
+
+    @property
+    def unfinished(self) -> int:
+        return sum(not document.complete for document in self.generation.documents)
+
     def slot_costs(self) -> dict[int, tuple[float, float]] | None:
         """Slot → (ε*, Σ γ) of the slots that ran; None if tokens have no ex-post cost."""
         spent = self.generation.spent
@@ -236,6 +246,7 @@ def generate(claim: PrivateInferenceClaim, output: Path, settings: RunSettings) 
         title="Generating",
         documents=documents_of,
         anchor=settings.anchor,
+        begun=lambda: settings.warn(claim),
     )
     documents = documents_of(generation, key)
     with input_errors():

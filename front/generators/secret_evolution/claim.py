@@ -164,11 +164,13 @@ class SecretEvolutionClaim(EvolutionClaim):
         return [source.list for source in self.parameters.secrets if isinstance(source, ListedSource)]
 
     def parameter_warnings(self) -> list[str]:
+        found = super().parameter_warnings()
         if not any(isinstance(source, PresidioSource) for source in self.parameters.secrets):
-            return []
+            return found
         return [
+            *found,
             "Secrets are found by a recogniser that looks at their values (checksums, names): with another value a "
-            "secret might not have been found. That places are public does not cover this."
+            "secret might not have been found. That places are public does not cover this.",
         ]
 
     def located(self, folder: Path) -> Self:

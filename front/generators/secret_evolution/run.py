@@ -22,6 +22,7 @@ from cupel.generators.evolution.run import (
     JOURNAL,
     TIMING,
     documents_of,
+    endings,
     facts,
     load_writer,
     sent_to_writer,
@@ -165,6 +166,9 @@ class SecretEvolutionRun(FinishedRun):
                 "private": False,
             },
         ]
+
+    def endings(self) -> tuple[bool, str]:
+        return endings(self.claim, self.writer)
 
     def not_protected(self) -> list[str]:
         found = self.result.found

@@ -127,6 +127,9 @@ class TwoStageRun(FinishedRun):
             }
         ]
 
+    def endings(self) -> tuple[bool, str]:
+        return True, "Every row is whole: each of its columns has a value of the schema, or is empty where it may be."
+
     def not_protected(self) -> list[str]:
         return [
             f"The number of rows ({self.claim.public.records}) and the schema of the table, with all its domains, are "

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import command
 import pytest
 import yaml
+from whole_documents import every_document_ends
 
 from cupel.claims.lints import private_warnings, public_warnings
 from cupel.claims.read import read_claim
@@ -19,7 +21,7 @@ CLAIM: dict[str, Any] = {
     "name": "small",
     "data": {"source": "file", "path": "notes.jsonl", "user": "user"},
     "mechanism": "private_inference",
-    "parameters": {"aggregate": "mean", "clip": 4.0, "temperature": 2.0, "batch_size": 20, "tokens": 8},
+    "parameters": {"aggregate": "mean", "clip": 4.0, "temperature": 2.0, "batch_size": 20, "tokens": 5},
     "public": {"records": 100, "context_tokens": 40},
     "guarantee": {"type": "approx_dp", "epsilon": 10.0, "delta": 1e-3},
 }
@@ -35,6 +37,12 @@ SECRETS: dict[str, Any] = {
     },
     "guarantee": {"type": "secret_protection", "p": 0.001, "r": 0.05},
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def whole_documents() -> Iterator[None]:
+    with every_document_ends():
+        yield
 
 
 def claim_of(folder: Path, base: dict[str, Any], **changes: Any) -> Any:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import command
 import pytest
+from whole_documents import every_document_ends
 
 from cupel.accounting.ledger.entries import LedgerError, LedgerFileError
 from cupel.errors import InputError
@@ -30,10 +31,16 @@ CLAIM = """
 name: tiny
 data: {source: file, path: data.jsonl}
 mechanism: private_inference
-parameters: {aggregate: mean, clip: 10.0, temperature: 1.2, batch_size: 2, tokens: 3}
+parameters: {aggregate: mean, clip: 10.0, temperature: 1.2, batch_size: 2, tokens: 5}
 public: {records: 6, context_tokens: 48}
 guarantee: {type: pure_dp, epsilon: 100000.0}
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def whole_documents() -> Iterator[None]:
+    with every_document_ends():
+        yield
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ def test_every_generator_killed_everywhere(server: TextServer, tmp_path: Path) -
 
 @pytest.mark.slow
 def test_an_audit_that_keeps_canaries_and_a_ledger_killed_where_they_appear(tmp_path: Path) -> None:
-    claim = inference(aggregate="mean", tokens=3, slot_threshold=None)
+    claim = inference(aggregate="mean", slot_threshold=None)
     claim |= {"public": {"records": 12}, "audits": ["reconstruction"]}
     (folder := tmp_path / "life").mkdir()
     (folder / "claim.yaml").write_text(yaml.safe_dump(claim))

@@ -10,6 +10,7 @@ from pathlib import Path
 import command
 import pytest
 from small_models import save_model
+from whole_documents import every_document_ends
 
 from cupel.cli.exit_codes import ExitCode
 from cupel.mechanisms.models.language_model import LanguageModel
@@ -21,7 +22,7 @@ data: {source: file, path: notes.jsonl}
 unit: record
 adjacency: add_remove
 mechanism: private_inference
-parameters: {aggregate: median, clip: 5.0, temperature: 1.0, batch_size: 4, tokens: 4, document_tokens: 4}
+parameters: {aggregate: median, clip: 5.0, temperature: 1.0, batch_size: 4, tokens: 5, document_tokens: 5}
 public: {records: 16, context_tokens: 40}
 guarantee: {type: ex_post, epsilon: 1000.0}
 audits: [leave_one_out]
@@ -84,6 +85,12 @@ def written(folder: Path, claim: str, records: list[str]) -> Path:
     (folder / "public.jsonl").write_text("".join(json.dumps({"text": f"public text {i}"}) + "\n" for i in range(6)))
     (folder / "claim.yaml").write_text(claim)
     return folder / "claim.yaml"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def whole_documents() -> Iterator[None]:
+    with every_document_ends():
+        yield
 
 
 @pytest.fixture(scope="module")

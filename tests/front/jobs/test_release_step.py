@@ -16,6 +16,7 @@ from typing import Any
 import command
 import pyarrow.parquet
 import pytest
+from whole_documents import every_document_ends
 
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
@@ -52,6 +53,12 @@ def write(folder: Path, text: str = CLAIM) -> Path:
     path = folder / "claim.yaml"
     path.write_text(text)
     return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def whole_documents() -> Iterator[None]:
+    with every_document_ends():
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import command
 import pytest
+from whole_documents import every_document_ends
 
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.claims.read import read_claim
@@ -33,6 +35,12 @@ def claim_file(folder: Path, parameters: str = "centres: public/centres.safetens
     path = folder / "claim.yaml"
     path.write_text(CLAIM.replace("PARAMETERS", parameters))
     return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def whole_documents() -> Iterator[None]:
+    with every_document_ends():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 import torch
 import transformers
 from small_models import byte_tokenizer
+from whole_documents import every_document_ends
 
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.mechanisms.data.records import Record
@@ -71,7 +72,8 @@ def test_a_run_of_fixed_shapes_is_supported_and_says_at_which_shape_it_was_verif
 
 def test_packed_rows_prove_nothing(tmp_path: Path, model: Path) -> None:
     """The same claim, with shapes that follow the data: every bound is an estimate, and the verdict says why."""
-    found = assayed(tmp_path, model, "rows: packed, ", code=4)
+    with every_document_ends():
+        found = assayed(tmp_path, model, "rows: packed, ", code=4)
     assert found["verdict"] == "UNPROVEN"
     uppers = [bound for bound in found["bounds"] if bound["direction"] == "upper"]
     assert uppers
@@ -202,7 +204,7 @@ def test_a_template_that_fails_on_a_record_shows_nothing_of_it(tmp_path: Path, m
         quoted = json.dumps(template.replace("BROKEN", broken))
         claim = write(tmp_path, f"template: {quoted}, ")
         (tmp_path / "notes.jsonl").write_text('{"text": "alice"}\n' * 3)
-        result = command.run("generate", claim, "-o", tmp_path / "out", "--model", model, "--device", "cpu")
+        result = command.run("generate", claim, "-o", tmp_path / "out", "--model", model, "--device", "cpu", "-q")
         assert result.returncode == 2
         assert result.stderr.count("\n") == 1
         assert "alice" not in result.stderr
