@@ -268,7 +268,7 @@ _STATED: Mapping[str, str] = {
     "adjacency": "The neighbouring relation is {}",
     "sampler": "Records were sampled: {}",
     "records": "There are {} records",
-    "normalizer": conditions.PUBLIC_NORMALIZER + " ({})",
+    "normalizer": "What noisy sums were divided by, and the sampling rate: {}",
 }
 
 

@@ -22,6 +22,7 @@ from fractions import Fraction
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.conversions import formulas
+from cupel.accounting.interop.conditions import Normalizer
 from cupel.accounting.interop.names import left_unread
 from cupel.accounting.interop.state import SampledGaussian, State
 
@@ -107,6 +108,7 @@ def _of_statement(match: re.Match[str]) -> State:
         delta=float(validate.open_probability(delta=float(delta))),
         records=records,
         unit=Unit(),
+        default_normalizer=Normalizer.UNKNOWN,
         remarks=(
             f"It states ε = {once} with each example once an epoch and {poisson} for Poisson sampling, and does not "
             "say which it was.",
@@ -140,6 +142,8 @@ def _of_line(match: re.Match[str]) -> State:
         what="a line of TensorFlow Privacy's compute_dp_sgd_privacy",
         parts=(SampledGaussian(float(noise), rate, int(steps)),),
         delta=float(validate.open_probability(delta=float(delta))),
+        default_adjacency=Adjacency.ZERO_OUT,
+        default_normalizer=Normalizer.UNKNOWN,
         stated=None if stated == "inf" else float(stated),
         remarks=left_unread(["optimal_RDP_order"] if order else [], ()),
         notes=(

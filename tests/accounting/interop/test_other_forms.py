@@ -22,6 +22,7 @@ from dp_accounting import dp_event
 from cupel.accounting import account
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.interop import pickled, read
+from cupel.accounting.interop.conditions import Normalizer
 from cupel.accounting.interop.pickled import Opaque, UnreadableError, values
 from cupel.accounting.interop.read import read_state
 from cupel.accounting.interop.state import Release, SampledGaussian, Sampler, State, Stated, read_as
@@ -328,7 +329,8 @@ def test_the_line_of_older_versions() -> None:
     assert (part.noise_multiplier, part.steps, state.delta, state.stated) == (1.3, 15 * 240, 1e-5, 0.942)
     assert 250 / 60_000 <= part.rate <= 0.004175 * (1 + 1e-12)
     assert (state.adjacency, state.unit, state.sampler, state.records, state.exact) == (None, None, None, None, False)
-    reading = read_as(state, Stated(adjacency=Adjacency.ADD_REMOVE, sampler=Sampler.POISSON))
+    given = Stated(adjacency=Adjacency.ADD_REMOVE, sampler=Sampler.POISSON, normalizer=Normalizer.PUBLIC)
+    reading = read_as(state, given)
     found = account(reading.event, adjacency="add_remove", delta=1e-5).value
     exact = dp_event.SelfComposedDpEvent(
         dp_event.PoissonSampledDpEvent(250 / 60_000, dp_event.GaussianDpEvent(1.3)), 15 * 240
