@@ -95,7 +95,7 @@ def test_a_statement_of_tensorflow_privacy_is_about_examples() -> None:
     (remark,) = [one for one in state.remarks if "users" in one or "user has" in one]
     for number in ("567.740", "11.783", "at most 5 examples"):
         assert number in remark
-    given = {"sampler": Sampler.POISSON, "adjacency": Adjacency.ADD_REMOVE}
+    given: dict[str, Any] = {"sampler": Sampler.POISSON, "adjacency": Adjacency.ADD_REMOVE}
     read_as(state, Stated(unit=Unit("group", 5), **given))
     with pytest.raises(ValueError, match="the file says unit record, not user"):
         read_as(state, Stated(unit=Unit("user"), **given))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import gzip
 import io
 import json
@@ -57,7 +58,7 @@ SAVERS: dict[str, Callable[[Any], bytes]] = {
     "zip": saved,
     "legacy": lambda content: saved(content, legacy=True),
     **{
-        f"pickle{protocol}": (lambda content, protocol=protocol: pickle.dumps(content, protocol=protocol))
+        f"pickle{protocol}": functools.partial(pickle.dumps, protocol=protocol)
         for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
     },
 }
@@ -120,7 +121,7 @@ def test_a_damaged_old_checkpoint_is_one_line(tmp_path: Path) -> None:
 
 # --- numbers of NumPy and PyTorch
 
-SCALARS = [
+SCALARS: list[Any] = [
     np.float64(1.1),
     np.float32(1.1),
     np.float16(1.1),
@@ -132,7 +133,13 @@ SCALARS = [
     torch.tensor([7.0, 1.1, 3.0])[1],
     torch.nn.Parameter(torch.tensor(1.1)).detach(),
 ]
-COUNTS = [np.int64(500), np.int32(500), np.uint16(500), torch.tensor(500), torch.tensor(500, dtype=torch.int16)]
+COUNTS: list[Any] = [
+    np.int64(500),
+    np.int32(500),
+    np.uint16(500),
+    torch.tensor(500),
+    torch.tensor(500, dtype=torch.int16),
+]
 
 
 @pytest.mark.parametrize("form", SAVERS)
@@ -243,11 +250,11 @@ def test_a_tensor_in_a_text_counts_as_the_worst_that_is_printed_so(
 ) -> None:
     """PyTorch rounds what it prints: noise is taken from the lower end, a rate from the upper one."""
     tensor = torch.tensor(scalar, dtype=torch.float64)
-    torch.set_printoptions(**options)
+    torch.set_printoptions(**options)  # type: ignore[no-untyped-call]
     try:
         shown = repr(tensor)
     finally:
-        torch.set_printoptions(profile="default", sci_mode=None)
+        torch.set_printoptions(profile="default", sci_mode=None)  # type: ignore[no-untyped-call]
     state = state_of(tmp_path, f"GaussianDpEvent(noise_multiplier={shown})".encode())
     (part,) = state.parts
     assert isinstance(part, Release)

@@ -35,16 +35,13 @@ def written(folder: Path, row: Row) -> Path:
 def parts_of(path: Path, words: dict[str, Any]) -> Any:
     """The parts of a claim that names the file, with the statements; relation and unit are by default its own."""
     state = read_state(path)
-    body = {
+    part = {key: words[key] for key in ("sampler", "records", "normalizer") if key in words}
+    body: dict[str, Any] = {
         "name": "elsewhere",
         "mechanism": "declared",
         "adjacency": words.get("adjacency", str(state.adjacency or Adjacency.ZERO_OUT)),
         "unit": words.get("unit", str(state.unit or "record")),
-        "parameters": {
-            "events": [
-                {"file": path.name, **{key: words[key] for key in ("sampler", "records", "normalizer") if key in words}}
-            ]
-        },
+        "parameters": {"events": [{"file": path.name} | part]},
         "guarantee": {"type": "approx_dp", "epsilon": 3.0, "delta": DELTA},
     }
     (path.parent / "claim.yaml").write_text(yaml.safe_dump(body))
@@ -105,7 +102,7 @@ def test_a_group_of_examples_contradicts_no_statement_about_examples(tmp_path: P
     """Every step with every example: five examples as one cost five times the μ of one. By the closed form of μ-GDP."""
     text = USERS.read_text().replace("256 examples per", "60000 examples per")
     (tmp_path / "file").write_text(text)
-    given = {"delta": DELTA, "adjacency": "zero_out", "method": "gdp"}
+    given: dict[str, Any] = {"delta": DELTA, "adjacency": "zero_out", "method": "gdp"}
     one, five = (account(tmp_path / "file", unit=unit, **given) for unit in ("record", "group(5)"))
     assert (str(one.unit), str(five.unit)) == ("record", "group(5)")
     for found, size in ((one, 1), (five, 5)):
