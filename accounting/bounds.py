@@ -147,7 +147,7 @@ class Bound:
     @property
     def by(self) -> str:
         """The method, and whose number it is if it is another's."""
-        return self.method if self.source is None else f"{self.method} (by {self.source})"
+        return self.method if self.source is None else f"{self.method} ({self.source})"
 
     def comparable(self, other: Bound) -> bool:
         """Whether both bound the same quantity at the same unit, adjacency, δ and argument."""

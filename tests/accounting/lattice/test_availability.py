@@ -164,7 +164,7 @@ def test_selections_beside_many_laplaces_cost_what_zcdp_knows() -> None:
     found = Lattice("add_remove").compose(event).epsilon(delta)
     assert found.value <= float(converted.min()) * (1 + 1e-6)
     assert found.source == "zcdp"
-    assert found.by == "lattice (by zcdp)"
+    assert found.by == "lattice (zcdp)"
 
 
 def test_other_questions_are_never_worse_either() -> None:
