@@ -60,7 +60,7 @@ class _Timed(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int | None:
         self._connection.settimeout(_remaining(self._deadline))
-        return self._content.readinto(buffer)  # type: ignore[attr-defined, no-any-return]
+        return self._content.readinto(buffer)
 
     def close(self) -> None:
         self._content.close()
@@ -112,12 +112,12 @@ class _BoundedTLS(_Bounded, http.client.HTTPSConnection):
 
 class _HTTPHandler(urllib.request.HTTPHandler):
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_Bounded, req)
+        return self.do_open(_Bounded, req)  # type: ignore[arg-type]
 
 
 class _HTTPSHandler(urllib.request.HTTPSHandler):
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_BoundedTLS, req)
+        return self.do_open(_BoundedTLS, req)  # type: ignore[arg-type]
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -27,6 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TextIO
 
+import numpy as np
 from command import plain
 
 from cupel.accounting.errors import naming
@@ -56,6 +57,7 @@ _JOB: dict[str, Any] = {
     "warm": False,
     "full": False,
     "size": None,
+    "still": False,
     "processes": 1,
 }
 
@@ -116,6 +118,7 @@ class Lives:
         warm: bool = False,
         full: bool = False,
         size: int | None = None,
+        still: bool = False,
     ) -> Ended:
         """Runs the commands in a folder that holds a claim, each after the other, or resumes them.
 
@@ -128,6 +131,7 @@ class Lives:
             warm: run in the process itself, which has loaded everything then.
             full: at the deadly point the call fails as on a full disk, in place of a kill.
             size: in bytes; no file grows beyond it.
+            still: `cupel assay` draws without noise (`Still`).
         """
         (ended,) = self._lived(
             folder,
@@ -138,6 +142,7 @@ class Lives:
             warm=warm,
             full=full,
             size=size,
+            still=still,
         )
         return ended
 
@@ -312,11 +317,39 @@ class _Watched:
             setattr(os, verb, watch(verb, getattr(os, verb)))
 
 
+class Still:
+    """A source of randomness that draws the first outcome, and noise of 0, whatever it drew before."""
+
+    name = "recorded"
+
+    def below(self, bound: int) -> int:
+        return 0
+
+    def discrete_laplace(self, size: int, scale: float) -> Any:
+        return np.zeros(size, dtype=np.int64)
+
+    def discrete_gaussian(self, size: int, scale: float) -> Any:
+        return np.zeros(size, dtype=np.int64)
+
+    def add_gaussian(self, values: Any, scale: float) -> Any:
+        return np.array(values, dtype=np.float64)
+
+    def rounded_normals(self, size: int, bits: int) -> Any:
+        return np.zeros(size, dtype=np.int64)
+
+    def bernoulli(self, probabilities: Any) -> Any:
+        return np.asarray(probabilities) >= 0.5
+
+
 def _live(job: dict[str, Any]) -> int:
     """All commands of a life; the exit code of the first that fails."""
     folder = Path(job["folder"])
     os.chdir(folder)
     os.environ["XDG_STATE_HOME"] = str(folder / "state")
+    if job["still"]:
+        from cupel.generators.base import RunSettings
+
+        RunSettings.__init__.__kwdefaults__["source"] = Still()
     watched = _Watched(folder, job["deadly"], (Point(*point) for point in job["spared"]), job["full"])
     if not job["warm"] and job["size"] is None:
         watched.watch()

@@ -222,6 +222,38 @@ def test_an_interrupted_audit_resumes_with_the_same_runs(tmp_path: Path, how: si
     assert first == second
 
 
+@pytest.mark.slow
+def test_twenty_kills_lose_and_double_no_run(tmp_path: Path) -> None:
+    """Each kill comes when one more run was recorded; the bound is that of an audit that nobody disturbed."""
+    whole = plan(tmp_path, "--runs", "100", "--neighbors", "ordinary")
+    cut = tmp_path / "cut"
+    shutil.copytree(whole, cut)
+    settings = ["--command", f"{PYTHON} --do slow --seconds 0.1 --seed {{seed}}", "--workers", "2", "--all"]
+    results, kills, kept = cut / "private" / "results.jsonl", 0, list[dict[str, Any]]()
+    for _ in range(20):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cupel", "audit", "runs", "run", str(cut), *settings, "-q"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        before = len(kept)
+        wait_for(lambda: results.exists() and results.read_bytes().count(b"\n") > before + 1, 120)  # noqa: B023
+        process.kill()
+        kills += process.wait() == -signal.SIGKILL
+        rows = [row for row in results.read_text().splitlines(keepends=True) if row.endswith("\n")]
+        found = [row for row in map(json.loads, rows) if "phase" in row]
+        assert found[: len(kept)] == kept, "what is recorded never changes"
+        kept = found
+    assert kills == 20
+    wait_for(lambda: cupel("run", cut, *settings).returncode == 0, 120)
+    done("run", whole, *settings)
+    assert len(set(numbers(cut))) == len(numbers(cut)) == len(numbers(whole))
+    features = [{tuple(row.values())[:4]: row["features"] for row in lines(audit)} for audit in (cut, whole)]
+    assert features[0] == features[1]
+    first, second = (done("bound", audit)["audit"] for audit in (cut, whole))
+    assert first == second
+
+
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
 def test_a_signal_is_raised_between_runs_only(
