@@ -48,6 +48,23 @@ CONTRADICTED: Final = "evidence contradicts the certified upper bounds"
 """Why no upper bound counts."""
 
 
+def history(earlier: int, refuted_runs: Sequence[str] = ()) -> str:
+    """Which earlier verdicts a verdict weighs, and which it does not know.
+
+    Args:
+        earlier: the number of earlier verdicts on the run in its ledger.
+        refuted_runs: names of other runs in the ledger that charged the same plan and were refuted.
+    """
+    weighed = {0: "It is the first verdict on this run", 1: "It weighs the earlier verdict on this run"}
+    found = f"{weighed.get(earlier, f'It weighs the {earlier} earlier verdicts on this run')} in its ledger."
+    if refuted_runs:
+        found += (
+            f" Audits refuted or contradicted {', '.join(map(repr, refuted_runs))} in this ledger, with the same plan; "
+            "this verdict does not weigh that."
+        )
+    return f"{found} Verdicts in other folders or ledgers, and on runs of other names, are not weighed."
+
+
 def named(name: Name, sentence: str) -> str:
     """A sentence after its verdict, as assay.json and the command line have it."""
     return f"{name}: {sentence}"

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cupel.audits.verdict_wording import Name as VerdictName
+from cupel.audits.verdict_wording import history
 from cupel.reports.json_form import AuditResult, Bound, Missing, Number
 
 SCHEMA_VERSION: Final = 1
@@ -200,6 +201,10 @@ class Assay(Part):
     history: list[PastVerdict] = Field(
         default=[], description="every verdict on this run in the ledger, this one last; private but for audits' games"
     )
+    refuted_runs: list[str] = Field(
+        default=[],
+        description="names of other runs in the ledger with an equal plan that audits refuted or contradicted; private",
+    )
     digests: Digests | None = Field(default=None, description="printed on both pages")
     output: Output | None = Field(
         default=None,
@@ -238,6 +243,11 @@ class Assay(Part):
     versions: dict[str, str]
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+    @property
+    def history_in_words(self) -> str:
+        """Which earlier verdicts this one weighs, and which it does not know."""
+        return history(max(0, len(self.history) - 1), self.refuted_runs)
 
 
 def json_schema() -> dict[str, Any]:

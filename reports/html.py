@@ -96,6 +96,7 @@ class Page:
     spent_in_one: list[str] = field(default_factory=list)
     digests: list[tuple[str, str]] = field(default_factory=list)
     history: list[Past] = field(default_factory=list)
+    history_in_words: str = ""
     secret_rows: list[tuple[str, str]] = field(default_factory=list)
     output_rows: list[tuple[str, str]] = field(default_factory=list)
     earlier: list[Row] = field(default_factory=list)
@@ -178,6 +179,7 @@ def _page(assay: Assay | Release, side: Side) -> Page:
     )
     page.earlier = [row_of(bound) for bound in earlier if bound not in of_audits]
     page.history = [_past(past) for past in _history(assay)]
+    page.history_in_words = assay.history_in_words if isinstance(assay, Assay) else ""
     page.digests = _digests(assay)
     page.secret_rows = secret_rows(assay.secrets)
     page.output_rows = output_rows(assay)

@@ -325,6 +325,8 @@ def read_as(state: State, given: Stated, *, relation: Adjacency | None = None) -
         merged.condition(Condition.INDEPENDENT, conditions.INDEPENDENT_BATCHES.format(who=who))
     if any(isinstance(part, Release) for part in state.parts):
         merged.condition(Condition.EVENT, conditions.AS_ITS_EVENT)
+    for sentence in _of_parallel_parts(composed, who):
+        merged.condition(Condition.DISJOINT, sentence)
     exact = sampler in (None, Sampler.POISSON) or (sampler is Sampler.FIXED and adjacency is not Adjacency.ADD_REMOVE)
     exact = exact and state.exact and not hints
     if adjacency is Adjacency.REPLACE_ONE and not all(isinstance(event, _OF_THE_RELATION) for event, _ in parts):
@@ -498,6 +500,31 @@ def _unbounded(merged: _Merged, adjacency: Adjacency, sampler: Sampler | None) -
         f"No bound is known at add_remove where {how}, as adding a record may change which other records share a "
         f"batch: state the adjacency replace_one or zero_out, or, {stated}.",
     )
+
+
+def _of_parallel_parts(event: DpEvent, who: str) -> list[str]:
+    """What a parallel composition says of the data and no file shows: its cost is not that of all parts together."""
+    found = list(_parallel(event))
+    said = []
+    if found:
+        said.append(
+            f"The parts of a parallel composition are disjoint: each {who} is in one part only, and what a part "
+            f"releases depends on no {who} of another part."
+        )
+    if any(one.partition_is_public for one in found):
+        said.append(
+            f"Where a partition is said to be public, the part of each {who} is known to everyone and does not depend "
+            "on its value."
+        )
+    return said
+
+
+def _parallel(event: DpEvent) -> Iterator[events.ParallelDpEvent]:
+    """The parallel compositions of several parts in an event."""
+    if isinstance(event, events.ParallelDpEvent) and len(event.events) > 1:
+        yield event
+    for child in events.children(event):
+        yield from _parallel(child)
 
 
 _BY_GUARANTEE = (events.EpsilonDeltaDpEvent, dp_event.ZCDpEvent)

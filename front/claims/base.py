@@ -15,6 +15,7 @@ from cupel.accounting import guarantees
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.claims.data import Data, Strict, is_local, load
 from cupel.errors import InputError
+from cupel.io.ledger_evidence import Basis
 from cupel.mechanisms.data.records import Record
 
 if TYPE_CHECKING:
@@ -119,6 +120,16 @@ class Public(Strict):
         description="for private_inference: the number of tokens that a context may have, prompt included, for all "
         "labels or for each; longer records are cut, shorter ones padded",
     )
+
+
+def public_numbers(units: str, *, labels: bool) -> str:
+    """The assumption that what a claim states as public is.
+
+    Args:
+        units: what is counted, in the plural.
+        labels: whether labels are used.
+    """
+    return f"The number of {units}{' and the set of labels are' if labels else ' is'} public."
 
 
 def parameters_model(name: str, mechanism: type, stated_elsewhere: Collection[str], **fields: Any) -> Any:
@@ -261,8 +272,11 @@ class Claim(Strict):
         return []
 
     def assumptions(self) -> list[str]:
-        """What bounds on the plan rest on besides the mechanism, a sentence each."""
-        return []
+        """What bounds on a run rest on besides its events, a sentence each. Public, and the same before and after it.
+
+        Whatever of it is checked during the run is in the ledger, too, such as whether rows were verified.
+        """
+        raise NotImplementedError
 
     def unstated(self) -> list[Unstated]:
         """Those assumptions that nobody states: of a procedure that ran elsewhere."""
@@ -271,6 +285,17 @@ class Claim(Strict):
     def estimate_reasons(self) -> list[str]:
         """Why upper bounds on a run are estimates; empty if they are certified."""
         return []
+
+    def stated(self) -> dict[str, Any]:
+        """What files of the claim say, a verdict reads and a run does not compute, by name, in JSON types.
+
+        Fields of the claim itself are in the run's description already.
+        """
+        return {}
+
+    def basis(self) -> Basis:
+        """What bounds on a run rest on, as it is written to the ledger when the run begins."""
+        return Basis(tuple(self.assumptions()), tuple(self.estimate_reasons()), stated=self.stated())
 
     def located(self, folder: Path) -> Self:
         """The claim with relative paths resolved against the folder of its file."""

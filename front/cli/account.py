@@ -105,6 +105,7 @@ def _print(account: Account) -> None:
         console.print(hint, markup=False, soft_wrap=True, highlight=False)
     notes = [note for ledger in account.ledgers for note in ledger.notes()]
     notes += [f"assumed: {sentence}" for sentence in account.assumptions]
+    notes += [f"an estimate: {sentence}" for sentence in account.doubts]
     for note in (*notes, *(note for file in account.foreign for note in file.notes())):
         console.print(note, markup=False, soft_wrap=True, highlight=False)
     asked = [name for name in account.unsupported if name != SecretProtectionAccountant.name]

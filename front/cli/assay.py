@@ -50,7 +50,7 @@ def assay(
     def in_words() -> None:
         made = result.document.output
         documents = "" if made is None else f" Output: {output_in_words(made, result.document.unfinished)}."
-        say(f"{result.sentence}{documents} Report: {result.report}")
+        say(f"{result.sentence}{documents} Report: {result.report}\n{result.history}")
 
     show(result.to_json(), in_words, json_, quiet)
     raise typer.Exit(of_verdict(result.verdict))

@@ -27,9 +27,10 @@ def verify(
     """Verifies the hash chain of all entries of a ledger, and its head against the anchor.
 
     If an entry was changed, it exits with 2 and names the first bad one. That the ledger was replaced by an older copy
-    is seen only from an anchor, or from a head that you kept.
+    is seen only from an anchor, or from a head that you kept. What bounds on its runs assume is printed, and why they
+    are estimates, if they are.
     """
     from cupel.jobs import verify_ledger as job
 
     state = job.verify_ledger(file, expect=expect, anchor=anchor)
-    show(state.to_json(), lambda: say("\n".join(state.notes())), json_, quiet)
+    show(state.to_json(), lambda: say("\n".join([*state.notes(), *state.evidence()])), json_, quiet)

@@ -12,4 +12,4 @@ def report(run_folder: RunFolder, json_: Json = False, quiet: Quiet = False) -> 
 
     drawn = job.report(run_folder)
     found = {"verdict": drawn.verdict, "report": str(drawn.report)}
-    show(found, lambda: say(f"{drawn.sentence} Report: {drawn.report}"), json_, quiet)
+    show(found, lambda: say(f"{drawn.sentence} Report: {drawn.report}\n{drawn.history}"), json_, quiet)

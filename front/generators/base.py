@@ -23,6 +23,7 @@ from cupel.claims.base import Claim
 from cupel.claims.lints import public_warnings
 from cupel.io.documents import NAME as DOCUMENTS
 from cupel.io.documents import Documents
+from cupel.io.ledger_evidence import Basis, basis_of
 from cupel.io.run_files import open_ledger
 from cupel.mechanisms.data.records import Record
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
@@ -163,8 +164,21 @@ class FinishedRun(ABC):
         """The parts to prove, given the composition of all charges; the claimed guarantee itself is the first."""
         return [Part(guarantee, event)]
 
+    @property
+    def basis(self) -> Basis:
+        """What bounds on the run rest on, as it began or would begin now."""
+        return self.claim.basis()
+
     def bounds(self, part: Part, charged: Run) -> list[Bound]:
-        """Upper bounds for a part; `charged` is the run in its open ledger."""
+        """Upper bounds for a part, with all that they rest on by the ledger; `charged` is the run in its open ledger.
+
+        What the claim says now counts, too: a ledger of an older version did not record it.
+        """
+        basis = basis_of(charged).joined(self.basis)
+        return [basis.under(bound) for bound in self.bounds_on_events(part, charged)]
+
+    def bounds_on_events(self, part: Part, charged: Run) -> list[Bound]:
+        """Upper bounds for a part if its events are what the run cost."""
         return upper_bounds(part.event, part.guarantee, adjacency=self.adjacency, unit=self.unit)
 
     def audit(self, claimed: Part, confidence: float) -> list[AuditResult]:

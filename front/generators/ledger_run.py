@@ -15,6 +15,7 @@ from cupel.accounting.ledger.run import Run
 from cupel.claims.base import Claim
 from cupel.errors import InputError, input_errors
 from cupel.generators.base import RunSettings
+from cupel.io.ledger_evidence import Basis, begin_run
 from cupel.io.run_files import open_ledger, removed_if_unused
 from cupel.mechanisms.evolution.journal import JournalError
 from cupel.mechanisms.models.writers import WriterError
@@ -22,7 +23,9 @@ from cupel.mechanisms.primitives.charged import RunMismatchError
 
 
 @contextmanager
-def open_run(claim: Claim, ledger: Path, plan: DpEvent, settings: RunSettings, **about: Any) -> Iterator[Run]:
+def open_run(
+    claim: Claim, ledger: Path, plan: DpEvent, settings: RunSettings, basis: Basis, **about: Any
+) -> Iterator[Run]:
     """The claim's run in its ledger, started or resumed, and finished after the block.
 
     Args:
@@ -30,6 +33,7 @@ def open_run(claim: Claim, ledger: Path, plan: DpEvent, settings: RunSettings, *
         ledger: the file.
         plan: what the run may charge.
         settings: of the run.
+        basis: what bounds on it rest on.
         **about: what a resumed run must have in common with the one that began, beside the claim.
 
     Raises:
@@ -44,12 +48,14 @@ def open_run(claim: Claim, ledger: Path, plan: DpEvent, settings: RunSettings, *
     with removed_if_unused(ledger, settings.anchor), open_ledger(ledger, settings.anchor) as opened:
         with input_errors():
             new = claim.name not in opened.runs()
-            run = opened.begin(
+            run = begin_run(
+                opened,
                 claim.name,
                 plan=plan,
                 adjacency=claim.adjacency,
                 unit=Unit.parse(claim.unit),
                 about={"claim": described, "noise": settings.source.name, **about},
+                basis=basis,
             )
         if new:  # what a resumed run is refused for is found later, and must be the only line
             settings.warn(claim)

@@ -55,6 +55,8 @@ class LedgerState:
         entries: how many entries it holds.
         anchored: whether an anchor of the ledger was found; it agrees with the ledger.
         unfinished: the names of its unfinished runs.
+        assumptions: what bounds on its runs rest on, sentences.
+        estimates: why bounds on its runs are estimates, sentences; empty if they are not.
     """
 
     path: Path
@@ -62,16 +64,20 @@ class LedgerState:
     entries: int
     anchored: bool
     unfinished: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
+    estimates: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, ledger: Ledger) -> LedgerState:
         """The state of an open ledger."""
         unfinished = tuple(name for name in ledger.runs() if not ledger.run(name).finished)
-        return cls(ledger.path, ledger.head, ledger.entries, ledger.anchored, unfinished)
+        evidence = tuple(inherited_assumptions(ledger)), tuple(estimate_reasons(ledger))
+        return cls(ledger.path, ledger.head, ledger.entries, ledger.anchored, unfinished, *evidence)
 
     def to_json(self) -> dict[str, Any]:
         """The state as plain JSON types."""
-        return {**asdict(self), "path": str(self.path), "unfinished": list(self.unfinished)}
+        lists = {key: list(getattr(self, key)) for key in ("unfinished", "assumptions", "estimates")}
+        return {**asdict(self), "path": str(self.path), **lists}
 
     def notes(self) -> list[str]:
         """The state in sentences."""
@@ -84,6 +90,10 @@ class LedgerState:
         return notes + [
             f"{self.path}: run {name!r} is unfinished: its charges so far are counted" for name in self.unfinished
         ]
+
+    def evidence(self) -> list[str]:
+        """What bounds on its runs rest on, a line each."""
+        return [f"assumed: {one}" for one in self.assumptions] + [f"an estimate: {one}" for one in self.estimates]
 
 
 @dataclass(frozen=True)

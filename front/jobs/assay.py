@@ -28,7 +28,7 @@ from cupel.errors import InputError, input_errors
 from cupel.generators import registry
 from cupel.generators.base import FinishedRun, Part, RunSettings
 from cupel.io.run_files import PRIVATE, one_process, open_ledger, write_atomically
-from cupel.jobs.verdict_history import bounds_of, confidence_of_next, distinct, record, recorded
+from cupel.jobs.verdict_history import bounds_of, confidence_of_next, distinct, record, recorded, refuted_runs
 from cupel.progress import Progress
 from cupel.reports import text
 from cupel.reports.assay import Assay, Digests, PastAudit, PastVerdict
@@ -59,11 +59,13 @@ class Evidence:
         audits: of this assay.
         confidence: of their finite-sample bounds.
         earlier: earlier verdicts on the run, with their audits.
+        refuted_runs: names of other runs in the ledger with an equal plan that were refuted.
     """
 
     audits: list[AuditResult]
     confidence: float
     earlier: list[PastVerdict]
+    refuted_runs: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def bounds(self) -> list[Bound]:
@@ -105,6 +107,11 @@ class AssayResult:
     def sentence(self) -> str:
         """The verdict in one sentence."""
         return self.document.sentence
+
+    @property
+    def history(self) -> str:
+        """Which earlier verdicts this one weighs, and which it does not know, in sentences."""
+        return self.document.history_in_words
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
@@ -184,8 +191,9 @@ def assay(
         with open_ledger(done.ledger_path, anchor) as ledger, input_errors():
             earlier = [one.past for one in recorded(ledger.run(claim.name))]
             confidence = confidence_of_next(earlier, bool(claim.audits))
+            refuted = refuted_runs(ledger, ledger.run(claim.name))
         proof = prove(done, guarantee)
-        evidence = Evidence(done.audit(proof.parts[0], confidence), confidence, earlier)
+        evidence = Evidence(done.audit(proof.parts[0], confidence), confidence, earlier, refuted)
         verdict = worst_verdict(done, proof.parts, evidence)
         found = record_verdict(done, document(done, proof, evidence, verdict))
         write(found, done.ledger_path.parent)
@@ -266,6 +274,7 @@ def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdi
         "reasons": list(verdict.reasons),
         "contradictions": list(verdict.contradictions),
         "missing": verdict.missing,
+        "refuted_runs": evidence.refuted_runs,
         "bounds": [*claimed.bounds, *evidence.bounds],
         "best_upper": verdict.best_upper,
         "best_lower": verdict.best_lower,

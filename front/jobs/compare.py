@@ -31,7 +31,7 @@ from cupel.accounting.number_format import format_number, format_upper
 from cupel.accounting.registry import ACCOUNTANTS
 from cupel.accounting.secret_protection.accountant import secret_release
 from cupel.errors import InputError, input_errors
-from cupel.io.ledger_evidence import left_open
+from cupel.io.ledger_evidence import Basis, estimate_reasons, inherited_assumptions, is_exact, left_open
 from cupel.io.outputs import check_output
 from cupel.io.run_files import write_atomically
 from cupel.jobs.foreign_files import check_stated, check_statements_used, is_foreign, readings_of, statements, states_in
@@ -347,12 +347,13 @@ def ledgers(
             parts = [(compose_ledgers(opened), 1)] if opened else []
             event = events.compose([*parts, *((reading.event, 1) for _, _, reading in readings)])
             notes = [note for ledger in opened for note in _ledger_assumptions(ledger)]
+            estimates = tuple(reason for ledger in opened for reason in estimate_reasons(ledger))
+            exact = all(map(is_exact, opened)) and all(reading.exact for _, _, reading in readings)
     notes += [f"{path.name}: {one}" for path, _, reading in readings for one in (*reading.hints, *reading.assumptions)]
     about = f"{', '.join(path.name for path in paths)}: what was charged"
     found = _compare_event(event, about, relation, of, delta, settings, tuple(notes))
-    if all(reading.exact for _, _, reading in readings):
-        return found
-    rows = tuple(replace(row, bound=replace(row.bound, interval=None)) for row in found.comparison.rows)
+    basis = Basis(estimates=estimates, exact=exact)
+    rows = tuple(replace(row, bound=basis.under(row.bound)) for row in found.comparison.rows)
     return replace(found, comparison=replace(found.comparison, rows=rows))
 
 
@@ -366,6 +367,8 @@ def _ledger_assumptions(ledger: Ledger) -> list[str]:
     ]
     if not ledger.anchored:
         notes.append(f"{name}: no anchor of this ledger was found, so a restored or rewritten file would not show.")
+    notes += [f"{name}: assumed: {one}" for one in inherited_assumptions(ledger)]
+    notes += [f"an estimate: {one}" for one in estimate_reasons(ledger)]
     return notes
 
 

@@ -27,6 +27,7 @@ from cupel.accounting.ledger.ledger import Ledger
 from cupel.accounting.ledger.run import Run
 from cupel.errors import InputError, input_errors
 from cupel.io.documents import Documents
+from cupel.io.ledger_evidence import without_proof
 from cupel.io.outputs import real_path
 from cupel.io.run_files import LEDGER, PRIVATE, one_process, open_ledger, remove_empty, sync, write_atomically
 from cupel.jobs.verdict_history import Recorded, recorded
@@ -140,6 +141,11 @@ def releasable_of(run: Run, head: str, accept: str | None = None) -> tuple[Relea
             "is not released. See the private report"
         )
     page = last.public
+    if page.best_upper is not None and without_proof([one.public.model_dump(mode="json") for one in history]):
+        raise InputError(
+            f"run {run.name!r}: an earlier report certifies no bound, and the last one does not weigh it; run cupel "
+            "assay again"
+        )
     if not page.ledger.planned:
         raise InputError(f"run {run.name!r}: the events charged differ from the plan; it is not released")
     accepted = _accepted(run, page.shortfalls, accept)

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from cupel.accounting.bounds import Bound
 from cupel.accounting.ledger.entries import LedgerError
+from cupel.accounting.ledger.ledger import Ledger
 from cupel.accounting.ledger.run import Run
 from cupel.audits.verdict import ALLOWED_ERROR
 from cupel.errors import InputError
@@ -52,6 +53,19 @@ def recorded(run: Run) -> list[Recorded]:
         raise LedgerError(
             f"run {run.name!r}: a verdict in the ledger was written by another version of cupel; use that version"
         ) from None
+
+
+def refuted_runs(ledger: Ledger, run: Run) -> list[str]:
+    """The names of other runs in the ledger with the run's plan that were refuted, or contradicted by an audit."""
+    found = []
+    for name in ledger.runs():
+        other = ledger.run(name)
+        if name == run.name or (other.plan, other.adjacency, other.unit) != (run.plan, run.adjacency, run.unit):
+            continue
+        verdicts = [body.get("verdict") or {} for body in other.verdicts()]
+        if any(one.get("verdict") == "REFUTED" or one.get("contradictions") for one in verdicts):
+            found.append(name)
+    return found
 
 
 def record(run: Run, verdict: PastVerdict, public: Release) -> None:

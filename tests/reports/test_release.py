@@ -143,6 +143,7 @@ class Marker:
             "verdict_is_private": self._random.choice([True, False]),
             "sentence": self.words(),
             "reasons": [self.words()],
+            "refuted_runs": [self.words()],
             "contradictions": [self.words()],
             "private_warnings": [self.words()],
             "missing": {"statement": self.words(), "best_upper": self.number(), "claimed": self.number()},

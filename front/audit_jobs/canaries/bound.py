@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from cupel.audit_jobs.canaries.files import (
     hashed,
     read_manifest,
     read_scores,
+    read_sealed,
     sealed,
 )
 from cupel.audits.games.canaries import Scoring, refutes, third_party_audit
@@ -98,9 +100,64 @@ def bound(folder: Path, *, expect: str | None = None, progress: Progress | None 
     Raises:
         InputError: if a file is missing or was changed.
     """
-    manifest, digest = read_manifest(folder, expect)
+    read_manifest(folder, expect)
     with input_errors():
         make_private(folder / PRIVATE)
+    found = _computed(folder, expect, progress or Progress())
+    write_private(folder / BOUND, json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    return found
+
+
+def read_bound(folder: Path, *, expect: str | None = None) -> dict[str, Any]:
+    """The content of ``bound.json``, which is computed again from the scores and compared.
+
+    Synthetic files are not read: whether they were present and unchanged is what was found when ε was bounded.
+
+    Raises:
+        InputError: if there is none, or it is not what the scores of the folder show.
+    """
+    _, digest = read_manifest(folder, expect)
+    path = folder / BOUND
+    if not path.is_file():
+        raise InputError(f"{folder}: holds no bound; run `cupel audit bound {folder}` first")
+    found = read_sealed(path)
+    if (found.get("manifest_sha256"), found.get("scores_sha256")) != (digest, read_scores(folder, digest)["sha256"]):
+        raise InputError(f"{path}: was computed from other scores; run `cupel audit bound {folder}` again")
+    expected = json.loads(json.dumps(_computed(folder, expect, None).to_json()))
+    if _without_files(found) != _without_files(expected):
+        raise InputError(f"{path}: is not what the scores in {folder} show; run `cupel audit bound {folder}` again")
+    return found
+
+
+_OF_THE_TIME = ("cupel", "sha256", "manifest_expected")
+"""Fields of the result that do not follow from the plan and the scores."""
+
+
+def _without_files(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What follows from plan and scores alone."""
+    shown = {key: value for key, value in found.items() if key not in _OF_THE_TIME}
+    for key in ("synthetic", "unprotected"):
+        files = shown.get(key)
+        if isinstance(files, list):
+            shown[key] = [_unchecked(file) for file in files]
+        elif files is not None:
+            shown[key] = _unchecked(files)
+    return shown
+
+
+def _unchecked(file: Any) -> Any:
+    return {key: value for key, value in file.items() if key != "checked"} if isinstance(file, dict) else file
+
+
+def _computed(folder: Path, expect: str | None, progress: Progress | None) -> CanaryBound:
+    """The result of the scores.
+
+    Args:
+        folder: of the plan.
+        expect: the hash of the manifest that was kept outside.
+        progress: where to show that synthetic files are compared with their hashes; None not to read them.
+    """
+    manifest, digest = read_manifest(folder, expect)
     document = read_scores(folder, digest)
     scored = [ScoredFile(**entry) for entry in document["scorings"]]
     control = ScoredFile(**document["unprotected"]) if document.get("unprotected") else None
@@ -110,8 +167,7 @@ def bound(folder: Path, *, expect: str | None = None, progress: Progress | None 
         )
     if not all(file.belongs_to(manifest) for file in (*scored, *([control] if control else []))):
         raise InputError(f"{folder / SCORES}: has scores of other canaries than the plan; score again")
-    progress = progress or Progress()
-    checked = tuple(CheckedFile(file, _is_unchanged(file, progress)) for file in scored)
+    checked = tuple(_checked(file, progress) for file in scored)
     audit = third_party_audit(
         manifest.design,
         manifest.coins,
@@ -120,18 +176,20 @@ def bound(folder: Path, *, expect: str | None = None, progress: Progress | None 
         kind=manifest.kind,
         unprotected=_scoring(control) if control else None,
     )
-    found = CanaryBound(
+    return CanaryBound(
         manifest_sha256=digest,
         manifest_expected=expect is not None,
         scores_sha256=document["sha256"],
         synthetic=checked,
-        unprotected=CheckedFile(control, _is_unchanged(control, progress)) if control else None,
+        unprotected=_checked(control, progress) if control else None,
         claim=manifest.claim,
         refuted=refutes(manifest.design, audit.bounds),
         audit=audit,
     )
-    write_private(folder / BOUND, json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-    return found
+
+
+def _checked(file: ScoredFile, progress: Progress | None) -> CheckedFile:
+    return CheckedFile(file, progress is not None and _is_unchanged(file, progress))
 
 
 def _is_unchanged(file: ScoredFile, progress: Progress) -> bool:

@@ -12,17 +12,16 @@ import scipy
 from pydantic import ValidationError
 
 from cupel import __version__
+from cupel.audit_jobs.canaries.bound import read_bound
 from cupel.audit_jobs.canaries.files import (
     BOUND,
     Manifest,
     guarantee,
     read_manifest,
-    read_scores,
-    read_sealed,
     version_error,
 )
 from cupel.audits.implications import describe
-from cupel.errors import InputError, input_errors
+from cupel.errors import input_errors
 from cupel.io.run_files import PRIVATE, make_private, write_private
 from cupel.reports.canaries import CanaryAudit, render
 
@@ -35,22 +34,16 @@ def report(folder: Path, *, expect: str | None = None) -> CanaryAudit:
         expect: the hash of the manifest that was kept outside.
 
     Raises:
-        InputError: if a file is missing, was changed, or does not belong to the plan.
+        InputError: if a file is missing or was changed, or the bound is not what the scores show.
     """
     manifest, digest = read_manifest(folder, expect)
+    found = read_bound(folder, expect=expect)
     with input_errors():
         make_private(folder / PRIVATE)
-    path = folder / BOUND
-    if not path.is_file():
-        raise InputError(f"{folder}: holds no bound; run `cupel audit bound {folder}` first")
-    found = read_sealed(path)
-    scores = read_scores(folder, digest)
-    if (found.get("manifest_sha256"), found.get("scores_sha256")) != (digest, scores["sha256"]):
-        raise InputError(f"{path}: was computed from other scores; run `cupel audit bound {folder}` again")
     try:
         document = _document(folder, manifest, digest, found, expected=expect is not None)
     except ValidationError as error:
-        raise version_error(path, error) from None
+        raise version_error(folder / BOUND, error) from None
     write_private(folder / "report.html", render(document))
     write_private(folder / "report.json", document.model_dump_json(by_alias=True, indent=2) + "\n")
     return document

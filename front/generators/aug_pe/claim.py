@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from cupel.accounting.adjacency import Unit
-from cupel.claims.base import Plan, parameters_model
-from cupel.generators.evolution.claim import NOT_OF_THE_MECHANISM, WRITER_FIELDS, EvolutionClaim
+from cupel.claims.base import Plan, parameters_model, public_numbers
+from cupel.generators.evolution.claim import EMBEDDED_ALONE, NOT_OF_THE_MECHANISM, WRITER_FIELDS, EvolutionClaim
 from cupel.mechanisms.aug_pe.generator import AugPE
 
 AugPEParameters: Any = parameters_model(
@@ -39,3 +39,6 @@ class AugPEClaim(EvolutionClaim):
 
     def plan(self) -> Plan:
         return Plan(self.generator().plan())
+
+    def assumptions(self) -> list[str]:
+        return [public_numbers("records", labels=bool(self.public.labels)), EMBEDDED_ALONE]

@@ -123,7 +123,7 @@ def generate(claim: AugPEClaim, output: Path, settings: RunSettings) -> AugPERun
         mechanism.check(records, writer)
     ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
     with (
-        open_run(claim, ledger, mechanism.plan(), settings, writer=writer.fingerprint) as run,
+        open_run(claim, ledger, mechanism.plan(), settings, claim.basis(), writer=writer.fingerprint) as run,
         settings.progress.stage("Generating") as step,
     ):
         result = mechanism.generate(

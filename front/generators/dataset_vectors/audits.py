@@ -24,6 +24,7 @@ from cupel.audits.games.membership import membership_audit
 from cupel.audits.games.membership_design import Design, Scores
 from cupel.audits.implications import epsilon_to_audit
 from cupel.audits.result import AuditResult, Rate
+from cupel.io.ledger_evidence import begin_run
 from cupel.io.run_files import LEDGER, create_once, open_ledger, prepare
 from cupel.mechanisms.data.records import Record, with_content_ids
 from cupel.mechanisms.dataset_vectors import release
@@ -244,12 +245,14 @@ def _play(run: VectorsRun, mechanism: DatasetVectors, folder: Path, name: str) -
         open_ledger(folder / LEDGER, run.settings.anchor) as opened,
         Journal(folder / f"{name}.jsonl", about) as journal,
     ):
-        charged = opened.begin(
+        charged = begin_run(
+            opened,
             name,
             plan=mechanism.plan(),
             adjacency=mechanism.adjacency,
             unit=mechanism.unit,
             about={**about, "noise": OS_ENTROPY.name},
+            basis=run.basis,
         )
         result = mechanism.release(records, run.writer, charged, journal=journal, progress=step)
         charged.finish()

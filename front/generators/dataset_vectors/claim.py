@@ -11,13 +11,20 @@ from pydantic import BeforeValidator, Field
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.claims.base import Claim, Number, Plan, Public, no_bool, parameters_model
+from cupel.claims.base import Claim, Number, Plan, Public, no_bool, parameters_model, public_numbers
 from cupel.claims.data import Strict, is_local
 from cupel.claims.lints import short_texts
-from cupel.generators.evolution.claim import Endpoint, check_allowed
+from cupel.generators.evolution.claim import EMBEDDED_ALONE, Endpoint, check_allowed
 from cupel.mechanisms.dataset_vectors.generator import DatasetVectors
 
 Count = Annotated[int, BeforeValidator(no_bool)]
+
+STATES_ALIKE = (
+    "The kernels compute each text's hidden states alike, whatever the other texts of a forward pass are. Every pass "
+    "has one public shape; the states of random tokens were verified bit for bit at it, with other texts exchanged, "
+    "moved and removed, before the vectors were summed."
+)
+"""The assumption on kernels. Whether the verification succeeded is noted in the ledger, before sums are charged."""
 
 
 class VectorsPublic(Public):
@@ -142,6 +149,21 @@ class DatasetVectorsClaim(Claim):
 
     def parameter_warnings(self) -> list[str]:
         return short_texts(self.parameters.writing.longest, "parameters.writing.longest", kept=True)
+
+    def assumptions(self) -> list[str]:
+        mechanism, labels = self.generator(), self.public.labels
+        said = [STATES_ALIKE, public_numbers("records of each label" if labels else "records", labels=bool(labels))]
+        if mechanism.shots:
+            said.append(EMBEDDED_ALONE)
+        if mechanism.sample is not None:
+            said.append(
+                "Each label has exactly its public number of records, and the record that is replaced keeps its label."
+            )
+            if mechanism.variant == "sound":
+                said.append("Which records are in the sample is secret.")
+        if mechanism.pairing == "rows" and not mechanism.rows_shift:
+            said.append("The record that is replaced keeps its row.")
+        return said
 
     def described(self) -> dict[str, Any]:
         body = super().described()

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.bounds import Bound, Rigor
-from cupel.accounting.ledger.run import Run
 from cupel.accounting.registry import upper_bounds
 from cupel.audits.result import AuditResult
 from cupel.errors import input_errors
 from cupel.generators.base import CHANGES, NOT_SEEN, FinishedRun, Part, RunSettings
 from cupel.generators.dataset_vectors import audits
-from cupel.generators.dataset_vectors.claim import DatasetVectorsClaim
+from cupel.generators.dataset_vectors.claim import STATES_ALIKE, DatasetVectorsClaim
 from cupel.generators.dataset_vectors.texts import JOURNAL, judged, load_writer, write_all
 from cupel.generators.evolution.run import CUT_TEXTS
 from cupel.generators.ledger_run import open_run
@@ -45,40 +43,13 @@ class VectorsRun(FinishedRun):
     result: DatasetVectorsResult
     vectors: ReleasedVectors
 
-    def bounds(self, part: Part, charged: Run) -> list[Bound]:
-        tested, exact = self._row_assumption(), self.result.exact
-        return [
-            dataclasses.replace(
-                bound,
-                assumptions=(*bound.assumptions, tested, *self._assumptions()),
-                rigor=bound.rigor if exact else Rigor.ESTIMATE,
-            )
-            for bound in super().bounds(part, charged)
-        ]
-
     def _row_assumption(self) -> str:
         if self.result.exact:
-            return (
-                "The kernels compute each text's hidden states alike, whatever the other texts of a forward pass are. "
-                "Every pass has one public shape; the states of random tokens were verified bit for bit at it, with "
-                "other texts exchanged, moved and removed, before the run."
-            )
+            return STATES_ALIKE
         return (
             "On this device, a text's hidden states depend on the texts beside it, in their last digits, although "
             "every forward pass has the same public shape. So every bound on this run is an estimate."
         )
-
-    def _assumptions(self) -> list[str]:
-        said = []
-        if self.mechanism.sample is not None:
-            said.append(
-                "Each label has exactly its public number of records, and the record that is replaced keeps its label."
-            )
-            if self.mechanism.variant == "sound":
-                said.append("Which records are in the sample is secret.")
-        if self.mechanism.pairing == "rows" and not self.mechanism.rows_shift:
-            said.append("The record that is replaced keeps its row.")
-        return said
 
     def audit(self, claimed: Part, confidence: float) -> list[AuditResult]:
         asked, folder = self.claim.audits, self.ledger_path.parent / "audits"
@@ -182,7 +153,15 @@ def generate(claim: DatasetVectorsClaim, output: Path, settings: RunSettings) ->
     ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
     about = {"mechanism": repr(mechanism), "writer": repr(writer), "model": writer.model.fingerprint}
     with (
-        open_run(claim, ledger, mechanism.plan(), settings, model=writer.model.fingerprint, **judged(claim)) as run,
+        open_run(
+            claim,
+            ledger,
+            mechanism.plan(),
+            settings,
+            claim.basis(),
+            model=writer.model.fingerprint,
+            **judged(claim),
+        ) as run,
         Journal(ledger.parent / JOURNAL, about) as journal,
     ):
         with settings.progress.stage("Releasing vectors") as step:

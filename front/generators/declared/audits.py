@@ -16,7 +16,8 @@ from cupel.accounting.bounds import Bound, Direction, Rigor
 from cupel.accounting.guarantees import ApproxDP, PureDP
 from cupel.accounting.registry import upper_bounds
 from cupel.audit_jobs.canaries import files
-from cupel.audit_jobs.runs.bound import read_bound
+from cupel.audit_jobs.canaries.bound import read_bound as of_canaries_bound
+from cupel.audit_jobs.runs.bound import read_bound as of_runs_bound
 from cupel.audit_jobs.runs.files import read_plan
 from cupel.audits.result import AuditResult
 from cupel.audits.verdict_wording import contradiction
@@ -26,6 +27,9 @@ from cupel.reports.json_form import AuditResult as AuditForm
 OF_THIS = "That the audit is of the declared procedure is stated, not checked."
 """What every bound of such an audit assumes."""
 
+AT_ITS_WORD = "Its file has no seal, and no scores from which its bounds could be computed again."
+"""What bounds from a file assume, besides."""
+
 _LARGEST = 2**26
 _FORM: TypeAdapter[list[AuditResult]] = TypeAdapter(list[AuditForm])
 
@@ -33,7 +37,8 @@ _FORM: TypeAdapter[list[AuditResult]] = TypeAdapter(list[AuditForm])
 def read_audits(path: Path, *, adjacency: Adjacency, unit: Unit) -> list[AuditResult]:
     """The results in the folder of a planned audit, or in a JSON file that `cupel audit` wrote.
 
-    A folder is verified: its bound must be that of its scores or its runs, and these must belong to its plan.
+    A folder is verified: its bound is computed again from its scores or its runs, which must belong to its plan. A file
+    is taken at its word, and bounds from it say so; so the result of a planned audit is read from its folder only.
 
     Args:
         path: of the folder or the file.
@@ -43,7 +48,7 @@ def read_audits(path: Path, *, adjacency: Adjacency, unit: Unit) -> list[AuditRe
         InputError: one line that names the file.
     """
     found = _of_folder(path) if path.is_dir() else _of_file(path)
-    stated = OF_THIS if path.is_dir() else f"{OF_THIS} Its file has no seal."
+    stated = OF_THIS if path.is_dir() else f"{OF_THIS} {AT_ITS_WORD}"
     for audit in found:
         for bound in audit.bounds:
             if bound.direction is not Direction.LOWER:
@@ -89,16 +94,9 @@ def _assuming(audit: AuditResult, stated: str) -> AuditResult:
 
 
 def _of_folder(folder: Path) -> list[AuditResult]:
-    if not (folder / "private" / files.MANIFEST).is_file() and (folder / "private" / files.PLAN).is_file():
-        return _audits([read_bound(read_plan(folder)).get("audit")], folder / files.BOUND)
-    _, digest = files.read_manifest(folder, None)
-    path = folder / files.BOUND
-    if not path.is_file():
-        raise InputError(f"{folder}: holds no bound of an audit; run `cupel audit bound {folder}` first")
-    found, scores = files.read_sealed(path), files.read_scores(folder, digest)
-    if (found.get("manifest_sha256"), found.get("scores_sha256")) != (digest, scores["sha256"]):
-        raise InputError(f"{path}: was computed from other scores; run `cupel audit bound {folder}` again")
-    return _audits([found.get("audit")], path)
+    of_runs = not (folder / "private" / files.MANIFEST).is_file() and (folder / "private" / files.PLAN).is_file()
+    found = of_runs_bound(read_plan(folder)) if of_runs else of_canaries_bound(folder)
+    return _audits([found.get("audit")], folder / files.BOUND)
 
 
 def _of_file(path: Path) -> list[AuditResult]:
@@ -114,6 +112,11 @@ def _of_file(path: Path) -> list[AuditResult]:
         raise InputError(f"{path}: is not JSON; name a folder or a result of cupel audit") from None
     if not isinstance(body, dict) or not ("audits" in body or "audit" in body):
         raise InputError(f"{path}: is no result of cupel audit")
+    if "manifest_sha256" in body or "plan_sha256" in body:
+        raise InputError(
+            f"{path}: is the bound of a planned audit, which is computed again from the scores or the runs in its "
+            "folder; name that folder"
+        )
     return _audits(body.get("audits", [body.get("audit")]), path)
 
 

@@ -24,7 +24,7 @@ from cupel.accounting.registry import unsupported
 from cupel.claims.base import Claim, ExPostClaim, Number, Plan, Public, SecretProtectionClaim, no_bool
 from cupel.claims.data import DataSource, Strict
 from cupel.errors import InputError, input_errors
-from cupel.io.ledger_evidence import NEWEST, estimate_reasons, inherited_assumptions, is_exact, left_open
+from cupel.io.ledger_evidence import NEWEST, Basis, estimate_reasons, inherited_assumptions, is_exact, left_open
 from cupel.mechanisms.data.records import Record
 
 if TYPE_CHECKING:
@@ -320,6 +320,9 @@ class DeclaredClaim(Claim):
         found = [one for path in self.audits for one in read_audits(Path(path), adjacency=self.adjacency, unit=unit)]
         return with_contradictions(found, event, adjacency=self.adjacency, unit=unit)
 
+    def basis(self) -> Basis:
+        return basis_of_parts(self.read_parts())
+
     def parameter_warnings(self) -> list[str]:
         return [
             "This procedure ran elsewhere. The verdict holds if its parts are what ran, and all that ran, and under "
@@ -362,6 +365,13 @@ def assumptions_of(parts: Sequence[ReadPart]) -> tuple[str, ...]:
 def _of_part(part: DeclaredPart, unstated: Sequence[Unstated]) -> tuple[Unstated, ...]:
     """What a part leaves open, in sentences that name it."""
     return tuple(Unstated(one.name, f"{part.label}: {one.sentence}") for one in unstated)
+
+
+def basis_of_parts(parts: Sequence[ReadPart]) -> Basis:
+    """What bounds on a procedure with these parts rest on; what audits of it show is no part of it."""
+    estimates = tuple(reason for part in parts for reason in part.estimate)
+    unstated = tuple(one for part in parts for one in part.unstated)
+    return Basis(assumptions_of(parts), estimates, exact=all(part.exact for part in parts), unstated=unstated)
 
 
 def _state_of(part: DeclaredPart, adjacency: Adjacency, unit: Unit) -> State:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,19 +9,17 @@ from typing import Any
 from dp_accounting import dp_event
 
 from cupel.accounting import events
-from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.guarantees import ApproxDP
 from cupel.accounting.ledger.entries import Charge
-from cupel.accounting.ledger.run import Run
 from cupel.accounting.number_format import format_number
 from cupel.accounting.registry import upper_bounds
 from cupel.audits.result import AuditResult
 from cupel.errors import InputError
 from cupel.generators.base import CHANGES, FinishedRun, Part, RunSettings
-from cupel.generators.declared.claim import DeclaredClaim, ReadPart, assumptions_of
+from cupel.generators.declared.claim import DeclaredClaim, ReadPart, basis_of_parts
 from cupel.generators.ledger_run import open_run
 from cupel.io.documents import Documents
-from cupel.io.ledger_evidence import ASSUMPTIONS, ESTIMATES, EXACT, UNSTATED
+from cupel.io.ledger_evidence import Basis
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare
 from cupel.mechanisms.primitives.charged import commit
 
@@ -44,18 +41,9 @@ class DeclaredRun(FinishedRun):
     def audit(self, claimed: Part, confidence: float) -> list[AuditResult]:
         return self.claim.read_audits(self.plan)
 
-    def bounds(self, part: Part, charged: Run) -> list[Bound]:
-        estimate = [reason for read in self.parts_read for reason in read.estimate]
-        exact = all(read.exact for read in self.parts_read)
-        return [
-            dataclasses.replace(
-                bound,
-                assumptions=(*bound.assumptions, *assumptions_of(self.parts_read), *estimate),
-                interval=bound.interval if exact else None,
-                rigor=Rigor.ESTIMATE if estimate else bound.rigor,
-            )
-            for bound in super().bounds(part, charged)
-        ]
+    @property
+    def basis(self) -> Basis:
+        return basis_of_parts(self.parts_read)
 
     def differences(self, claimed: Part) -> list[dict[str, Any]]:
         found = []
@@ -139,14 +127,7 @@ def generate(claim: DeclaredClaim, output: Path, settings: RunSettings) -> Decla
     plan = events.compose([(part.event, 1) for part in parts])
     claim.read_audits(plan)  # fails early
     ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
-    about = {
-        ASSUMPTIONS: list(assumptions_of(parts)),
-        ESTIMATES: [reason for part in parts for reason in part.estimate],
-        EXACT: all(part.exact for part in parts),
-        UNSTATED: [[one.name, one.sentence] for part in parts for one in part.unstated],
-        "files": [part.sha256 for part in parts],
-    }
-    with open_run(claim, ledger, plan, settings, **about) as run:
+    with open_run(claim, ledger, plan, settings, basis_of_parts(parts), files=[part.sha256 for part in parts]) as run:
         for number, part in enumerate(parts):
             charge = Charge(key=f"{part.label}/{number}", stage=part.label, event=part.event)
             commit(run, charge, {"declared": part.label})

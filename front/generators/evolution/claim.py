@@ -77,6 +77,9 @@ WRITER_FIELDS: dict[str, Any] = {
 }
 """The parameters of a claim about the writer, for `parameters_model`."""
 
+EMBEDDED_ALONE = "The vector of a text depends on that text alone, whatever other texts are embedded with it."
+"""The assumption on embedders, whose vectors decide which votes and sums one record changes."""
+
 NOT_OF_THE_MECHANISM = set(WRITER_FIELDS)
 
 

@@ -255,6 +255,7 @@ def _play(
         folder / LEDGER,
         name=name,
         about={},
+        basis=run.claim.basis(),
         progress=progress,
         title=f"Attacking: {name}",
         anchor=run.settings.anchor,

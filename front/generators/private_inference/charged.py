@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from cupel.errors import InputError, input_errors
+from cupel.generators.private_inference.words import rows_basis
 from cupel.io.documents import Documents
+from cupel.io.ledger_evidence import Basis, begin_run
 from cupel.io.run_files import open_ledger
 from cupel.mechanisms.data.records import Record
 from cupel.mechanisms.models.language_model import LanguageModel
@@ -28,6 +30,7 @@ def charge_and_generate(
     *,
     name: str,
     about: Mapping[str, Any],
+    basis: Basis,
     progress: Progress,
     title: str,
     observers: Iterable[Observer] = (),
@@ -52,10 +55,16 @@ def charge_and_generate(
             new = name not in opened.runs()
             known = {} if new else opened.run(name).about
             key = known.get("key") or secrets.token_hex(32)
-            rows = mechanism.row_plan(model).to_json()
-            described = {**about, "model": model.fingerprint, "rows": rows, "key": key, "noise": source.name}
-            run = opened.begin(
-                name, plan=mechanism.plan(), adjacency=mechanism.adjacency, unit=mechanism.unit, about=described
+            plan = mechanism.row_plan(model)
+            described = {**about, "model": model.fingerprint, "rows": plan.to_json(), "key": key, "noise": source.name}
+            run = begin_run(
+                opened,
+                name,
+                plan=mechanism.plan(),
+                adjacency=mechanism.adjacency,
+                unit=mechanism.unit,
+                about=described,
+                basis=basis.joined(rows_basis(plan)),
             )
         if new:  # what a resumed run is refused for is found later, and must be the only line
             begun()

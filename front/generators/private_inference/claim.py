@@ -9,10 +9,14 @@ from typing import Any, Literal, Self
 
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.number_format import format_number
-from cupel.claims.base import Claim, Plan, parameters_model
+from cupel.claims.base import Claim, Plan, parameters_model, public_numbers
 from cupel.claims.data import KEYS, BuiltinData, is_local
 from cupel.claims.lints import short_texts
+from cupel.generators.evolution.claim import EMBEDDED_ALONE
 from cupel.mechanisms.private_inference.generator import PrivateInference
+
+ROWS_ALIKE = "The kernels compute each row of a batch alike, whatever the other rows hold."
+"""The assumption on kernels. At which shapes it was verified is part of what a run begins with."""
 
 PrivateInferenceParameters: Any = parameters_model(
     "PrivateInferenceParameters",
@@ -92,6 +96,16 @@ class PrivateInferenceClaim(Claim):
 
     def _parameter_files(self) -> list[str]:
         return [self.parameters.centres] if self.parameters.centres else []
+
+    def assumptions(self) -> list[str]:
+        said = [public_numbers(f"units ({self.unit}s)", labels=bool(self.public.labels))]
+        if self.parameters.rows == "fixed":
+            said.append(ROWS_ALIKE)
+        if self.public.context_tokens is not None:
+            said.append("The public length of contexts was not set by the private records.")
+        if self.parameters.centres is not None:
+            said += ["The centres of clusters were not made from the private records.", EMBEDDED_ALONE]
+        return said
 
     def estimate_reasons(self) -> list[str]:
         packed = self.parameters.rows == "packed"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.bounds import Bound, Rigor
+from cupel.accounting.bounds import Bound
 from cupel.accounting.guarantees import ExPostDP, Guarantee, PureDP
 from cupel.accounting.ledger.run import Run
 from cupel.accounting.registry import account, upper_bounds
@@ -27,6 +26,7 @@ from cupel.generators.private_inference import words
 from cupel.generators.private_inference.charged import charge_and_generate
 from cupel.generators.private_inference.claim import PrivateInferenceClaim
 from cupel.io.documents import Documents
+from cupel.io.ledger_evidence import Basis
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, open_ledger, prepare
 from cupel.mechanisms.embedding.load import fetch_embedder
 from cupel.mechanisms.models.language_model import LanguageModel
@@ -55,18 +55,15 @@ class InferenceRun(FinishedRun):
     canaries: Canaries | None = None
     observer: LeaveOneOut | None = None
 
-    def bounds(self, part: Part, charged: Run) -> list[Bound]:
-        bounds = super().bounds(part, charged)
+    @property
+    def basis(self) -> Basis:
+        return super().basis.joined(words.rows_basis(self.generation.row_plan))
+
+    def bounds_on_events(self, part: Part, charged: Run) -> list[Bound]:
+        bounds = super().bounds_on_events(part, charged)
         if isinstance(part.guarantee, ExPostDP) and self.mechanism.aggregate == "median":
             bounds.append(self._realised(charged))
-        plan = self.generation.row_plan
-        tested = words.row_assumption(plan, self.generation.row_difference)
-        return [
-            dataclasses.replace(
-                bound, assumptions=(*bound.assumptions, tested), rigor=bound.rigor if plan.exact else Rigor.ESTIMATE
-            )
-            for bound in bounds
-        ]
+        return bounds
 
     def _realised(self, charged: Run) -> Bound:
         """The certified ex-post ε of the run."""
@@ -240,6 +237,7 @@ def generate(claim: PrivateInferenceClaim, output: Path, settings: RunSettings) 
         ledger,
         name=claim.name,
         about=about,
+        basis=claim.basis(),
         observers=[observer] if observer else [],
         source=settings.source,
         progress=settings.progress,

@@ -11,6 +11,8 @@ from cupel.accounting.number_format import format_number
 from cupel.accounting.registry import upper_bounds
 from cupel.claims.base import Claim
 from cupel.generators.base import CHANGES, NOT_SEEN
+from cupel.generators.private_inference.claim import ROWS_ALIKE
+from cupel.io.ledger_evidence import Basis
 
 if TYPE_CHECKING:
     from cupel.generators.private_inference.run import InferenceRun
@@ -18,26 +20,36 @@ if TYPE_CHECKING:
     from cupel.mechanisms.private_inference.transcripts import Generation
 
 
-def row_assumption(plan: RowPlan, difference: float) -> str:
-    """The assumption that rows of a batch do not influence each other, and how it was tested."""
+def rows_basis(plan: RowPlan) -> Basis:
+    """What follows for bounds from how rows were verified, before anything is charged."""
     if plan.exact:
-        return (
-            "The kernels compute each row of a batch alike, whatever the other rows hold. Every forward pass has a "
-            f"public shape ({_shapes(plan)}). The logits of random tokens were verified bit for bit at this shape, "
-            "with other rows exchanged, moved and removed, before the run."
-        )
-    seen = (
-        "In a spot check on random tokens, a row's logits among other rows and by itself differed by "
-        f"{format_number(difference)}"
+        return Basis((_tested(plan),))
+    return Basis(estimates=(f"{_influenced(plan)} So every bound on this run is an estimate.",))
+
+
+def row_channel(plan: RowPlan, difference: float) -> str:
+    """How rows of a batch may influence each other, and how it was tested."""
+    if plan.exact:
+        return f"{ROWS_ALIKE} {_tested(plan)}"
+    return (
+        f"{_influenced(plan)} In a spot check on random tokens, a row's logits among other rows and by itself differed "
+        f"by {format_number(difference)}. That bounds nothing, so every bound on this run is an estimate."
     )
+
+
+def _tested(plan: RowPlan) -> str:
+    return (
+        f"Every forward pass has a public shape ({_shapes(plan)}). The logits of random tokens were verified bit for "
+        "bit at this shape, with other rows exchanged, moved and removed, before the run."
+    )
+
+
+def _influenced(plan: RowPlan) -> str:
     if plan.shapes is None:
-        return (
-            "Rows are packed: the shapes of forward passes follow the data, and so may the rounding of every row. "
-            f"{seen}. That bounds nothing, so every bound on this run is an estimate."
-        )
+        return "Rows are packed: the shapes of forward passes follow the data, and so may the rounding of every row."
     return (
         "On this device, a row's logits depend on the rows beside it, in their last digits, although every forward "
-        f"pass has the same public shape. {seen}. That bounds nothing, so every bound on this run is an estimate."
+        "pass has the same public shape."
     )
 
 
@@ -85,7 +97,7 @@ def side_channels(generation: Generation) -> list[str]:
         f"{follows}; do not let an adversary measure them.",
         "The forward pass is floating-point arithmetic and is taken as part of the mechanism; aggregation after it is "
         "exact on a fixed grid, and the error of softmax and sampling is charged in the ledger.",
-        row_assumption(plan, generation.row_difference),
+        row_channel(plan, generation.row_difference),
     ]
 
 

@@ -12,7 +12,7 @@ from cupel.accounting.adjacency import Adjacency
 from cupel.claims.base import Number, Plan, Public, SecretProtectionClaim, parameters_model
 from cupel.claims.data import BuiltinData, Strict
 from cupel.errors import InputError, input_errors
-from cupel.generators.evolution.claim import NOT_OF_THE_MECHANISM, WRITER_FIELDS, Count, EvolutionClaim
+from cupel.generators.evolution.claim import EMBEDDED_ALONE, NOT_OF_THE_MECHANISM, WRITER_FIELDS, Count, EvolutionClaim
 from cupel.mechanisms.secret_evolution.detection import secret_source
 from cupel.mechanisms.secret_evolution.generator import SecretEvolution
 
@@ -68,6 +68,11 @@ def _kind(value: object) -> str | None:
         return type(value).__name__
     found = [kind for kind in _KINDS if isinstance(value, dict) and kind in value]
     return _KINDS[found[0]].__name__ if len(found) == 1 else None
+
+
+def _kind_of(source: _Source) -> str:
+    """The key of a source."""
+    return next(kind for kind, one in _KINDS.items() if isinstance(source, one))
 
 
 SecretSource = Annotated[
@@ -140,6 +145,18 @@ class SecretEvolutionClaim(EvolutionClaim):
         with input_errors():
             places = mechanism.incidence(records)
             return Plan(mechanism.plan(places), places.fingerprint, places.budgets)
+
+    def assumptions(self) -> list[str]:
+        return [
+            "Where secrets occur is public, and with it which records hold one. With another value, each secret would "
+            "have been found at the same places.",
+            "Records without a secret are public.",
+            "Before the release, no guess of a secret is right with a probability above its p.",
+            EMBEDDED_ALONE,
+        ]
+
+    def stated(self) -> dict[str, Any]:
+        return {"sources of secrets": [_kind_of(source) for source in self.parameters.secrets]}
 
     def check_records(self, found: int) -> None:
         """Checks the number of records in the data against the public number of the claim, if it states one.

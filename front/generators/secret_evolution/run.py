@@ -253,6 +253,7 @@ def generate(claim: SecretEvolutionClaim, output: Path, settings: RunSettings) -
             ledger,
             plan,
             settings,
+            claim.basis(),
             writer=writer.fingerprint,
             secrets=incidence.fingerprint,
             budgets=budgets,

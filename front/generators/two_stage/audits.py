@@ -27,6 +27,7 @@ from cupel.audits.games.membership import membership_audit
 from cupel.audits.games.membership_design import Design, Scores
 from cupel.audits.implications import epsilon_to_audit
 from cupel.audits.result import AuditResult
+from cupel.io.ledger_evidence import begin_run
 from cupel.io.run_files import LEDGER, create_once, open_ledger, prepare
 from cupel.mechanisms.data.table_schema import Row, Schema
 from cupel.mechanisms.data.tables import schema_rows
@@ -239,12 +240,14 @@ def _play(run: TwoStageRun, folder: Path, name: str) -> tuple[Scores, Scores]:
         run.settings.progress.stage(f"Attacking: {name}") as step,
         open_ledger(folder / LEDGER, run.settings.anchor) as opened,
     ):
-        charged = opened.begin(
+        charged = begin_run(
+            opened,
             name,
             plan=mechanism.plan(),
             adjacency=mechanism.adjacency,
             unit=mechanism.unit,
             about={"mechanism": repr(mechanism), "model": run.model.fingerprint, "noise": OS_ENTROPY.name},
+            basis=run.basis,
         )
         trained = training.run(charged, step)
         charged.finish()

@@ -10,15 +10,22 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field
 
 from cupel.accounting.adjacency import Unit
-from cupel.claims.base import Claim, Number, Plan, Public, no_bool, parameters_model
+from cupel.claims.base import Claim, Number, Plan, Public, no_bool, parameters_model, public_numbers
 from cupel.claims.data import Strict
-from cupel.claims.tables import PublicTable, TableData, schema_of
+from cupel.claims.tables import MADE_FROM, PublicTable, TableData, schema_of
 from cupel.errors import InputError, input_errors
 from cupel.mechanisms.data.table_schema import Schema
 from cupel.mechanisms.data.tables import schema_rows
 from cupel.mechanisms.two_stage.generator import Table, TwoStage
 
 Count = Annotated[int, BeforeValidator(no_bool)]
+
+ROWS_ALIKE = (
+    "The kernels compute each row's gradient alike, whatever the other rows of a pass are. Every pass has one public "
+    "shape; the gradients of random rows were verified bit for bit at it, with other rows exchanged, moved and removed "
+    "before the run."
+)
+"""The assumption on kernels. Whether the verification succeeded is noted in the ledger, before the first step."""
 
 
 def _same(one: Path, other: Path) -> bool:
@@ -124,15 +131,37 @@ class TwoStageClaim(Claim):
             if other is not None and _same(private, other):
                 raise InputError(f"{key}: is the same file as data.path, whose rows are private; name another one")
 
+    def _made_from(self) -> dict[str, str | None]:
+        """What the domains of each schema were made from, if its file says so."""
+        table = self.parameters.first_table
+        found = {"public.columns": self.schema_of_table()[1]}
+        return found if table is None else found | {"parameters.first_table.columns": table.made_from()}
+
     def schema_origin(self) -> str | None:
         """What the schema was made from, if its file says that it was not public rows."""
-        table = self.parameters.first_table
-        found = [self.schema_of_table()[1], None if table is None else table.made_from()]
-        return next((origin for origin in found if origin not in (None, "public")), None)
+        return next((origin for origin in self._made_from().values() if origin not in (None, "public")), None)
+
+    def assumptions(self) -> list[str]:
+        mechanism, said = self.generator(), [ROWS_ALIKE, public_numbers("rows", labels=False)]
+        if self.schema_origin() is None:
+            said.append("The schema of the table is public: its domains were not made from private rows.")
+        if self.parameters.first_table is not None:
+            said.append("The table of the first stage is public.")
+        if mechanism.sampling == "poisson" and mechanism.rate < 1:
+            said.append("Which rows are in the batch of a step is secret.")
+        return said
+
+    def stated(self) -> dict[str, Any]:
+        return {f"{MADE_FROM} of {key}": origin for key, origin in self._made_from().items()}
 
     def estimate_reasons(self) -> list[str]:
         origin = self.schema_origin()
-        return [] if origin is None else [f"a schema of claim {self.name!r} was made from {origin} rows"]
+        if origin is None:
+            return []
+        return [
+            f"a schema of claim {self.name!r} was made from {origin} rows, and nothing accounts for what its domains "
+            "reveal"
+        ]
 
     def parameter_warnings(self) -> list[str]:
         origin = self.schema_origin()

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cupel.accounting.bounds import Bound, Rigor
-from cupel.accounting.ledger.run import Run
 from cupel.accounting.registry import upper_bounds
 from cupel.audits.result import AuditResult
 from cupel.errors import input_errors
 from cupel.generators.base import CHANGES, NOT_SEEN, FinishedRun, Part, RunSettings
 from cupel.generators.ledger_run import open_run
 from cupel.generators.two_stage import audits
-from cupel.generators.two_stage.claim import TwoStageClaim
+from cupel.generators.two_stage.claim import ROWS_ALIKE, TwoStageClaim
 from cupel.io.documents import Documents
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare
 from cupel.mechanisms.data.records import Record
@@ -65,40 +62,13 @@ class TwoStageRun(FinishedRun):
             found = [getattr(audits, name)(self, claimed.guarantee, folder / name, each) for name in asked]
         return [result for results in found for result in results]
 
-    def bounds(self, part: Part, charged: Run) -> list[Bound]:
-        return [
-            dataclasses.replace(
-                bound,
-                assumptions=(*bound.assumptions, self._row_assumption(), *self._assumptions()),
-                rigor=Rigor.ESTIMATE if not self.trained.exact or self.claim.schema_origin() else bound.rigor,
-            )
-            for bound in super().bounds(part, charged)
-        ]
-
     def _row_assumption(self) -> str:
         if self.trained.exact:
-            return (
-                "The kernels compute each row's gradient alike, whatever the other rows of a pass are. Every pass has "
-                "one public shape; the gradients of random rows were verified bit for bit at it, with other rows "
-                "exchanged, moved and removed, before the run."
-            )
+            return ROWS_ALIKE
         return (
             "On this device, a row's gradient depends on the rows beside it, in its last digits, although every pass "
             "has the same public shape. So every bound on this run is an estimate."
         )
-
-    def _assumptions(self) -> list[str]:
-        origin = self.claim.schema_origin()
-        said = ["The schema of the table is public: its domains were not made from private rows."]
-        if origin is not None:
-            said = [
-                f"A schema was made from {origin} rows, and nothing accounts for it. So every bound is an estimate."
-            ]
-        if self.public is not None:
-            said.append("The table of the first stage is public.")
-        if self.mechanism.sampling == "poisson" and self.mechanism.rate < 1:
-            said.append("Which rows are in the batch of a step is secret.")
-        return said
 
     def differences(self, claimed: Part) -> list[dict[str, Any]]:
         if self.claim.variant != "as_published":
@@ -194,7 +164,7 @@ def generate(claim: TwoStageClaim, output: Path, settings: RunSettings) -> TwoSt
     with input_errors():
         folder.mkdir(mode=0o700, exist_ok=True)
     sampler = RowSampler(seed=mechanism.seed, **claim.parameters.generation.model_dump(exclude={"rows"}))
-    with open_run(claim, ledger, mechanism.plan(), settings, model=model.fingerprint) as run:
+    with open_run(claim, ledger, mechanism.plan(), settings, claim.basis(), model=model.fingerprint) as run:
         with settings.progress.stage("Training") as step:
             trained = training.run(run, step)
         about = {"sampler": repr(sampler), "weights": trained.model.fingerprint}

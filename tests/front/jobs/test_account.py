@@ -26,6 +26,7 @@ from cupel.accounting.registry import upper_bounds
 from cupel.claims.read import read_claim
 from cupel.cli.account import _print as print_table
 from cupel.errors import InputError
+from cupel.io.ledger_evidence import not_recorded
 from cupel.jobs.account import account as account_files
 
 
@@ -194,7 +195,10 @@ def test_an_account_says_which_ledgers_are_anchored_and_which_runs_unfinished(
         "entries": 3,
         "anchored": False,
         "unfinished": ["the run"],
+        "assumptions": [not_recorded("the run")],
+        "estimates": [],
     }
+    assert f"assumed: {not_recorded('the run')}" in printed
     assert [bound["value"] for bound in written["whole_plan"]] == [1.25]
     alone = account_files([done], delta=None, method="basic")
     assert alone.whole_plan == ()

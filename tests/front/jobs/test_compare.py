@@ -17,6 +17,7 @@ from cupel.accounting import ACCOUNTANTS, Adjacency, Unit, account
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, SecretReleaseDpEvent
 from cupel.accounting.ledger.entries import Charge, Commit
 from cupel.accounting.ledger.ledger import Ledger
+from cupel.io.ledger_evidence import not_recorded
 
 DP_SGD = ["dp-sgd", "--noise-multiplier", 1, "--sampling-probability", 0.01, "--steps", 100, "--delta", 1e-5]
 GAUSSIAN = ["gaussian", "--noise-multiplier", 5, "--count", 10, "--delta", 1e-5]
@@ -171,7 +172,7 @@ def test_a_path_is_a_ledger(ledger: Path) -> None:
 
 def test_a_comparison_of_ledgers_says_what_it_assumes_of_them(ledger: Path, tmp_path: Path) -> None:
     anchored = json.loads(cupel("compare", ledger, "--delta", 1e-5, "--method", "basic", "--json").stdout)
-    assert anchored["assumptions"] == []
+    assert anchored["assumptions"] == [f"ledger.sqlite: assumed: {not_recorded('run')}"]
     path, event = tmp_path / "part.sqlite", dp_event.LaplaceDpEvent(4.0)
     with Ledger.open(path) as kept:
         plan = dp_event.SelfComposedDpEvent(event, 2)
@@ -181,6 +182,7 @@ def test_a_comparison_of_ledgers_says_what_it_assumes_of_them(ledger: Path, tmp_
     assert found["assumptions"] == [
         "part.sqlite: run 'run' is unfinished; its charges so far are compared, not its whole plan.",
         "part.sqlite: no anchor of this ledger was found, so a restored or rewritten file would not show.",
+        f"part.sqlite: assumed: {not_recorded('run')}",
     ]
 
 

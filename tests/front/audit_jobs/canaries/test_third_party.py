@@ -465,6 +465,30 @@ def test_changed_files_are_refused(planned: Path, tmp_path: Path) -> None:
     assert "it was missing when the bound was computed" in (planned / "report.html").read_text()
 
 
+def test_a_forged_bound_is_compared_with_the_scores(planned: Path, tmp_path: Path) -> None:
+    """Its own hash can be computed by whoever changes it."""
+    done("score", planned, write(tmp_path / "s.jsonl", [*planted(planned), "x"]))
+    done("bound", planned)
+    path = planned / "bound.json"
+    document = json.loads(path.read_text())
+    audit = document["audit"]
+    assert document["refuted"] is True
+    (bound,) = audit["bounds"]
+    for change in (
+        {"refuted": False},
+        {"audit": audit | {"bounds": []}},
+        {"audit": audit | {"bounds": [bound | {"value": bound["value"] / 2}]}},
+        {"audit": audit | {"bounds": [bound | {"confidence": 0.9}]}},
+        {"audit": audit | {"conclusion": "nothing was found"}},
+        {"claim": {"epsilon": 100.0, "delta": 0.0}},
+        {"synthetic": [document["synthetic"][0] | {"file": "another.jsonl"}]},
+    ):
+        path.write_text(json.dumps(sealed({key: v for key, v in (document | change).items() if key != "sha256"})))
+        assert "bound.json: is not what the scores in" in refused("report", planned)
+    path.write_text(json.dumps(document))
+    done("report", planned)
+
+
 def test_who_scores_again_from_the_manifest_sees_that_scores_were_written_by_hand(
     planned: Path, tmp_path: Path
 ) -> None:

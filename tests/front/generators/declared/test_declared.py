@@ -22,7 +22,7 @@ from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
 from cupel.accounting.ledger.entries import Charge, Commit
 from cupel.accounting.ledger.ledger import Ledger
-from cupel.audit_jobs.canaries.files import read_manifest
+from cupel.audit_jobs.canaries.files import read_manifest, sealed
 from cupel.audits.result import AuditResult
 from cupel.claims.read import make_claim
 from cupel.errors import InputError
@@ -267,6 +267,19 @@ def test_an_audit_whose_files_were_changed_is_refused(tmp_path: Path, name: str)
     body["cupel"] = "another"
     file.write_text(json.dumps(body))
     assert name in refused(claim(tmp_path, {"event": GAUSSIAN}, audits=["audit"]))
+
+
+def test_a_forged_bound_is_compared_with_the_scores(tmp_path: Path) -> None:
+    """A bound of 0 and a hash that fits it: the scores beside it say that all canaries were guessed."""
+    audit = audited(tmp_path)
+    body = json.loads((audit / "bound.json").read_text())
+    body["audit"]["bounds"][0]["value"] = 0.0
+    del body["sha256"]
+    (audit / "bound.json").write_text(json.dumps(sealed(body | {"refuted": False})))
+    path = claim(tmp_path, {"event": GAUSSIAN}, audits=["audit"])
+    assert "bound.json: is not what the scores in" in refused(path)
+    path = claim(tmp_path, {"event": GAUSSIAN}, audits=["audit/bound.json"])
+    assert "name that folder" in refused(path)
 
 
 def test_an_audit_by_many_runs_refutes_it(tmp_path: Path) -> None:
