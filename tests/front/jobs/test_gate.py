@@ -22,10 +22,14 @@ from cupel.accounting.ledger.ledger import Ledger
 ROOT = Path(__file__).resolve().parents[3]
 
 
+RECORDED: dict[str, Any] = {"assumptions": []}
+"""Of a run that records what it assumes, which is nothing; without it, nobody states it."""
+
+
 def ledger(path: Path, event: DpEvent, *, planned: int = 1, charged: int = 1, unit: str = "record") -> Path:
     with Ledger.open(path) as kept:
         plan = events.compose([(event, planned)])
-        begun = kept.begin("run", plan=plan, adjacency=Adjacency.ADD_REMOVE, unit=Unit.parse(unit), about={})
+        begun = kept.begin("run", plan=plan, adjacency=Adjacency.ADD_REMOVE, unit=Unit.parse(unit), about=RECORDED)
         for place in range(charged):
             begun.step(charge=Charge(key=f"releases/{place}", event=event, stage="releases"))
             begun.step(commit=Commit(key=f"releases/{place}", value=place))
