@@ -198,7 +198,7 @@ def _addresses(address: tuple[str, int], deadline: float) -> list[tuple[str, int
     def look_up() -> None:
         try:
             found.extend(place[:2] for *_, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM))
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # also of a name that has no form in the domain name system
             found.append(error)
 
     thread = threading.Thread(target=look_up, daemon=True)
@@ -206,7 +206,7 @@ def _addresses(address: tuple[str, int], deadline: float) -> list[tuple[str, int
     thread.join(_remaining(deadline))
     if thread.is_alive():
         raise TimeoutError
-    if found and isinstance(found[0], OSError):
+    if found and isinstance(found[0], Exception):
         raise found[0]
     return found
 
