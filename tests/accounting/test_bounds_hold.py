@@ -164,7 +164,7 @@ class Stated:
 
     directions: Sequence[str] = (REMOVE, ADD)
     delta_error: float = 0.0
-    examples: int = 4
+    examples: int = 5
     least_delta: float = 1e-12
     questions: Sequence[str] = ("epsilon", "delta", "power", "own parameter")
 
