@@ -376,8 +376,13 @@ def holds(name: str, kind: str, adjacency: str, data: st.DataObject) -> None:
     ask(data, case)
 
 
-SECONDS_EACH = {("rdp", "Gaussian on a sample without replacement"): 2, ("secret_protection", "composition"): 1}
-"""How many examples are drawn of what takes long."""
+EXAMPLES_OF = {
+    ("rdp", "Gaussian on a sample without replacement"): 2,
+    ("secret_protection", "composition"): 1,
+    ("rdp", "Gaussian on a Poisson sample"): 20,
+    ("secret_protection", "sum in which secrets of several budgets may occur"): 20,
+}
+"""How many examples are drawn of what takes seconds each, or needs more to be tried well."""
 
 
 def examples(usual: int, *, more: int = 10) -> settings:
@@ -403,7 +408,7 @@ MINUTES = {("pld", "mixture of Gaussians")}
     [pytest.param(*row, marks=[pytest.mark.slow] if row[:2] in MINUTES else []) for row in ASKED],
 )
 def test_no_attacker_exceeds_a_bound(name: str, kind: str, adjacency: str) -> None:
-    usual = SECONDS_EACH.get((name, kind), STATED[name].examples)
+    usual = EXAMPLES_OF.get((name, kind), STATED[name].examples)
 
     @examples(usual, more=2 if (name, kind) in MINUTES else 10)
     @given(data=st.data())
