@@ -349,7 +349,7 @@ def _live(job: dict[str, Any]) -> int:
     if job["still"]:
         from cupel.generators.base import RunSettings
 
-        RunSettings.__init__.__kwdefaults__["source"] = Still()
+        RunSettings.__init__.__kwdefaults__["source"] = Still()  # type: ignore[index]
     watched = _Watched(folder, job["deadly"], (Point(*point) for point in job["spared"]), job["full"])
     if not job["warm"] and job["size"] is None:
         watched.watch()
