@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -14,6 +15,8 @@ import pytest
 import yaml
 from inference_oracle import hashed
 
+from cupel.generators.private_inference import audits as evidence
+
 USERS, RECORDS = 12, 30
 LONG = "the patient came twice and then " * 30
 
@@ -25,6 +28,7 @@ class Assayed:
     document: dict[str, Any]
     page: str
     key: bytes
+    taken_out: Sequence[int] = ()
 
     @property
     def cut(self) -> str:
@@ -39,7 +43,17 @@ def model(tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Pa
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Assayed:
-    return assayed(tmp_path_factory.mktemp("users"), model, audits=["leave_one_out"])
+    chosen: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        taken_out = evidence.reruns
+
+        def seen(*given: Any) -> Any:
+            chosen.extend(given[2])
+            return taken_out(*given)
+
+        patch.setattr(evidence, "reruns", seen)
+        found = assayed(tmp_path_factory.mktemp("users"), model, audits=["leave_one_out"])
+    return dataclasses.replace(found, taken_out=chosen)
 
 
 def assayed(folder: Path, model: Path, audits: Sequence[str] = (), **changes: Any) -> Assayed:
@@ -82,7 +96,8 @@ def test_leaving_one_out_counts_users(audited: Assayed) -> None:
     assert audit["multiplicity"][1].startswith("largest over 4 users taken out")
     assert "of a user within its batch" in audit["conclusion"]
     assert "was this user in the data" in audit["game"]
-    assert len(set(audit["details"]["rerun"])) == 4, "of four users, not of two records of one"
+    assert len(audit["details"]["rerun"]) == 4
+    assert len({record % USERS for record in audited.taken_out}) == 4, "four users, not two records of one"
 
 
 def test_pages_count_users(audited: Assayed) -> None:
