@@ -320,7 +320,10 @@ def read_as(state: State, given: Stated, *, relation: Adjacency | None = None) -
         merged.condition(Condition.NOISE, conditions.EXACT_NOISE)
         if shares is None or not shares.twice:
             merged.condition(Condition.ONCE, conditions.AT_MOST_ONCE.format(who=who))
-    merged.assumptions += _of_samplers(state, sampler, shares, who)
+    said = _of_samplers(state, sampler, shares, who)
+    if sampler is Sampler.UNKNOWN and state.sampler is None and given.sampler is None:
+        merged.leave_open("sampler", said.pop())
+    merged.assumptions += said
     if sampler is Sampler.UNKNOWN and adjacency is Adjacency.ADD_REMOVE and not hints:
         merged.condition(Condition.INDEPENDENT, conditions.INDEPENDENT_BATCHES.format(who=who))
     if any(isinstance(part, Release) for part in state.parts):

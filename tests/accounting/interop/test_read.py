@@ -152,6 +152,17 @@ def test_steps_that_gather_gradients_across_epochs(seed: int) -> None:
     assert worst <= charged
 
 
+@pytest.mark.parametrize("stated", [None, "unknown"])
+def test_that_samples_do_not_depend_on_values_is_left_open_where_nobody_says_how_they_were_drawn(
+    stated: str | None,
+) -> None:
+    given = Stated(adjacency=Adjacency.ZERO_OUT, sampler=None if stated is None else Sampler(stated))
+    reading = read_as(ONE, given)
+    says = "Which records were in a step did not depend on their values; each may have been in all 25 steps."
+    assert says in reading.assumptions
+    assert (says in {one.sentence for one in reading.unstated if one.name == "sampler"}) is (stated is None)
+
+
 def test_a_record_twice_in_a_step_of_opacus() -> None:
     """Six steps of three of ten batches: a step gathered the end of one epoch and the beginning of the next, and a
     gradient summed to 2. μ = 2, and 4 for an exchange; once a step it would be the square root of 2, and twice that."""

@@ -190,12 +190,14 @@ def test_what_is_printed_where_nobody_states_the_sampler(tmp_path: Path) -> None
     assert "if each epoch ran to its end, state it with --condition epochs" in printed
     options = (
         "--adjacency add_remove|replace_one|zero_out --unit 'record|user|group(k)' --condition clipping "
-        "--condition noise --condition once"
+        "--condition noise --condition once --sampler poisson|fixed|shuffled|unknown"
     )
     assert f"nobody stated: {options}" in printed
     body = json.loads(run("account", written(tmp_path, HISTORY), "--delta", 1e-5, "--json").stdout)
     assert len(body["hints"]) == 2
-    assert {one["name"] for one in body["unstated"]} == {"adjacency", "unit", "clipping", "noise", "once"}
+    assert {one["name"] for one in body["unstated"]} == {
+        *("adjacency", "unit", "clipping", "noise", "once", "sampler"),
+    }
     assert "secret_protection" in body["unsupported"]
     with_records = account(written(tmp_path, HISTORY), delta=1e-5, records=10_000)
     assert not any("--records" in hint for hint in with_records.hints)
