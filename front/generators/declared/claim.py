@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from dp_accounting import DpEvent
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
@@ -108,6 +108,12 @@ class DeclaredPart(Strict):
                 "its file"
             )
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_stated(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As older versions describe it, where it states no condition, so that their ledgers are resumed."""
+        body: dict[str, Any] = serialize(self)
+        return {key: value for key, value in body.items() if value or key not in ("normalizer", "conditions")}
 
     @property
     def path(self) -> Path | None:

@@ -14,7 +14,7 @@ adjacency: add_remove
 parameters: {events: [{name: sum, event: {class_name: GaussianDpEvent, noise_multiplier: 1.0}}]}
 guarantee: {type: approx_dp, epsilon: 9.0, delta: 1.0e-5}
 """
-LIMIT = "gate event.txt --delta 1e-5 --adjacency add_remove --unit record --max-epsilon"
+LIMIT = "gate event.txt --delta 1e-5 --adjacency add_remove --unit record --condition event --max-epsilon"
 FULL = "/dev/full"
 
 pytestmark = pytest.mark.skipif(not Path(FULL).exists(), reason="no device that is always full")

@@ -61,20 +61,21 @@ def test_noise_of_dp_sgd(tmp_path: Path, epsilon: float, rate: float, steps: int
     given = ("--sampling-probability", rate, "--steps", steps, "--tolerance", tolerance)
     noise = printed("dp-sgd", "--target-epsilon", epsilon, *given)
     sgd = {"noise_multiplier": noise, "sample_rate": rate, "steps": steps}
-    accepted(claim(tmp_path, {"dp_sgd": sgd, "sampler": "poisson"}, epsilon), epsilon)
+    stated = {"normalizer": "public", "conditions": ["clipping", "noise", "once"]}
+    accepted(claim(tmp_path, {"dp_sgd": sgd, "sampler": "poisson", **stated}, epsilon), epsilon)
 
 
 def test_noise_of_gaussians(tmp_path: Path) -> None:
     noise = printed("gaussian", "--target-epsilon", 1, "--count", 7)
     event = {"class_name": "GaussianDpEvent", "noise_multiplier": noise}
-    accepted(claim(tmp_path, {"event": event, "count": 7}, 1.0), 1.0)
+    accepted(claim(tmp_path, {"event": event, "count": 7, "conditions": ["event"]}, 1.0), 1.0)
 
 
 def test_clip_of_selections(tmp_path: Path) -> None:
     given = ("--temperature", 1.5, "--batch-size", 64, "--count", 128)
     clip = printed("selection", "--target-epsilon", 3, *given)
     event = {"class_name": "BoundedRangeSelectionDpEvent", "eta": softmax_range(clip, 1.5, 64, "add_remove")}
-    accepted(claim(tmp_path, {"event": event, "count": 128}, 3.0), 3.0)
+    accepted(claim(tmp_path, {"event": event, "count": 128, "conditions": ["event"]}, 3.0), 3.0)
 
 
 def test_a_limit_outside_the_interval_is_still_refused(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from scipy import optimize, stats
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
+from cupel.accounting.interop.conditions import Condition, Normalizer
 from cupel.accounting.ledger.entries import Charge, Commit
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.audit_jobs.canaries.files import read_manifest, sealed
@@ -27,7 +28,9 @@ from cupel.audits.result import AuditResult
 from cupel.claims.read import make_claim
 from cupel.errors import InputError
 from cupel.generators.base import RunSettings
+from cupel.generators.declared.claim import DeclaredPart
 from cupel.generators.ledger_run import open_run
+from cupel.io.ledger_evidence import Basis
 
 DELTA = 1e-5
 SGD = {"noise_multiplier": 1.0, "sample_rate": 0.01, "steps": 500}
@@ -567,6 +570,16 @@ def test_a_tiny_rate(tmp_path: Path, rate: float) -> None:
     assert found["best_upper"]["value"] == pytest.approx(gaussian_epsilon(2.0), rel=1e-3)
 
 
+def test_a_part_that_states_no_condition_is_described_as_before() -> None:
+    """So that a run whose ledger began before there were conditions is resumed."""
+    said: dict[str, Any] = {"dp_sgd": SGD, "sampler": "poisson"}
+    part = DeclaredPart(**said)
+    before = {"name", "event", "dp_sgd", "file", "ledger", "count", "sampler", "records"}
+    assert set(part.model_dump(mode="json")) == before
+    stated = DeclaredPart(**said, normalizer=Normalizer.PUBLIC, conditions=[Condition.NOISE])
+    assert set(stated.model_dump(mode="json")) == {*before, "normalizer", "conditions"}
+
+
 def test_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
     ledger(tmp_path / "ledger.sqlite", adjacency="replace_one")
     assert "run 'run' is at replace_one" in refused(claim(tmp_path, {"ledger": "ledger.sqlite"}))
@@ -625,14 +638,14 @@ def test_a_ledger_in_which_nothing_was_charged_does_not_outlive_bad_input(tmp_pa
     plan = dp_event.GaussianDpEvent(1.0)
     (tmp_path / "private").mkdir()
     ledger = tmp_path / "private" / "ledger.sqlite"
-    with pytest.raises(InputError), open_run(named, ledger, plan, RunSettings()) as begun:
+    with pytest.raises(InputError), open_run(named, ledger, plan, RunSettings(), Basis()) as begun:
         begun.step(charge=Charge(key="a\n", stage="part", event=plan))
     assert not list(ledger.parent.iterdir())
-    with open_run(named, ledger, plan, RunSettings()) as begun:
+    with open_run(named, ledger, plan, RunSettings(), Basis()) as begun:
         begun.step(charge=Charge(key="part/0", stage="part", event=plan))
     with (
         pytest.raises(InputError, match="another plan"),
-        open_run(named, ledger, events.compose([(plan, 2)]), RunSettings()),
+        open_run(named, ledger, events.compose([(plan, 2)]), RunSettings(), Basis()),
     ):
         pass
     with Ledger.open(ledger, read_only=True) as opened:
