@@ -269,9 +269,10 @@ def open_ledger(path: Path, anchor: Path | None = None) -> Ledger:
 
 @contextmanager
 def removed_if_unused(path: Path, anchor: Path | None = None) -> Iterator[None]:
-    """Removes a ledger after bad input if it holds no more than the beginning of a run.
+    """Removes a ledger after bad input if it holds no more than the beginning of a run, and nothing lies beside it.
 
-    Nothing was charged or committed then, and a corrected claim can begin in the same folder.
+    Nothing was charged or committed then, and a corrected claim can begin in the same folder. Whatever a run has
+    written beside its ledger, such as a journal, needs it.
     """
     try:
         yield
@@ -279,9 +280,10 @@ def removed_if_unused(path: Path, anchor: Path | None = None) -> Iterator[None]:
         with contextlib.suppress(InputError, OSError):
             with open_ledger(path, anchor) as ledger:
                 unused = ledger.entries <= 2 and not path.is_symlink()  # its salt, and the beginning of a run
-            if unused:
-                for suffix in ("", "-wal", "-shm"):
-                    Path(f"{path}{suffix}").unlink(missing_ok=True)
+            own = [path.with_name(f"{path.name}{suffix}") for suffix in ("", "-wal", "-shm")]
+            if unused and not set(path.parent.iterdir()) - {*own, path.with_name(LOCK)}:
+                for file in own:
+                    file.unlink(missing_ok=True)
         raise
 
 

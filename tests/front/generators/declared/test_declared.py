@@ -641,6 +641,13 @@ def test_a_ledger_in_which_nothing_was_charged_does_not_outlive_bad_input(tmp_pa
     with pytest.raises(InputError), open_run(named, ledger, plan, RunSettings(), Basis()) as begun:
         begun.step(charge=Charge(key="a\n", stage="part", event=plan))
     assert not list(ledger.parent.iterdir())
+    journal = ledger.with_name("texts.jsonl")
+    journal.touch()  # it is refused without its ledger
+    with pytest.raises(InputError), open_run(named, ledger, plan, RunSettings(), Basis()) as begun:
+        begun.step(charge=Charge(key="a\n", stage="part", event=plan))
+    assert ledger.exists()
+    ledger.unlink()
+    journal.unlink()
     with open_run(named, ledger, plan, RunSettings(), Basis()) as begun:
         begun.step(charge=Charge(key="part/0", stage="part", event=plan))
     with (
