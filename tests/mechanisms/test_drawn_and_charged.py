@@ -38,6 +38,7 @@ from table_model import TableModel, showing
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.events import ParallelDpEvent, SecretReleaseDpEvent
+from cupel.accounting.ledger.entries import LedgerError
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.accounting.ledger.run import Run
 from cupel.accounting.registry import accountant
@@ -517,7 +518,10 @@ def log_odds(
     """The least and the largest log-odds of the second of two tokens in each slot, and the event of each token."""
     with Ledger.open(path) as ledger:
         run = begun(ledger, mechanism, mechanism.plan())
-        mechanism.generate(records, model, run, key=KEY, source=Evenly(mechanism.total_slots))
+        try:
+            mechanism.generate(records, model, run, key=KEY, source=Evenly(mechanism.total_slots))
+        except LedgerError as error:  # of a token that cost more than its charge, which the ledger notices, too
+            raise AssertionError(str(error)) from error
         assert run.event() == mechanism.plan()
     charged, drawn = charges(path), commits(path)
     keys = [f"tokens/{step}" for step in range(DRAWS)]
