@@ -15,6 +15,7 @@ import pytest
 import yaml
 from inference_oracle import hashed
 
+from cupel.attacks.private_inference.leave_one_out import reruns
 from cupel.generators.private_inference import audits as evidence
 
 USERS, RECORDS = 12, 30
@@ -45,11 +46,10 @@ def model(tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Pa
 def audited(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Assayed:
     chosen: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
-        taken_out = evidence.reruns
 
         def seen(*given: Any) -> Any:
             chosen.extend(given[2])
-            return taken_out(*given)
+            return reruns(*given)
 
         patch.setattr(evidence, "reruns", seen)
         found = assayed(tmp_path_factory.mktemp("users"), model, audits=["leave_one_out"])
