@@ -447,13 +447,13 @@ def _responds(event: DpEvent) -> bool:
 
 
 def _without_replacement(event: dp_event.SampledWithoutReplacementDpEvent, adjacency: str, size: int) -> list[Pair]:
-    """A unit of 1 is exchanged for −1; all others are −1, or 1, and the sum of m of n is released with noise."""
+    """A unit of 1 is exchanged for −1; all others are equal, at an end or between. The sum of m of n is released."""
     assert adjacency == "replace_one"
     sample, rate = event.sample_size, event.sample_size / event.source_dataset_size
     found = []
-    for other in (-1, 1):
-        laws = [([rate, 1 - rate], [unit + (sample - 1.0) * other, 1.0 * sample * other]) for unit in (1, -1)]
-        found.append(gaussians(laws[0], laws[1], event.event.noise_multiplier))
+    for other in (-1.0, -0.5, 0.0, 0.2, 0.5, 1.0):  # those between have more power at some levels
+        laws = [([rate, 1 - rate], [unit + (sample - 1) * other, sample * other]) for unit in (1, -1)]
+        found.append(gaussians(laws[0], laws[1], event.event.noise_multiplier, known=abs(other) == 1))
     return found
 
 
