@@ -6,16 +6,19 @@ import json
 import math
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from dp_accounting import GaussianDpEvent
 from opacus.accountants import RDPAccountant
 
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.interop.conditions import Condition
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.accounting.number_format import format_upper
 from cupel.accounting.registry import upper_bounds
 from cupel.claims.read import read_claim
+from cupel.cli.options import Conditions
 from cupel.errors import InputError
 from cupel.generators.declared.claim import DeclaredClaim
 from cupel.jobs.account import account
@@ -41,6 +44,13 @@ def test_the_table_of_samplers(tmp_path: Path) -> None:
         )
         least = min(bound.value for bound in found.bounds if bound.rigor.may_support)
         assert format_upper(least) == shown
+
+
+@pytest.mark.parametrize("condition", Condition)
+def test_every_condition_is_on_the_page_and_in_the_help(condition: Condition) -> None:
+    assert f"`--condition {condition}` |" in PAGE
+    (option,) = get_args(Conditions)[1:]
+    assert re.search(rf"\b{condition}\b", option.help)
 
 
 def test_opacus_answers_the_same_whatever_the_sampler() -> None:
