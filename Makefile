@@ -10,8 +10,6 @@ test verify: export PYTHONDONTWRITEBYTECODE :=  # the tests start Python some 20
 .PHONY: setup demo test verify lint types imports model clean
 
 $(VENV)/stamp: pyproject.toml constraints.txt
-	@# what an older version left in a folder of the package's own name would hide the installed package
-	@if [ -d cupel ] && [ -z "$$(git ls-files cupel)" ]; then rm -rf cupel; fi
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
 	touch $@
@@ -19,7 +17,7 @@ $(VENV)/stamp: pyproject.toml constraints.txt
 setup: $(VENV)/stamp  ## editable install for contributors
 
 demo: $(VENV)/stamp  ## the main job on the embedded model, ends with the verdict and the report's path
-	$(BIN)/cupel assay examples/claims/keys-median.yaml -o demo
+	$(BIN)/dpassay assay examples/claims/keys-median.yaml -o demo
 
 test: $(VENV)/stamp  ## the test-suite, 6 to 7 minutes on 2 idle cores
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow"
@@ -34,7 +32,7 @@ lint: $(VENV)/stamp
 types: $(VENV)/stamp  ## mypy on an installed copy, so that import names are those of users; then on tests and benchmarks
 	rm -rf build/installed build/lib build/bdist.*
 	$(BIN)/pip install --quiet --no-deps --target build/installed .
-	$(BIN)/mypy --package cupel
+	$(BIN)/mypy --package dpassay
 	$(BIN)/mypy tests benchmarks
 
 imports: $(VENV)/stamp  ## imports go down the floors, never up

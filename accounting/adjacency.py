@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cupel.accounting import validate
+from dpassay.base import validate
 
 
 class Adjacency(StrEnum):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.base import validate
 
 ARGUMENTS = {"delta": "ε", "renyi_epsilon": "order", "beta": "α", "r": "p"}
 """What `Bound.at` is for the quantities that are functions."""

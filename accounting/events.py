@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import validate
+from dpassay.base import validate
 
 
 def _positive(_: object, attribute: attrs.Attribute[float], value: float) -> None:

@@ -14,10 +14,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.arrays import Floats
-from cupel.accounting.conversions import formulas
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.conversions import formulas
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
 
 _UNIT = 2.0**-53
 

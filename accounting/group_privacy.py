@@ -7,10 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.conversions import formulas
-from cupel.accounting.guarantees import (
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.guarantees import (
     GDP,
     RDP,
     ZCDP,
@@ -21,6 +20,7 @@ from cupel.accounting.guarantees import (
     PureDP,
     SecretProtection,
 )
+from dpassay.base import validate
 
 _UNIT = 2.0**-53
 _REFUSED = {

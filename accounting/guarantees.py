@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from cupel.accounting import validate
+from dpassay.base import validate
 
 
 @dataclass(frozen=True, slots=True)

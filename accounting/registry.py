@@ -11,20 +11,19 @@ from typing import Any, Literal, Protocol, TypeAlias, overload, runtime_checkabl
 
 from dp_accounting import DpEvent
 
-from cupel.accounting import validate
-from cupel.accounting.accountants.advanced import Advanced
-from cupel.accounting.accountants.base import Accountant, Unsupported
-from cupel.accounting.accountants.basic import Basic
-from cupel.accounting.accountants.gdp import GaussianDP
-from cupel.accounting.accountants.pld import PrivacyLoss
-from cupel.accounting.accountants.prv import PrivacyRandomVariables
-from cupel.accounting.accountants.rdp import RenyiAccountant
-from cupel.accounting.accountants.zcdp import ZeroConcentrated
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Rigor
-from cupel.accounting.conversions.guarantees import convert
-from cupel.accounting.ex_post.accountant import ExPost
-from cupel.accounting.guarantees import (
+from dpassay.accounting.accountants.advanced import Advanced
+from dpassay.accounting.accountants.base import Accountant, Unsupported
+from dpassay.accounting.accountants.basic import Basic
+from dpassay.accounting.accountants.gdp import GaussianDP
+from dpassay.accounting.accountants.pld import PrivacyLoss
+from dpassay.accounting.accountants.prv import PrivacyRandomVariables
+from dpassay.accounting.accountants.rdp import RenyiAccountant
+from dpassay.accounting.accountants.zcdp import ZeroConcentrated
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Rigor
+from dpassay.accounting.conversions.guarantees import convert
+from dpassay.accounting.ex_post.accountant import ExPost
+from dpassay.accounting.guarantees import (
     GDP,
     RDP,
     ZCDP,
@@ -35,8 +34,9 @@ from cupel.accounting.guarantees import (
     PureDP,
     SecretProtection,
 )
-from cupel.accounting.lattice.accountant import Lattice
-from cupel.accounting.secret_protection.accountant import SecretProtectionAccountant
+from dpassay.accounting.lattice.accountant import Lattice
+from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
+from dpassay.base import validate
 
 ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
     kind.name: kind

@@ -1,7 +1,7 @@
 """The leak that a test finds half of the time, in numbers and in words: what every audit says that found nothing.
 
 A ceiling is what perfect guesses would have shown, and reads like reassurance where it is none. What a test of this
-size misses half of the time is computed by `cupel.audits.statistics.power`.
+size misses half of the time is computed by `dpassay.audits.statistics.power`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 from scipy import special
 
-from cupel.accounting.number_format import format_percent, format_upper
-from cupel.audits.statistics.ceilings import ErrorRates, OneRun
-from cupel.audits.statistics.power import Test, detectable_epsilon, detectable_share
+from dpassay.audits.statistics.ceilings import ErrorRates, OneRun
+from dpassay.audits.statistics.power import Test, detectable_epsilon, detectable_share
+from dpassay.base.number_format import format_percent, format_upper
 
 _DIGITS = 3
 
@@ -29,7 +29,7 @@ class Detectable:
         claim: ε that the test is to exceed; None for any ε above 0.
         epsilon: ε of randomised response, which is the best attack on a mechanism of this ε if the number of guesses
             is fixed.
-        share: the share of what is in the data that must be given away (`cupel.audits.statistics.detectable_share`).
+        share: the share of what is in the data that must be given away (`dpassay.audits.statistics.detectable_share`).
         by_chance: the share of what is not in the data that is hit all the same.
         fixed: whether the number of guesses is fixed.
     """

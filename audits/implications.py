@@ -1,6 +1,6 @@
 """Implications between guarantees, which decide whether a bound counts for or against a claim.
 
-The conversions are those of `cupel.accounting.conversions.guarantees`. They hold for every mechanism, at a fixed unit
+The conversions are those of `dpassay.accounting.conversions.guarantees`. They hold for every mechanism, at a fixed unit
 and adjacency. Where no conversion is known, nothing follows.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cupel.accounting.bounds import Bound
-from cupel.accounting.conversions.guarantees import convert
-from cupel.accounting.guarantees import (
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.conversions.guarantees import convert
+from dpassay.accounting.guarantees import (
     GDP,
     RDP,
     ZCDP,
@@ -22,7 +22,7 @@ from cupel.accounting.guarantees import (
     PureDP,
     SecretProtection,
 )
-from cupel.accounting.number_format import format_number, format_upper
+from dpassay.base.number_format import format_number, format_upper
 
 
 def parameter(guarantee: Guarantee) -> float:

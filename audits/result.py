@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cupel.accounting import validate
-from cupel.accounting.bounds import Bound, Interval
-from cupel.audits.statistics.binomial import clopper_pearson
+from dpassay.accounting.bounds import Bound, Interval
+from dpassay.audits.statistics.binomial import clopper_pearson
+from dpassay.base import validate
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class AuditResult:
         p_value: of the hypothesis that the output does not depend on who is in the data; no ε follows from it.
         multiplicity: every statistic, score, threshold and canary kind that was tried.
         contradictions: one sentence for each observation that contradicts a certified statement about the run's
-            events. If there is one, no upper bound of the run supports a claim (`cupel.audits.verdict`).
+            events. If there is one, no upper bound of the run supports a claim (`dpassay.audits.verdict`).
         details: further numbers, as JSON types only.
     """
 

@@ -1,10 +1,10 @@
 """The verdict on a claim (SUPPORTED, REFUTED or UNPROVEN) and the bounds that justify it; its words are in
-`cupel.audits.verdict_wording`.
+`dpassay.audits.verdict_wording`.
 
 A claim is refuted if a certified or finite-sample lower bound exceeds it. It is supported if nothing refutes it and a
 certified upper bound is at most the claim, unless a lower bound exceeds either of them and does not count only because
 several do not hold jointly. Otherwise it is unproven. A bound counts only at the claim's unit and adjacency, and only
-through implications that hold for every mechanism (`cupel.audits.implications`).
+through implications that hold for every mechanism (`dpassay.audits.implications`).
 
 All upper bounds rest on the same description of the mechanism. Evidence that contradicts one of them therefore turns
 all of them into estimates: the run did not do what is described, or the accounting or the audit is wrong.
@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, Rigor, json_number
-from cupel.accounting.guarantees import ExPostDP, Guarantee, PrivacyProfile
-from cupel.audits import implications
-from cupel.audits import verdict_wording as wording
-from cupel.audits.implications import describe, describe_limit, implied_limit, implied_upper
-from cupel.audits.verdict_wording import Name
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Direction, Rigor, json_number
+from dpassay.accounting.guarantees import ExPostDP, Guarantee, PrivacyProfile
+from dpassay.audits import implications
+from dpassay.audits import verdict_wording as wording
+from dpassay.audits.implications import describe, describe_limit, implied_limit, implied_upper
+from dpassay.audits.verdict_wording import Name
 
 ALLOWED_ERROR = 0.05
 """Finite-sample bounds may refute a claim only if they hold jointly with confidence 1 − this value."""

@@ -1,6 +1,6 @@
 """The words of a verdict: SUPPORTED, REFUTED and UNPROVEN are worded here and nowhere else.
 
-`cupel.audits.verdict` decides and asks here for sentences; assay.json carries them; reports, the command line and its
+`dpassay.audits.verdict` decides and asks here for sentences; assay.json carries them; reports, the command line and its
 exit codes print what is here. This module loads neither numpy nor a guarantee, because exit codes are known before
 anything else is.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from cupel.accounting.number_format import format_ceiling, format_confidence, format_lower, format_number, format_upper
+from dpassay.base.number_format import format_ceiling, format_confidence, format_lower, format_number, format_upper
 
 if TYPE_CHECKING:
-    from cupel.accounting.bounds import Bound
+    from dpassay.accounting.bounds import Bound
 
 Name: TypeAlias = Literal["SUPPORTED", "REFUTED", "UNPROVEN"]
 

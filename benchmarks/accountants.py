@@ -28,8 +28,8 @@ import other_accountants as other
 from equal_accuracy import as_accurate, equal_accuracy
 from paired_times import Goal, Section, Times, add_options, paired, run_sections, times_faster
 
-from cupel.accounting.bounds import Interval
-from cupel.accounting.lattice.pairs import DominatingPair, WidthNotMet
+from dpassay.accounting.bounds import Interval
+from dpassay.accounting.lattice.pairs import DominatingPair, WidthNotMet
 
 CONFIGURATIONS = (
     (0.8, 0.005, 1_000, 1e-6),
@@ -67,34 +67,34 @@ def calibration(rounds: int) -> Section:
         "calibration",
         "noise multiplier for (ε, 1e-5), q = .01, n = 1000, searched in [0.5, 5] to a tolerance; dp_accounting on the "
         "coarsest lattice that stays within it",
-        ("ε", "tolerance", "accountant", "noise multiplier", "wall ms", "CPU ms", "cupel is faster by"),
+        ("ε", "tolerance", "accountant", "noise multiplier", "wall ms", "CPU ms", "dpassay is faster by"),
     )
     for epsilon, tolerance in itertools.product((1.0, 2.0, 3.0), (1e-3, 1e-6)):
         known = _calibrated(epsilon, 1e-9)
         around = Interval(known - tolerance, known + tolerance)
         ask = partial(other.calibrated, epsilon, 1e-5, 0.01, 1000, tolerance)
         peer = as_accurate(ask, around, 2 * tolerance, other.PEERS["dp_accounting"].coarsest(tolerance))
-        works: dict[str, Callable[[], Any]] = {"cupel": partial(_calibrated, epsilon, tolerance)}
+        works: dict[str, Callable[[], Any]] = {"dpassay": partial(_calibrated, epsilon, tolerance)}
         if not peer.reason:
             works["dp_accounting"] = partial(ask, peer.parameter)
         else:
             section.notes.append(f"ε = {epsilon:g}, tolerance {tolerance:g}: dp_accounting {peer.reason}")
         found = paired(works, rounds, slow=("dp_accounting",))
         for name, times in found.items():
-            last = "" if name == "cupel" else f"{times_faster(found['cupel'], times):.1f}"
+            last = "" if name == "dpassay" else f"{times_faster(found['dpassay'], times):.1f}"
             row = (f"{epsilon:g}", f"{tolerance:g}", name, f"{times.answer:.7f}", *milliseconds(times), last)
             section.rows.append(row)
         section.data[f"{epsilon:g}, {tolerance:g}"] = {name: times.to_json() for name, times in found.items()}
     section.notes.append(
-        "cupel's answer is certified to meet the target, and the next value within the tolerance was refused; "
+        "dpassay's answer is certified to meet the target, and the next value within the tolerance was refused; "
         "dp_accounting's is the root of its own bound, which does not count its rounding."
     )
     return section
 
 
 def _calibrated(epsilon: float, tolerance: float) -> float:
-    from cupel.accounting.calibration.calibration import calibrate
-    from cupel.accounting.guarantees import ApproxDP
+    from dpassay.accounting.calibration.calibration import calibrate
+    from dpassay.accounting.guarantees import ApproxDP
 
     found = calibrate(
         lambda noise: other.event(noise, 0.01, 1000),
@@ -118,21 +118,21 @@ def curves(rounds: int) -> Section:
     for points in (100, 1000):
         alphas = np.geomspace(1e-6, 0.99, points)
         works: dict[str, Callable[[], Any]] = {
-            "cupel": lambda alphas=alphas: sgd(0.8, 0.005, 1000).trade_off(alphas),  # type: ignore[misc]
+            "dpassay": lambda alphas=alphas: sgd(0.8, 0.005, 1000).trade_off(alphas),  # type: ignore[misc]
             "dp_accounting": partial(other.trade_off, 0.8, 0.005, 1000, alphas),
         }
         found = paired(works, rounds)
-        low, high = found["cupel"].answer
+        low, high = found["dpassay"].answer
         their = found["dp_accounting"].answer
         at = int(np.argmin(np.abs(alphas - 0.01)))
         rows = (
-            ("cupel", "two", shown(low[at], high[at]), f"{np.max(high - low):.1e}"),
+            ("dpassay", "two", shown(low[at], high[at]), f"{np.max(high - low):.1e}"),
             ("dp_accounting", "lower", f"{their[at]:.8g}", f"{np.max(high - their):.1e}"),
         )
         for name, sides, value, gap in rows:
             section.rows.append((f"{points}", name, sides, value, gap, *milliseconds(found[name])))
         section.data[f"{points}"] = {name: times.to_json() for name, times in found.items()}
-    section.notes.append("The gap is from the lower bound on β to cupel's upper bound, the largest over all α.")
+    section.notes.append("The gap is from the lower bound on β to dpassay's upper bound, the largest over all α.")
     return section
 
 
@@ -140,7 +140,7 @@ def cost(rounds: int) -> Section:
     """How the time grows with the number of compositions, with 1/δ and with the precision."""
     section = Section(
         "cost",
-        "cupel, σ = 1, q = .01, both directions; points: lattice points of all transforms, and of the largest",
+        "dpassay, σ = 1, q = .01, both directions; points: lattice points of all transforms, and of the largest",
         ("n", "δ", "width", "answer", "width reached", "transforms", "points", "largest", "wall ms", "CPU ms"),
     )
     asked = [(10**k, 1e-5, 1e-3) for k in range(7)]
@@ -149,7 +149,7 @@ def cost(rounds: int) -> Section:
     for steps, delta, width in asked:
         work = partial(epsilon_of_sgd, 1.0, 0.01, steps, delta, width)
         points = floor_of_query.transforms(work)
-        times = paired({"cupel": work}, rounds)["cupel"]
+        times = paired({"dpassay": work}, rounds)["dpassay"]
         reached = relative(times.answer)
         asked_for = (f"{steps}", f"{delta:g}", f"{width:g}")
         counted = (f"{reached:.1e}", f"{len(points)}", f"{sum(points)}", f"{max(points, default=0)}")
@@ -191,7 +191,7 @@ def _measure_memory(name: str) -> None:
         found = sgd(1.0, 0.001, 10**6).epsilon(1e-5)
         answer = shown(found.lower, found.upper)
     else:
-        from cupel.accounting.secret_protection.noise import noise_for_secrets
+        from dpassay.accounting.secret_protection.noise import noise_for_secrets
 
         before = floor_of_query.peak_mib()
         generator = np.random.default_rng(0)

@@ -28,15 +28,15 @@ import numpy as np
 import torch
 import transformers
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.ledger.entries import Charge, Commit, Json
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.mechanisms.data.records import builtin_records
-from cupel.mechanisms.models.decoding import DecodeSession, PackedRows
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY
-from cupel.mechanisms.private_inference import aggregation
-from cupel.mechanisms.private_inference.generator import PrivateInference
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.ledger.entries import Charge, Commit, Json
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.data.records import builtin_records
+from dpassay.mechanisms.models.decoding import DecodeSession, PackedRows
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
+from dpassay.mechanisms.private_inference import aggregation
+from dpassay.mechanisms.private_inference.generator import PrivateInference
 
 
 def now() -> float:

@@ -25,17 +25,17 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from cupel.accounting.lattice import gaussian_curve
-from cupel.audits.statistics.binomial import (
+from dpassay.accounting.lattice import gaussian_curve
+from dpassay.audits.statistics.binomial import (
     clopper_pearson,
     difference_interval,
     epsilons_clopper_pearson,
     mu_clopper_pearson,
 )
-from cupel.audits.statistics.one_run import Rule, epsilon_one_run, epsilons_one_run
-from cupel.audits.statistics.one_run_f_dp import Family, epsilon_one_run_f_dp
-from cupel.audits.statistics.score_thresholds import Band, Grid, Split, epsilon_from_scores
-from cupel.audits.statistics.sequential import Wealth
+from dpassay.audits.statistics.one_run import Rule, epsilon_one_run, epsilons_one_run
+from dpassay.audits.statistics.one_run_f_dp import Family, epsilon_one_run_f_dp
+from dpassay.audits.statistics.score_thresholds import Band, Grid, Split, epsilon_from_scores
+from dpassay.audits.statistics.sequential import Wealth
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -1,6 +1,6 @@
 """How often black-box audits refute ε = 1, on five generators with a seeded bug and on two that are right.
 
-    python benchmarks/black_box_power.py -o FILE.json [--runs 50 200 1000] [--repetitions 200] [--auditors cupel …]
+    python benchmarks/black_box_power.py -o FILE.json [--runs 50 200 1000] [--repetitions 200] [--auditors dpassay …]
                                          [--peer-python NAME=PATH …] [--quick]
     python benchmarks/black_box_power.py --tables FILE.json … [-o FILE.json] [--page docs/audit-statistics.md]
 
@@ -33,10 +33,10 @@ import numpy as np
 from black_box_peers import AUDITORS, BETA
 from seeded_bugs import BUGS, CASES, CONTROL, EPSILON, OLD, RIGHT, USUAL, Case, counts
 
-from cupel.accounting import PureDP
-from cupel.audit_jobs.runs.run import audit_function
-from cupel.audits.statistics.binomial import clopper_pearson
-from cupel.testing import assert_never_exceeds
+from dpassay.accounting import PureDP
+from dpassay.auditing.many_runs.run import audit_function
+from dpassay.audits.statistics.binomial import clopper_pearson
+from dpassay.testing import assert_never_exceeds
 
 ROWS = [*USUAL, OLD]
 """The records that an audit with neighbours of its own is given."""
@@ -45,7 +45,7 @@ Row = dict[str, Any]
 
 
 def own_neighbours_refute(case: Case, runs: int, seed: int) -> tuple[bool, int]:
-    """Whether `cupel audit runs` refutes with its default neighbours, and after how many runs."""
+    """Whether `dpassay audit runs` refutes with its default neighbours, and after how many runs."""
     result = audit_function(
         case.generate,
         ROWS,
@@ -104,8 +104,8 @@ def our_rows(cases: list[str], runs: list[int], repetitions: int, seed: int) -> 
                 start = time.perf_counter()
                 found = [audit(CASES[name], number, int(one)) for one in seeds]
                 yield {
-                    "auditor": "cupel",
-                    "version": version("cupel"),
+                    "auditor": "dpassay",
+                    "version": version("dpassay"),
                     "method": method,
                     "neighbours": neighbours,
                     "takes": takes,
@@ -201,7 +201,7 @@ def main() -> None:
     )
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), help="generators (all)")
     parser.add_argument(
-        "--auditors", nargs="+", choices=["cupel", *AUDITORS], default=["cupel", *AUDITORS], help="(all)"
+        "--auditors", nargs="+", choices=["dpassay", *AUDITORS], default=["dpassay", *AUDITORS], help="(all)"
     )
     parser.add_argument(
         "--peer-python", action="append", default=[], metavar="NAME=PATH", help="where one is installed"
@@ -228,7 +228,7 @@ def main() -> None:
     grid = (options.cases, options.runs, options.repetitions)
     for auditor in options.auditors:
         python = pythons.get(auditor, sys.executable)
-        asked = our_rows(*grid, options.seed) if auditor == "cupel" else their_rows(auditor, python, *grid)
+        asked = our_rows(*grid, options.seed) if auditor == "dpassay" else their_rows(auditor, python, *grid)
         for row in asked:
             rows.append(with_interval(row))
             print(json.dumps(row), file=sys.stderr)

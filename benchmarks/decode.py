@@ -30,13 +30,14 @@ from paired_times import Goal, Section, add_options, run_sections
 from random_models import random_model, random_records
 from whole_runs import KEY, audit, beginning, begun, measure_memory, memory
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.models.decoding import FixedRows
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY
-from cupel.mechanisms.private_inference import aggregation
-from cupel.mechanisms.private_inference.generator import PrivateInference
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.data.records import Record
+from dpassay.mechanisms.models.decoding import FixedRows
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
+from dpassay.mechanisms.private_inference import aggregation
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.loop import generate
 
 Moment = NDArray[np.float64]  # wall and processor time, seconds
 
@@ -80,8 +81,8 @@ def aggregated(model: LanguageModel, records: list[Record], aggregate: Any, toke
         return logits
 
     with begun(mechanism) as run, mock.patch.object(FixedRows, "logits", timed):
-        mechanism.generate(
-            records, model, run, key=KEY, rows_at_once=count, progress=lambda done, total: ends.append(now())
+        generate(
+            mechanism, records, model, run, key=KEY, rows_at_once=count, progress=lambda done, total: ends.append(now())
         )
     return np.median(np.diff(ends, axis=0), axis=0), np.median(forwards[1:], axis=0)
 

@@ -1,8 +1,8 @@
 """The certified accountant and its peers at the same error: 30 events, each answered by all.
 
-The error of an answer is its upper bound on ε less a reference, the certified interval of relative width 1e-6. cupel
+The error of an answer is its upper bound on ε less a reference, the certified interval of relative width 1e-6. dpassay
 answers at its default width. A peer gets the coarsest lattice at which its error is no larger, found by bisection, and
-that call is timed, by turns with cupel's, from an event to a number and with every cache emptied before. A peer whose
+that call is timed, by turns with dpassay's, from an event to a number and with every cache emptied before. A peer whose
 answer lies below the reference is invalid, and one that does not reach the error has no time: its lattice is not made
 finer once a call takes four seconds.
 """
@@ -27,9 +27,9 @@ from dp_accounting import DpEvent, dp_event
 from paired_times import Goal, Section, paired, times_faster
 from scipy.stats import binom
 
-from cupel.accounting.bounds import Interval
-from cupel.accounting.lattice.accountant import Lattice
-from cupel.accounting.lattice.pairs import WIDTH
+from dpassay.accounting.bounds import Interval
+from dpassay.accounting.lattice.accountant import Lattice
+from dpassay.accounting.lattice.pairs import WIDTH
 
 REFERENCE_WIDTH = 1e-6
 SECONDS = 4.0
@@ -55,7 +55,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Reached:
-    """The coarsest lattice of a peer that is as accurate as cupel, or why there is none.
+    """The coarsest lattice of a peer that is as accurate as dpassay, or why there is none.
 
     Attributes:
         parameter: the peer's own measure of its lattice.
@@ -142,7 +142,7 @@ def cases() -> list[Case]:
 
 
 def answer(case: Case, width: float) -> Interval:
-    """cupel's interval, with nothing remembered."""
+    """dpassay's interval, with nothing remembered."""
     _forget()
     found = Lattice(case.adjacency, width=width).compose(case.event).epsilon(case.delta).interval
     assert found is not None, f"{case.name} is not attained by neighbours, so there is no reference"
@@ -151,7 +151,7 @@ def answer(case: Case, width: float) -> Interval:
 
 @functools.cache
 def _caches() -> list[Callable[[], None]]:
-    modules = [module for name, module in sys.modules.items() if name.startswith("cupel.accounting")]
+    modules = [module for name, module in sys.modules.items() if name.startswith("dpassay.accounting")]
     found = {id(value): value for module in modules for value in vars(module).values()}
     return [value.cache_clear for value in found.values() if hasattr(value, "cache_clear")]
 
@@ -165,10 +165,10 @@ def equal_accuracy(rounds: int) -> Section:
     """Every case, a line each, and the ratios over all of them."""
     section = Section(
         "accuracy",
-        f"ε(δ) at the same error above a reference of relative width {REFERENCE_WIDTH:g}; cupel at its default width, "
-        f"{WIDTH:g}. A ratio is the median over rounds of the peer's time over cupel's, wall or processor, "
+        f"ε(δ) at the same error above a reference of relative width {REFERENCE_WIDTH:g}; dpassay at its default "
+        f"width, {WIDTH:g}. A ratio is the median over rounds of the peer's time over dpassay's, wall or processor, "
         "whichever is less.",
-        ("event", "δ", "reference", "error/ε", "cupel ms", *other.PEERS),
+        ("event", "δ", "reference", "error/ε", "dpassay ms", *other.PEERS),
     )
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     ratios: dict[str, dict[str, float]] = {}
@@ -180,10 +180,10 @@ def equal_accuracy(rounds: int) -> Section:
         ours = answer(case, WIDTH)
         error = max(ours.upper, reference.upper) - reference.lower
         found = {name: _of_peer(name, case, reference, error) for name in other.PEERS}
-        works: dict[str, Callable[[], Any]] = {"cupel": partial(answer, case, WIDTH)}
+        works: dict[str, Callable[[], Any]] = {"dpassay": partial(answer, case, WIDTH)}
         works |= {name: partial(_asked, name, case, each.parameter) for name, each in found.items() if not each.reason}
         times = paired(works, rounds)
-        mine = times.pop("cupel")
+        mine = times.pop("dpassay")
         ratios[case.name] = {name: times_faster(mine, its) for name, its in times.items()}
         cells = [
             each.reason or f"{times[name].wall_ms:.1f} ms, {ratios[case.name][name]:.1f}×"
@@ -196,7 +196,7 @@ def equal_accuracy(rounds: int) -> Section:
             "reference": [reference.lower, reference.upper],
             "error": error,
             "peers": {name: each.reason or each.parameter for name, each in found.items()},
-            "times": {"cupel": mine.to_json()} | {name: its.to_json() for name, its in times.items()},
+            "times": {"dpassay": mine.to_json()} | {name: its.to_json() for name, its in times.items()},
         }
     _summarise(section, ratios)
     return section

@@ -24,12 +24,12 @@ from opacus.optimizers import DPOptimizer
 from paired_times import Goal, Section, paired, run_script, times_faster
 from random_models import random_model
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY
-from cupel.mechanisms.two_stage import network
-from cupel.mechanisms.two_stage.descent import Descent, Grid, clipped_sum, noisy_mean
-from cupel.mechanisms.two_stage.gradients import RowGradients, WeightedRow
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
+from dpassay.mechanisms.two_stage import network
+from dpassay.mechanisms.two_stage.descent import Descent, Grid, clipped_sum, noisy_mean
+from dpassay.mechanisms.two_stage.gradients import RowGradients, WeightedRow
 
 ROWS, WIDTH = 32, 60
 """Of a batch, and tokens of a row: those of RAND HIE."""

@@ -108,7 +108,7 @@ def _spied(calls: list[Call]) -> Iterator[None]:
                 function = getattr(home, name)
                 special[id(function)] = spy(name, function)
                 stack.enter_context(mock.patch.object(home, name, special[id(function)]))
-        for module in [each for key, each in sys.modules.items() if key.startswith("cupel.accounting")]:
+        for module in [each for key, each in sys.modules.items() if key.startswith("dpassay.accounting")]:
             for name, value in list(vars(module).items()):
                 if id(value) in special:
                     stack.enter_context(mock.patch.object(module, name, special[id(value)]))

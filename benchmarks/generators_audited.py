@@ -4,8 +4,8 @@
     python benchmarks/generators_audited.py --table FILE.json
 
 The generators are the scripts of ``examples/generators/``, each in a Python of its own; the head of each says what to
-install. Each is audited twice: by many runs (`cupel audit runs`, default neighbours and scores) and by canaries in one
-run (`cupel audit plan --kind table`). FOLDER keeps the audits; given again, what is finished is not run again.
+install. Each is audited twice: by many runs (`dpassay audit runs`, default neighbours and scores) and by canaries in
+one run (`dpassay audit plan --kind table`). FOLDER keeps the audits; given again, what is finished is not run again.
 `--audit canaries` makes those of one kind only.
 """
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cupel.accounting.number_format import format_ceiling, format_lower, format_number, format_upper
+from dpassay.base.number_format import format_ceiling, format_lower, format_number, format_upper
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "generators"
 PEOPLE, BINNED = EXAMPLES / "people.csv", EXAMPLES / "people-binned.csv"
@@ -91,34 +91,34 @@ GENERATORS = (
 )
 
 
-def cupel(*words: object, codes: tuple[int, ...] = (0,)) -> int:
-    """Runs a command of cupel.
+def dpassay(*words: object, codes: tuple[int, ...] = (0,)) -> int:
+    """Runs a command of dpassay.
 
     Raises:
         SystemExit: if its exit code is not one of these.
     """
-    code = subprocess.run([sys.executable, "-m", "cupel", *map(str, words), "--quiet"], check=False).returncode
+    code = subprocess.run([sys.executable, "-m", "dpassay", *map(str, words), "--quiet"], check=False).returncode
     if code not in codes:
-        raise SystemExit(f"cupel {' '.join(map(str, words))}: exit code {code}")
+        raise SystemExit(f"dpassay {' '.join(map(str, words))}: exit code {code}")
     return code
 
 
 def command(generator: Generator, python: str, options: str) -> str:
-    """The command of a generator, for `cupel audit runs run`."""
+    """The command of a generator, for `dpassay audit runs run`."""
     return f"{python} {EXAMPLES / generator.name}.py {{input}} {{output}} {options}".strip()
 
 
 def many_runs(generator: Generator, python: str, folder: Path, workers: int, *, every: bool) -> dict[str, Any]:
     """The audit by many runs."""
     if not folder.exists():
-        cupel("audit", "runs", "plan", "--like", generator.data, *generator.claim, *generator.runs, "-o", folder)
+        dpassay("audit", "runs", "plan", "--like", generator.data, *generator.claim, *generator.runs, "-o", folder)
     start = time.monotonic()
     if not (folder / "bound.json").exists():
         words = ["audit", "runs", "run", folder, "--command", command(generator, python, generator.command)]
         if generator.unprotected is not None:
             words += ["--unprotected", command(generator, python, generator.unprotected)]
-        cupel(*words, "--workers", workers, *(["--all"] if every else []))
-        cupel("audit", "runs", "bound", folder, codes=(0, 1))
+        dpassay(*words, "--workers", workers, *(["--all"] if every else []))
+        dpassay("audit", "runs", "bound", folder, codes=(0, 1))
     found = json.loads((folder / "bound.json").read_text(encoding="utf-8"))
     audit, bound = found["audit"], found["audit"]["bounds"][0]
     return {
@@ -152,7 +152,7 @@ def canaries(generator: Generator, python: str, folder: Path) -> dict[str, Any]:
             "--like",
             generator.data,
         )
-        cupel("audit", "plan", *design, *generator.claim, "-o", folder)
+        dpassay("audit", "plan", *design, *generator.claim, "-o", folder)
     start = time.monotonic()
     read, arms = folder / "input.csv", {"claimed": generator.command, "unprotected": generator.unprotected}
     header, planted = (folder / "canaries.csv").read_text(encoding="utf-8").split("\n", 1)
@@ -168,8 +168,8 @@ def canaries(generator: Generator, python: str, folder: Path) -> dict[str, Any]:
                 for word in shlex.split(command(generator, python, options.format(seed=1)))
             ]
             subprocess.run(words, check=True, cwd=folder)
-            cupel("audit", "score", folder, synthetic, *(["--unprotected"] if arm == "unprotected" else []))
-    cupel("audit", "bound", folder, codes=(0, 1))
+            dpassay("audit", "score", folder, synthetic, *(["--unprotected"] if arm == "unprotected" else []))
+    dpassay("audit", "bound", folder, codes=(0, 1))
     found = json.loads((folder / "bound.json").read_text(encoding="utf-8"))
     audit = found["audit"]
     bounds, rates = audit["bounds"], audit["rates"]

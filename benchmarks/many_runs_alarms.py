@@ -1,4 +1,4 @@
-"""How often `cupel audit runs` refutes: false alarms on generators that are right, and power where it is known.
+"""How often `dpassay audit runs` refutes: false alarms on generators that are right, and power where it is known.
 
     python benchmarks/many_runs_alarms.py [-o FILE.json] [--runs 50 200] [--repetitions 1000] [--workers 2] [--seed 0]
     python benchmarks/many_runs_alarms.py --tables FILE.json
@@ -9,7 +9,7 @@ test that stops as soon as the claim, ε = 1, is refuted. At confidence 95% at m
 row holds the alarms, their exact 95% interval, and the probability that at least as many happen if the rate is 5%: a
 small one would show that audits err too often.
 
-*Power.* A generator shows a city with one probability if a record has it, and with another if none has. `cupel audit
+*Power.* A generator shows a city with one probability if a record has it, and with another if none has. `dpassay audit
 runs plan` states the chance that the test refutes such a leak, if the search finds the pair. Beside it is how often
 whole audits do, with that pair alone and with all default strategies, where the search may fail.
 
@@ -33,11 +33,11 @@ import numpy as np
 from scipy import stats
 from seeded_bugs import CASES, EPSILON, OLD, RIGHT, USUAL, Case, Rows
 
-from cupel.accounting import PureDP
-from cupel.attacks.black_box.worst_cases import Event
-from cupel.audit_jobs.runs.run import audit_function
-from cupel.audits.games.many_runs import ManyRunsDesign, Pair, power
-from cupel.audits.statistics.binomial import clopper_pearson
+from dpassay.accounting import PureDP
+from dpassay.attacks.black_box.worst_cases import Event
+from dpassay.auditing.many_runs.run import audit_function
+from dpassay.audits.games.many_runs import ManyRunsDesign, Pair, power
+from dpassay.audits.statistics.binomial import clopper_pearson
 
 BETA = 0.05
 ROWS = [*USUAL, OLD]

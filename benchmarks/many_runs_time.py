@@ -1,4 +1,4 @@
-"""What `cupel audit runs` itself takes: plan, 300 runs, bound and report, by a command that only copies a file.
+"""What `dpassay audit runs` itself takes: plan, 300 runs, bound and report, by a command that only copies a file.
 
     python benchmarks/many_runs_time.py [--runs 300] [--rows 1000] [--columns 10]
 
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cupel.audit_jobs.runs.files import read_plan
+from dpassay.auditing.many_runs.files import read_plan
 
 
 def write_table(path: Path, rows: int, columns: int, seed: int) -> None:
@@ -41,7 +41,7 @@ def write_table(path: Path, rows: int, columns: int, seed: int) -> None:
 def timed(*words: str) -> tuple[float, float]:
     """Seconds by the clock and of the processor, of the process itself and not of what it starts."""
     code = (
-        "import resource, sys; from cupel.cli.app import _run; code = _run(sys.argv[1:]); "
+        "import resource, sys; from dpassay.cli.app import _run; code = _run(sys.argv[1:]); "
         "used = resource.getrusage(resource.RUSAGE_SELF); print(used.ru_utime + used.ru_stime); sys.exit(int(code))"
     )
     start = time.perf_counter()

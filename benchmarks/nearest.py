@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from paired_times import Goal, Section, paired, run_script, times_faster
 
-from cupel.mechanisms.embedding.embedder import unit_rows
-from cupel.mechanisms.primitives.nearest import nearest
+from dpassay.mechanisms.embedding.embedder import unit_rows
+from dpassay.mechanisms.primitives.nearest import nearest
 
 Vectors = NDArray[np.float32]
 VECTORS, CENTRES, DIMENSION = 20_000, 2000, 384
@@ -56,7 +56,7 @@ def by_faiss(faiss: Any, vectors: Vectors, centres: Vectors) -> NDArray[np.int64
 def compared(name: str, rounds: int) -> Section:
     vectors, centres = drawn(*GROUPS[name])
     works: dict[str, Callable[[], Any]] = {
-        "cupel": partial(nearest, vectors, centres),
+        "dpassay": partial(nearest, vectors, centres),
         "product": partial(by_product, vectors, centres),
     }
     try:
@@ -69,13 +69,13 @@ def compared(name: str, rounds: int) -> Section:
     found = paired(works, rounds)
     groups, apart = GROUPS[name]
     about = f"{VECTORS} vectors, {CENTRES} centres in {groups} groups, {apart:g} apart"
-    section = Section(name, about, ("what", "wall ms", "CPU ms", "vectors given to another centre than by cupel"))
+    section = Section(name, about, ("what", "wall ms", "CPU ms", "vectors given to another centre than by dpassay"))
     for what, times in found.items():
-        others = int((times.answer != found["cupel"].answer).sum())
+        others = int((times.answer != found["dpassay"].answer).sum())
         section.rows.append((what, f"{times.wall_ms:.0f}", f"{times.cpu_ms:.0f}", str(others)))
         section.data[what] = times.to_json()
     peer = "faiss" if "faiss" in found else "product"
-    ratio = 1 / times_faster(found["cupel"], found[peer])
+    ratio = 1 / times_faster(found["dpassay"], found[peer])
     section.goals.append(Goal(f"time over that of {peer}, {name}", ratio, most=SLOWEST))
     return section
 

@@ -32,9 +32,9 @@ from other_audit_libraries import BETA, DELTA, LIBRARIES, Audit, answers, rememb
 from rich.console import Console
 from rich.table import Table
 
-from cupel.accounting.lattice import gaussian_curve
-from cupel.audits import statistics as ours
-from cupel.audits.statistics.binomial import clopper_pearson
+from dpassay.accounting.lattice import gaussian_curve
+from dpassay.audits import statistics as ours
+from dpassay.audits.statistics.binomial import clopper_pearson
 
 Floats = NDArray[np.float64]
 
@@ -62,16 +62,16 @@ BASIS = {
     ("tensorflow_privacy", "clopper-pearson, default"): "the best of all thresholds, not corrected for multiple tests",
     ("tensorflow_privacy", "katz-log, fixed"): "asymptotic",
     ("tensorflow_privacy", "katz-log, default"): "the best of all thresholds, not corrected for multiple tests",
-    ("cupel", "clopper_pearson, fixed"): "proof",
-    ("cupel", "scores, split"): "proof",
-    ("cupel", "scores, band"): "proof",
-    ("cupel", "mu as ε"): "assumes a Gaussian",
-    ("cupel", "jeffreys"): "a posterior",
-    ("cupel", "katz_log"): "asymptotic",
-    ("cupel", "one_run, tight"): "proof",
-    ("cupel", "one_run, adaptive"): "proof",
-    ("cupel", "one_run_f_dp, gdp"): "assumes a Gaussian",
-    ("cupel", "best of all thresholds"): "no statistic of ours, and no bound",
+    ("dpassay", "clopper_pearson, fixed"): "proof",
+    ("dpassay", "scores, split"): "proof",
+    ("dpassay", "scores, band"): "proof",
+    ("dpassay", "mu as ε"): "assumes a Gaussian",
+    ("dpassay", "jeffreys"): "a posterior",
+    ("dpassay", "katz_log"): "asymptotic",
+    ("dpassay", "one_run, tight"): "proof",
+    ("dpassay", "one_run, adaptive"): "proof",
+    ("dpassay", "one_run_f_dp, gdp"): "assumes a Gaussian",
+    ("dpassay", "best of all thresholds"): "no statistic of ours, and no bound",
 }
 """What stands behind an answer, from reading the installed source."""
 
@@ -231,8 +231,8 @@ def main() -> None:
     if unknown := sorted(set(pythons) - set(LIBRARIES)):
         parser.error(f"--peer-python knows {', '.join(LIBRARIES)}, not {', '.join(unknown)}")
     data = draw(options.repetitions, options.seed)
-    answer: dict[str, Any] = {"version": version("cupel"), "found": answers(our_audits(), data)}
-    rows, missing = rows_of("cupel", answer, {}), dict(NO_EPSILON)
+    answer: dict[str, Any] = {"version": version("dpassay"), "found": answers(our_audits(), data)}
+    rows, missing = rows_of("dpassay", answer, {}), dict(NO_EPSILON)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scores.npz"
         np.savez(path, allow_pickle=False, **data)

@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from random_models import random_model, random_records
 
-from cupel.mechanisms.data.records import Record, builtin_records
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.private_inference.generator import PrivateInference
-from cupel.mechanisms.private_inference.slot_inputs import SlotInputs, SlotRows
+from dpassay.data.records import Record, builtin_records
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.slot_inputs import SlotInputs, SlotRows
 
 STEPS = 8
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 import transformers
 
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.models.language_model import LanguageModel
+from dpassay.data.records import Record
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 SPREAD = 8.0
 """Standard deviation of the logits, about that of a trained model: near-uniform ones would sort and clip too easily."""

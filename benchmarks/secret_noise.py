@@ -5,7 +5,7 @@ take part as SecretNoise has it. dp_accounting has mixtures of Gaussians but no 
 e^ε p + δ(ε) over a grid, and σ is found by halving log σ to a relative 10⁻³, between half and twice what was found
 here, so without a search for where to begin and a thousand times rougher. Its interval is 10⁻²: one answer at its
 default of 10⁻⁴ takes minutes. Only the first few secrets are asked of it, and nothing is multiplied:
-the ratio is that of the times for the same secrets. Times of all 1000 are of cupel alone.
+the ratio is that of the times for the same secrets. Times of all 1000 are of dpassay alone.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from paired_times import Section, paired, run_script, times_faster
 from scipy.sparse import csr_array
 
-from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.secret_protection.noise import blowup, noise_for_secrets
-from cupel.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
-from cupel.mechanisms.secret_evolution.incidence import Incidence
-from cupel.mechanisms.secret_evolution.inclusion import SecretNoise
+from dpassay.accounting.guarantees import SecretProtection
+from dpassay.accounting.secret_protection.noise import blowup, noise_for_secrets
+from dpassay.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
+from dpassay.mechanisms.secret_evolution.incidence import Incidence
+from dpassay.mechanisms.secret_evolution.inclusion import SecretNoise
 
 Floats = NDArray[np.float64]
 
@@ -81,10 +81,10 @@ def compared(composed: int, rounds: int) -> Section:
     some = secrets[:ASKED]
     near = [noise_for_secrets([chances], P, R, composed) for chances in some]
     works: dict[str, Callable[[], Any]] = {
-        f"cupel, {ASKED} secrets": partial(noise_for_secrets, some, P, R, composed),
+        f"dpassay, {ASKED} secrets": partial(noise_for_secrets, some, P, R, composed),
         f"dp_accounting, the same {ASKED}": partial(noise_by_pld, some, composed, near),
-        f"cupel, all {SECRETS} secrets": partial(noise_for_secrets, secrets, P, R, composed),
-        f"cupel, all {SECRETS}, with the linear program and one event": lambda: (
+        f"dpassay, all {SECRETS} secrets": partial(noise_for_secrets, secrets, P, R, composed),
+        f"dpassay, all {SECRETS}, with the linear program and one event": lambda: (
             SecretNoise.fit(places, rounds=composed).sigma
         ),
     }
@@ -101,7 +101,7 @@ def compared(composed: int, rounds: int) -> Section:
     ratio = times_faster(mine, its)
     section.data["ratio"] = ratio
     section.notes.append(
-        f"dp_accounting was asked about {ASKED} of {SECRETS} secrets; for these, cupel is {ratio:.0f} times faster"
+        f"dp_accounting was asked about {ASKED} of {SECRETS} secrets; for these, dpassay is {ratio:.0f} times faster"
     )
     lowest, highest = min(near), max(near)
     section.notes.append(f"noise of each of the {ASKED} by itself: {lowest:.6g} to {highest:.6g}")

@@ -23,10 +23,10 @@ import torch
 from paired_times import Goal, Section, paired, run_script, times_faster
 from random_models import random_model
 
-from cupel.mechanisms.dataset_vectors.states import StateShape, Tokens, states
-from cupel.mechanisms.dataset_vectors.steering import blocks
-from cupel.mechanisms.dataset_vectors.texts import ShotWriter
-from cupel.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.dataset_vectors.states import StateShape, Tokens, states
+from dpassay.mechanisms.dataset_vectors.steering import blocks
+from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 SLOWER = 1.05
 """Steered generation may take that many times what plain generation takes."""

@@ -31,9 +31,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.mechanisms.embedding.embedder import unit_rows
-from cupel.mechanisms.evolution.voting import centre_votes, kept_by_centres, record_votes
-from cupel.mechanisms.secret_evolution.clustering import PublicClusters, release
+from dpassay.mechanisms.embedding.embedder import unit_rows
+from dpassay.mechanisms.evolution.voting import record_votes
+from dpassay.mechanisms.secret_evolution.clustering import PublicClusters, release
+from dpassay.mechanisms.secret_evolution.voting import centre_votes, kept_by_centres
 
 Vectors = NDArray[np.float32]
 TOPICS = 600

@@ -16,13 +16,14 @@ from unittest import mock
 from paired_times import Goal, Section
 from random_models import random_model, random_records
 
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.accounting.ledger.run import Run
-from cupel.attacks.private_inference.leave_one_out import LeaveOneOut, reruns
-from cupel.mechanisms.data.records import Record, builtin_records
-from cupel.mechanisms.models import decoding
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.private_inference.generator import PrivateInference
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.accounting.ledger.run import Run
+from dpassay.attacks.private_inference.leave_one_out import LeaveOneOut, reruns
+from dpassay.data.records import Record, builtin_records
+from dpassay.mechanisms.models import decoding
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.loop import generate
 
 KEY = bytes(range(32))
 MEMORY_BYTES = 1024.0  # a record more, beside the records themselves
@@ -51,7 +52,7 @@ def audit(rounds: int) -> Section:
         for observers, times in zip(watchers, (alone, watched), strict=True):
             with begun(mechanism) as run:
                 start = time.perf_counter()
-                generation = mechanism.generate(records, model, run, key=KEY, observers=observers)
+                generation = generate(mechanism, records, model, run, key=KEY, observers=observers)
                 times.append(time.perf_counter() - start)
         start = time.perf_counter()
         for index in range(turn, turn + 4):
@@ -107,7 +108,7 @@ def measure_memory(count: int) -> dict[str, int]:
             aggregate="median", clip=6.0, temperature=1.5, batch_size=63, tokens=2, records=len(records)
         )
         with begun(mechanism) as entry:
-            mechanism.generate(records, model, entry, key=KEY, rows_at_once=1024)
+            generate(mechanism, records, model, entry, key=KEY, rows_at_once=1024)
 
     run(random_records(4096, 16, model.vocabulary_size))  # libraries, buffers and groups of full size
     before = status("VmRSS")

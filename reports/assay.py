@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cupel.audits.verdict_wording import Name as VerdictName
-from cupel.audits.verdict_wording import history
-from cupel.reports.json_form import AuditResult, Bound, Missing, Number
+from dpassay.audits.verdict_wording import Name as VerdictName
+from dpassay.audits.verdict_wording import history
+from dpassay.reports.json_form import AuditResult, Bound, Missing, Number
 
 SCHEMA_VERSION: Final = 1
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -253,7 +253,7 @@ class Assay(Part):
 def json_schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of `assay.json`."""
     schema = Assay.model_json_schema(by_alias=True, mode="serialization")
-    return {"$schema": DIALECT, "$comment": f"cupel assay, schema version {SCHEMA_VERSION}", **schema}
+    return {"$schema": DIALECT, "$comment": f"dpassay assay, schema version {SCHEMA_VERSION}", **schema}
 
 
 def load(path: str | PathLike[str]) -> Assay:
@@ -269,7 +269,7 @@ def load(path: str | PathLike[str]) -> Assay:
     except OSError as error:
         raise ValueError(f"{file}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise ValueError(f"{file}: is not UTF-8 text; an assay is the assay.json that `cupel assay` writes") from None
+        raise ValueError(f"{file}: is not UTF-8 text; an assay is the assay.json that `dpassay assay` writes") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"{file}: is not JSON: {error.msg} at line {error.lineno}") from None
     except RecursionError:
@@ -277,7 +277,9 @@ def load(path: str | PathLike[str]) -> Assay:
     if not isinstance(data, dict) or "schema" not in data:
         raise ValueError(f"{file}: is not an assay: it has no `schema` number")
     if data["schema"] != SCHEMA_VERSION:
-        raise ValueError(f"{file}: has schema {data['schema']!r}; this version of cupel reads schema {SCHEMA_VERSION}")
+        raise ValueError(
+            f"{file}: has schema {data['schema']!r}; this version of dpassay reads schema {SCHEMA_VERSION}"
+        )
     try:
         return Assay.model_validate(data)
     except ValidationError as error:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cupel.accounting.adjacency import Unit
-from cupel.accounting.bounds import Bound
-from cupel.accounting.number_format import format_number, format_percent, format_upper
-from cupel.audits.result import AuditResult
-from cupel.reports import text
-from cupel.reports.assay import Part
-from cupel.reports.claim import Claimed
-from cupel.reports.html import Row
+from dpassay.accounting.adjacency import Unit
+from dpassay.accounting.bounds import Bound
+from dpassay.audits.result import AuditResult
+from dpassay.base.number_format import format_number, format_percent, format_upper
+from dpassay.reports import text
+from dpassay.reports.assay import Part
+from dpassay.reports.claim import Claimed
+from dpassay.reports.html import Row
 
 
 class ClaimedEpsilon(Part):
@@ -73,7 +73,7 @@ def facts(
 
 
 def _half(audit: AuditResult, claim: Claimed | None) -> list[tuple[str, str, str]]:
-    """The leak that the audit finds half of the time, if it is known (`cupel.audits.detection`)."""
+    """The leak that the audit finds half of the time, if it is known (`dpassay.audits.detection`)."""
     limit = audit.details.get("detectable") or {}
     does = "is refuted" if claim is not None else "is seen"
     if limit.get("epsilon") is not None:

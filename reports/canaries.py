@@ -7,13 +7,13 @@ from typing import Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from cupel.accounting.number_format import format_confidence
-from cupel.reports import audit_page, figures, text
-from cupel.reports.assay import Part
-from cupel.reports.audit_page import ClaimedEpsilon
-from cupel.reports.html import Row, date_in_words, environment, errors, how_it_was_done, too_low
-from cupel.reports.json_form import AuditResult
-from cupel.reports.svg import Figure
+from dpassay.base.number_format import format_confidence
+from dpassay.reports import audit_page, figures, text
+from dpassay.reports.assay import Part
+from dpassay.reports.audit_page import ClaimedEpsilon
+from dpassay.reports.html import Row, date_in_words, environment, errors, how_it_was_done, too_low
+from dpassay.reports.json_form import AuditResult
+from dpassay.reports.svg import Figure
 
 SCHEMA_VERSION: Final = 1
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from cupel.accounting.adjacency import Unit
-from cupel.accounting.bounds import ARGUMENTS, Bound, Direction
-from cupel.accounting.number_format import format_number, format_upper
-from cupel.reports import text
-from cupel.reports.assay import Assay, Secrets
-
-if TYPE_CHECKING:
-    from cupel.reports.release import Release
+from dpassay.accounting.adjacency import Unit
+from dpassay.accounting.bounds import ARGUMENTS, Bound, Direction
+from dpassay.base.number_format import format_number, format_upper
+from dpassay.reports import text
+from dpassay.reports.assay import Output, Secrets
 
 Rows: TypeAlias = list[tuple[str, str]]
 
@@ -207,12 +204,16 @@ def guarantee_means(claim: Mapping[str, Any]) -> str:
             return ""
 
 
-def claim_rows(assay: Assay | Release) -> Rows:
-    """What is claimed of what."""
-    claim = assay.claim
+def claim_rows(claim: Mapping[str, Any], guarantee: str) -> Rows:
+    """What is claimed of what.
+
+    Args:
+        claim: as its file writes it.
+        guarantee: in words.
+    """
     unit = str(claim.get("unit", "record"))
     rows = [
-        ("Guarantee", assay.guarantee),
+        ("Guarantee", guarantee),
         ("What that says", guarantee_means(claim)),
         ("Unit", unit),
         ("Neighbouring data", text.adjacency(str(claim.get("adjacency", "")), unit)),
@@ -256,9 +257,13 @@ def secret_rows(secrets: Secrets | None) -> Rows:
     ]
 
 
-def output_rows(assay: Assay | Release) -> Rows:
-    """How many documents there are, how long, and how many complete; empty if the mechanism ran elsewhere."""
-    made, unfinished = assay.output, assay.unfinished if isinstance(assay, Assay) else None
+def output_rows(made: Output | None, unfinished: int | None = None) -> Rows:
+    """How many documents there are, how long, and how many complete; empty if the mechanism ran elsewhere.
+
+    Args:
+        made: what was made.
+        unfinished: how many documents were begun and not finished; private.
+    """
     if made is None:
         return []
     rows = [("Documents" if made.characters or not made.documents else "Rows", text.plain(made.documents))]

@@ -15,13 +15,13 @@ from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from cupel.accounting.bounds import Rigor
-from cupel.accounting.comparison.comparison import Comparison
-from cupel.accounting.comparison.curves import Curve, Panel
-from cupel.accounting.number_format import format_upper
-from cupel.reports import svg, text
-from cupel.reports.figures import LOG_FROM, decades
-from cupel.reports.svg import Figure
+from dpassay.accounting.bounds import Rigor
+from dpassay.accounting.comparison.comparison import Comparison
+from dpassay.accounting.comparison.curves import Curve, Panel
+from dpassay.base.number_format import format_upper
+from dpassay.reports import svg, text
+from dpassay.reports.figures import LOG_FROM, decades
+from dpassay.reports.svg import Figure
 
 _SOLID, _DASHED, _DOTTED, _BOTH = "-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5))
 
@@ -111,7 +111,7 @@ def figure(comparison: Comparison, panels: Sequence[Panel], about: str, key: str
 
 def standalone(figure: Figure) -> str:
     """The wide drawing as an SVG file of its own: fixed colours of the light page, a background, text as text."""
-    style = (files("cupel.reports") / "templates" / "style.css").read_text(encoding="utf-8").split("@media")[0]
+    style = (files("dpassay.reports") / "templates" / "style.css").read_text(encoding="utf-8").split("@media")[0]
     palette = dict(re.findall(r"(--[\w-]+): (#\w+)", style))
     drawing = re.sub(r"var\((--[\w-]+)\)", lambda match: palette[match[1]], figure.wide)
     opening, rest = drawing.split(">", 1)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cupel.accounting.number_format import format_number, format_upper
-from cupel.reports import text
+from dpassay.base.number_format import format_number, format_upper
+from dpassay.reports import text
 
 _DEEPEST = 12
 
@@ -22,7 +22,7 @@ class Step:
 
 
 def describe(event: Mapping[str, Any], depth: int = 0) -> Step:
-    """`event`, as `cupel.accounting.events.to_json` writes it, in words.
+    """`event`, as `dpassay.accounting.events.to_json` writes it, in words.
 
     Equal parts are listed once, with their number. An event of a type that has no words here is shown by its name and
     fields.

@@ -12,13 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from cupel.accounting.bounds import Bound, Direction
-from cupel.accounting.number_format import format_confidence, format_lower, format_number, format_percent, format_upper
-from cupel.audits.result import AuditResult, Rate
-from cupel.reports import svg, text
-from cupel.reports.assay import BatchCost, TokenCost
-from cupel.reports.claim import Claimed
-from cupel.reports.svg import Figure
+from dpassay.accounting.bounds import Bound, Direction
+from dpassay.audits.result import AuditResult, Rate
+from dpassay.base.number_format import format_confidence, format_lower, format_number, format_percent, format_upper
+from dpassay.reports import svg, text
+from dpassay.reports.assay import BatchCost, TokenCost
+from dpassay.reports.claim import Claimed
+from dpassay.reports.svg import Figure
 
 LOG_FROM = 12.0
 """A ratio of largest to smallest value from which a logarithmic axis is used."""

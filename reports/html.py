@@ -13,8 +13,10 @@ from typing import Literal
 import jinja2
 from markupsafe import Markup
 
-from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
-from cupel.accounting.number_format import (
+from dpassay.accounting.bounds import Bound, Direction, Interval, Rigor
+from dpassay.audits import verdict_wording as wording
+from dpassay.audits.result import AuditResult
+from dpassay.base.number_format import (
     format_ceiling,
     format_confidence,
     format_difference,
@@ -23,13 +25,11 @@ from cupel.accounting.number_format import (
     format_p_value,
     format_upper,
 )
-from cupel.audits import verdict_wording as wording
-from cupel.audits.result import AuditResult
-from cupel.reports import composition, figures, text
-from cupel.reports.assay import Assay, PastVerdict
-from cupel.reports.claim import Claimed, best_bound, claim_rows, claimed, output_rows, parameters, secret_rows
-from cupel.reports.release import Release, ReleasedAudit, releasable
-from cupel.reports.svg import Figure
+from dpassay.reports import composition, figures, text
+from dpassay.reports.assay import Assay, PastVerdict
+from dpassay.reports.claim import Claimed, best_bound, claim_rows, claimed, output_rows, parameters, secret_rows
+from dpassay.reports.release import Release, ReleasedAudit, releasable
+from dpassay.reports.svg import Figure
 
 Side = Literal["private", "release"]
 
@@ -158,7 +158,7 @@ def _page(assay: Assay | Release, side: Side) -> Page:
         sentence=text.in_words(wording.without_name(assay.sentence, verdict) if verdict else assay.sentence),
         created=date_in_words(assay.created),
         claim=claim,
-        claim_rows=claim_rows(assay),
+        claim_rows=claim_rows(assay.claim, assay.guarantee),
         parameters=parameters(assay.claim),
         facts=_facts(assay, claim, every),
         rows=sorted(
@@ -182,7 +182,7 @@ def _page(assay: Assay | Release, side: Side) -> Page:
     page.history_in_words = assay.history_in_words if isinstance(assay, Assay) else ""
     page.digests = _digests(assay)
     page.secret_rows = secret_rows(assay.secrets)
-    page.output_rows = output_rows(assay)
+    page.output_rows = output_rows(assay.output, assay.unfinished if isinstance(assay, Assay) else None)
     page.assumptions = list(assumptions)
     if assay.ledger.composition:
         page.composition = composition.describe(assay.ledger.composition)
@@ -419,7 +419,7 @@ def _css(words: str) -> Markup:
 def environment() -> jinja2.Environment:
     """The templates with their filters; made once, because a template is compiled when it is first used."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("cupel.reports", "templates"),
+        loader=jinja2.PackageLoader("dpassay.reports", "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -18,9 +18,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, create_model
 from pydantic_core import core_schema
 
-from cupel.accounting import bounds
-from cupel.accounting.adjacency import Unit
-from cupel.audits import detection, result, verdict
+from dpassay.accounting import bounds
+from dpassay.accounting.adjacency import Unit
+from dpassay.audits import detection, result, verdict
 
 Number = Annotated[
     float | Literal["inf", "-inf"],

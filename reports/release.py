@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from cupel.accounting.bounds import Direction
-from cupel.accounting.number_format import format_number
-from cupel.audits.result import AuditResult
-from cupel.reports import text
-from cupel.reports.assay import (
+from dpassay.accounting.bounds import Direction
+from dpassay.audits.result import AuditResult
+from dpassay.base.number_format import format_number
+from dpassay.reports import text
+from dpassay.reports.assay import (
     PUBLIC_FACTS,
     SCHEMA_VERSION,
     Assay,
@@ -30,8 +30,8 @@ from cupel.reports.assay import (
     SecretGroup,
     Secrets,
 )
-from cupel.reports.claim import Claimed, best_bound, claimed
-from cupel.reports.json_form import Bound
+from dpassay.reports.claim import Claimed, best_bound, claimed
+from dpassay.reports.json_form import Bound
 
 WITHHELD_EX_POST = "ex-post claim: verdict withheld"
 WITHHELD = "verdict withheld"
@@ -167,7 +167,7 @@ def _audits(assay: Assay) -> list[ReleasedAudit]:
 
 def claim_text(claim: Mapping[str, Any]) -> str:
     """The releasable part of a claim as ``claim.json`` holds it: canonical JSON and a line break."""
-    from cupel.accounting.ledger.entries import canonical  # it imports dp_accounting, which takes a second
+    from dpassay.accounting.ledger.entries import canonical  # it imports dp_accounting, which takes a second
 
     return canonical(released_claim(claim)) + "\n"
 

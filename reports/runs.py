@@ -9,21 +9,21 @@ from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from cupel.accounting.number_format import (
+from dpassay.audits import result
+from dpassay.audits.games.many_runs import half_of_the_time
+from dpassay.base.number_format import (
     format_confidence,
     format_lower,
     format_number,
     format_percent,
 )
-from cupel.audits import result
-from cupel.audits.games.many_runs import half_of_the_time
-from cupel.reports import audit_page, figures, text
-from cupel.reports.assay import Part
-from cupel.reports.audit_page import ClaimedEpsilon
-from cupel.reports.claim import Claimed
-from cupel.reports.html import Row, date_in_words, environment, how_it_was_done, too_low
-from cupel.reports.json_form import AuditResult, Detectable
-from cupel.reports.svg import Figure
+from dpassay.reports import audit_page, figures, text
+from dpassay.reports.assay import Part
+from dpassay.reports.audit_page import ClaimedEpsilon
+from dpassay.reports.claim import Claimed
+from dpassay.reports.html import Row, date_in_words, environment, how_it_was_done, too_low
+from dpassay.reports.json_form import AuditResult, Detectable
+from dpassay.reports.svg import Figure
 
 SCHEMA_VERSION: Final = 1
 _DIGITS: Final = 3  # of numbers that are simulated or estimated

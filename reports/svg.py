@@ -13,7 +13,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 
-from cupel.reports.text import clean
+from dpassay.reports.text import clean
 
 # Stand-ins that matplotlib draws with; the page's style sheet gives each its colour, for light, dark and print.
 INK, MUTED, RULE, PAGE = "#010101", "#020202", "#030303", "#040404"
@@ -39,7 +39,7 @@ HALO: dict[str, Any] = {"facecolor": PAGE, "edgecolor": "none", "pad": 1.5}
 
 _STYLE: Any = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "cupel",
+    "svg.hashsalt": "dpassay",
     "font.family": "DejaVu Sans",
     "font.size": TEXT,
     "text.parse_math": False,

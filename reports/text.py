@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from cupel.accounting.adjacency import Unit
-from cupel.accounting.bounds import Bound, Direction
-from cupel.accounting.number_format import (
+from dpassay.accounting.adjacency import Unit
+from dpassay.accounting.bounds import Bound, Direction
+from dpassay.base.number_format import (
     Rounding,
     format_ceiling,
     format_confidence,
@@ -19,7 +19,7 @@ from cupel.accounting.number_format import (
 )
 
 if TYPE_CHECKING:
-    from cupel.reports.assay import Lengths, Output
+    from dpassay.reports.assay import Lengths, Output
 
 SYMBOLS = dict.fromkeys(("epsilon", "ex_post_epsilon", "renyi_epsilon"), "ε")
 SYMBOLS |= {"delta": "δ", "rho": "ρ", "mu": "μ", "beta": "β", "r": "r"}

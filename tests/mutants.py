@@ -141,8 +141,8 @@ MECHANISMS = (
     Mutant(
         "Aug-PE: a record votes twice",
         "mechanisms/evolution/voting.py",
-        "return np.bincount(_nearest(vectors, candidates), minlength=len(candidates)).astype(np.int64)",
-        "return 2 * np.bincount(_nearest(vectors, candidates), minlength=len(candidates)).astype(np.int64)",
+        "return np.bincount(nearest_candidates(vectors, candidates), minlength=len(candidates)).astype(np.int64)",
+        "return 2 * np.bincount(nearest_candidates(vectors, candidates), minlength=len(candidates)).astype(np.int64)",
         (f"{DRAWN}::test_votes_of_aug_pe",),
     ),
     Mutant(
@@ -645,7 +645,7 @@ class Copy:
 
     def check_imports(self, folders: Collection[str]) -> None:
         """Checks that a process imports the packages in these folders from the copy."""
-        for package in sorted({"cupel", *(f"cupel.{folder}" for folder in folders if folder != "front")}):
+        for package in sorted({"dpassay", *(f"dpassay.{folder}" for folder in folders if folder != "app")}):
             command = [sys.executable, "-c", f"import {package}; print({package}.__file__)"]
             done = subprocess.run(command, env=self._environment(), capture_output=True, text=True, check=True)
             if not Path(done.stdout.strip()).is_relative_to(self.root):

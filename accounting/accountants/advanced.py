@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from dp_accounting import DpEvent
 
-from cupel.accounting import validate
-from cupel.accounting.accountants.base import Accountant, Unsupported
-from cupel.accounting.accountants.basic import Basic, Exact
-from cupel.accounting.arrays import Floats
-from cupel.accounting.bounds import Bound
-from cupel.accounting.conversions import formulas
+from dpassay.accounting.accountants.base import Accountant, Unsupported
+from dpassay.accounting.accountants.basic import Basic, Exact
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.conversions import formulas
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
 
 Composition = tuple[tuple[Exact, int], ...]
 """Pure ε with counts, each ε once, the largest first."""

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 
 from dp_accounting import DpEvent
 
-from cupel.accounting import validate
-from cupel.accounting.accountants.base import Accountant, Unsupported
-from cupel.accounting.bounds import Bound, Rigor
+from dpassay.accounting.accountants.base import Accountant, Unsupported
+from dpassay.accounting.bounds import Bound, Rigor
+from dpassay.base import validate
 
 Composition = tuple[tuple[DpEvent, int], ...]
 """Events that contain no composition, with counts, each event once, in the order of their `repr`."""

@@ -16,15 +16,16 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import events, validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
-from cupel.accounting.errors import CupelError
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Direction, Interval, Rigor
+from dpassay.base import validate
+from dpassay.base.errors import DpassayError
 
 C = TypeVar("C")
 
 
-class Unsupported(CupelError):
+class Unsupported(DpassayError):
     """An accountant has no bound for an event at this adjacency and unit; the message is the reason."""
 
 

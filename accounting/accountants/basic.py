@@ -9,12 +9,12 @@ from typing import Any
 
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import validate
-from cupel.accounting.accountants.base import Accountant, Unsupported, noise, randomized_response_epsilon
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.bounds import Bound
-from cupel.accounting.conversions import formulas
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, EpsilonDeltaDpEvent, ExPostSelectionDpEvent
+from dpassay.accounting.accountants.base import Accountant, Unsupported, noise, randomized_response_epsilon
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent, EpsilonDeltaDpEvent, ExPostSelectionDpEvent
+from dpassay.base import validate
 
 Exact = Fraction | float
 """A non-negative rational number, or the float inf."""

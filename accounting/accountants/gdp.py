@@ -8,11 +8,11 @@ from typing import Any
 
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import validate
-from cupel.accounting.accountants.base import Accountant, Unsupported, noise
-from cupel.accounting.accountants.basic import PURE, Exact, ExactSum, pure_epsilon
-from cupel.accounting.bounds import Bound
-from cupel.accounting.conversions import formulas
+from dpassay.accounting.accountants.base import Accountant, Unsupported, noise
+from dpassay.accounting.accountants.basic import PURE, Exact, ExactSum, pure_epsilon
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.conversions import formulas
+from dpassay.base import validate
 
 
 class GaussianDP(ExactSum):

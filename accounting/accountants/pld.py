@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 from dp_accounting import DpEvent, NeighboringRelation, dp_event
 
-from cupel.accounting import validate
-from cupel.accounting.accountants.alternatives import Alternatives, Composition, DistributionAccountant, cost_of_single
-from cupel.accounting.accountants.base import Unsupported, noise, randomized_response_epsilon
-from cupel.accounting.adjacency import Adjacency
+from dpassay.accounting.accountants.alternatives import (
+    Alternatives,
+    Composition,
+    DistributionAccountant,
+    cost_of_single,
+)
+from dpassay.accounting.accountants.base import Unsupported, noise, randomized_response_epsilon
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.base import validate
 
 _RELATIONS = {
     Adjacency.ADD_REMOVE: NeighboringRelation.ADD_OR_REMOVE_ONE,

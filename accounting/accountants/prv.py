@@ -1,4 +1,4 @@
-"""The accountant of privacy random variables, by prv_accountant (``pip install 'cupel[prv]'``)."""
+"""The accountant of privacy random variables, by prv_accountant (``pip install '.[prv]'``)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from typing import Any
 import numpy as np
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import validate
-from cupel.accounting.accountants.alternatives import Alternatives, Composition, DistributionAccountant, cost_of_single
-from cupel.accounting.accountants.base import Unsupported, noise
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.bounds import Bound
+from dpassay.accounting.accountants.alternatives import (
+    Alternatives,
+    Composition,
+    DistributionAccountant,
+    cost_of_single,
+)
+from dpassay.accounting.accountants.base import Unsupported, noise
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.bounds import Bound
+from dpassay.base import validate
+from dpassay.base.extras import install
 
 EPSILON_ERROR = 0.01
 """The ε error that is requested from prv_accountant; it is added to every answer."""
@@ -131,7 +137,7 @@ def _variable(event: DpEvent, adjacency: Adjacency) -> Any:
 
 def _check_installed() -> None:
     if not PrivacyRandomVariables.is_installed():
-        raise Unsupported("prv needs the library prv_accountant, which is not installed: pip install 'cupel[prv]'")
+        raise Unsupported(f"prv needs the library prv_accountant, which is not installed: {install('prv')}")
 
 
 def _gaussian(accountant: PrivacyRandomVariables, event: dp_event.GaussianDpEvent) -> Alternatives:

@@ -14,15 +14,15 @@ from typing import Self
 import numpy as np
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import validate
-from cupel.accounting.accountants.base import Accountant, Unsupported, noise
-from cupel.accounting.accountants.basic import PURE, pure_epsilon
-from cupel.accounting.accountants.zcdp import ZeroConcentrated
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.arrays import Bools, Floats
-from cupel.accounting.bounds import Bound, Rigor
-from cupel.accounting.conversions import formulas
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
+from dpassay.accounting.accountants.base import Accountant, Unsupported, noise
+from dpassay.accounting.accountants.basic import PURE, pure_epsilon
+from dpassay.accounting.accountants.zcdp import ZeroConcentrated
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Rigor
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
+from dpassay.base import validate
+from dpassay.base.arrays import Bools, Floats
 
 ORDERS: tuple[float, ...] = (
     *(round(1 + x / 20, 2) for x in range(1, 20)),

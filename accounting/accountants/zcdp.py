@@ -9,12 +9,12 @@ from typing import Any
 
 from dp_accounting import dp_event
 
-from cupel.accounting import validate
-from cupel.accounting.accountants.base import Accountant, Unsupported, noise
-from cupel.accounting.accountants.basic import PURE, Exact, pure_epsilon
-from cupel.accounting.bounds import Bound
-from cupel.accounting.conversions import formulas
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
+from dpassay.accounting.accountants.base import Accountant, Unsupported, noise
+from dpassay.accounting.accountants.basic import PURE, Exact, pure_epsilon
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
+from dpassay.base import validate
 
 Pair = tuple[Exact, Exact]
 """(ρ, ξ): Rényi divergence of every order α > 1 at most ξ + ρα."""

@@ -1,6 +1,6 @@
 """Calibration: the noise, rate, number of steps, clip or temperature that meets a target, by a certified bound.
 
-    from cupel.accounting import ApproxDP, calibrate, noise_for_dp_sgd
+    from dpassay.accounting import ApproxDP, calibrate, noise_for_dp_sgd
 
     found = noise_for_dp_sgd(1.0, 1e-5, sampling_probability=0.01, steps=1000, adjacency="add_remove")
     found = calibrate(make_event, ApproxDP(1.0, 1e-5), adjacency="add_remove", parameter="noise_multiplier",
@@ -24,11 +24,10 @@ from typing import Any, TypeAlias
 
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, json_number
-from cupel.accounting.calibration.search import LossCurve, NotMonotone, Sample, Unreachable
-from cupel.accounting.calibration.targets import (
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Direction, json_number
+from dpassay.accounting.calibration.search import LossCurve, NotMonotone, Sample, Unreachable
+from dpassay.accounting.calibration.targets import (
     Answer,
     Question,
     Target,
@@ -37,10 +36,11 @@ from cupel.accounting.calibration.targets import (
     query,
     question_of,
 )
-from cupel.accounting.guarantees import ApproxDP
-from cupel.accounting.lattice import gaussian_curve
-from cupel.accounting.lattice.accountant import Lattice
-from cupel.accounting.lattice.pairs import WidthNotMet
+from dpassay.accounting.guarantees import ApproxDP
+from dpassay.accounting.lattice import gaussian_curve
+from dpassay.accounting.lattice.accountant import Lattice
+from dpassay.accounting.lattice.pairs import WidthNotMet
+from dpassay.base import validate
 
 MakeEvent: TypeAlias = Callable[[Any], DpEvent]
 """Maps a value of the parameter (a float, or an int for integers) to the event that runs."""

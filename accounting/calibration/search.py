@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from cupel.accounting.errors import CupelError
-from cupel.accounting.lattice.pairs import FINEST
+from dpassay.accounting.lattice.pairs import FINEST
+from dpassay.base.errors import DpassayError
 
 A = TypeVar("A")
 
@@ -68,7 +68,7 @@ class Crossing(NamedTuple, Generic[A]):
     measurements: int
 
 
-class Unreachable(CupelError):
+class Unreachable(DpassayError):
     """The limit is not met at the end of the range where the level is least."""
 
     def __init__(self, sample: Sample[Any]) -> None:
@@ -76,7 +76,7 @@ class Unreachable(CupelError):
         self.sample = sample
 
 
-class NotMonotone(CupelError):
+class NotMonotone(DpassayError):
     """The level decreases from one sample to the other, where it should increase."""
 
     def __init__(self, first: Sample[Any], second: Sample[Any]) -> None:

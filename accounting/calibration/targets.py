@@ -7,18 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from cupel.accounting import validate
-from cupel.accounting.accountants.base import Accountant
-from cupel.accounting.accountants.basic import Basic
-from cupel.accounting.accountants.gdp import GaussianDP
-from cupel.accounting.accountants.rdp import RenyiAccountant
-from cupel.accounting.accountants.zcdp import ZeroConcentrated
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction
-from cupel.accounting.calibration.search import CAP
-from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee, PrivacyProfile, PureDP, SecretProtection
-from cupel.accounting.lattice.accountant import Lattice
-from cupel.accounting.registry import accountant, delta_at
+from dpassay.accounting.accountants.base import Accountant
+from dpassay.accounting.accountants.basic import Basic
+from dpassay.accounting.accountants.gdp import GaussianDP
+from dpassay.accounting.accountants.rdp import RenyiAccountant
+from dpassay.accounting.accountants.zcdp import ZeroConcentrated
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Direction
+from dpassay.accounting.calibration.search import CAP
+from dpassay.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee, PrivacyProfile, PureDP, SecretProtection
+from dpassay.accounting.lattice.accountant import Lattice
+from dpassay.accounting.registry import accountant, delta_at
+from dpassay.base import validate
 
 
 @dataclass(frozen=True, slots=True)

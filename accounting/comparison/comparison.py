@@ -16,16 +16,17 @@ from typing import Any
 
 from dp_accounting import DpEvent
 
-from cupel.accounting import events, validate
-from cupel.accounting.accountants.alternatives import DistributionAccountant
-from cupel.accounting.accountants.base import Accountant, Unsupported
-from cupel.accounting.accountants.rdp import RenyiAccountant
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Rigor, json_number
-from cupel.accounting.events import EXAMPLES
-from cupel.accounting.ex_post.accountant import ExPost
-from cupel.accounting.lattice.accountant import Lattice
-from cupel.accounting.registry import ACCOUNTANTS, Described, _event_of, accountant
+from dpassay.accounting import events
+from dpassay.accounting.accountants.alternatives import DistributionAccountant
+from dpassay.accounting.accountants.base import Accountant, Unsupported
+from dpassay.accounting.accountants.rdp import RenyiAccountant
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Rigor, json_number
+from dpassay.accounting.events import EXAMPLES
+from dpassay.accounting.ex_post.accountant import ExPost
+from dpassay.accounting.lattice.accountant import Lattice
+from dpassay.accounting.registry import ACCOUNTANTS, Described, _event_of, accountant
+from dpassay.base import validate
 
 Answers = Mapping[str, Callable[[], Sequence[Bound]]]
 """Maps a method to a function that computes its bounds, or raises `ValueError` with the reason why it has none."""
@@ -222,7 +223,7 @@ def as_unsupported() -> Iterator[None]:
 
 def _empty_caches() -> None:
     for name, module in list(sys.modules.items()):
-        if name.startswith("cupel.accounting"):
+        if name.startswith("dpassay.accounting"):
             for value in list(vars(module).values()):
                 if clear := getattr(value, "cache_clear", None):
                     clear()

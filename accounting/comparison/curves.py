@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import events
-from cupel.accounting.accountants.base import Accountant, Unsupported
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.arrays import Floats
-from cupel.accounting.bounds import Bound, Rigor, json_number
-from cupel.accounting.comparison.comparison import Comparison, Row
-from cupel.accounting.registry import accountant
+from dpassay.accounting import events
+from dpassay.accounting.accountants.base import Accountant, Unsupported
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.bounds import Bound, Rigor, json_number
+from dpassay.accounting.comparison.comparison import Comparison, Row
+from dpassay.accounting.registry import accountant
+from dpassay.base.arrays import Floats
 
 STEPS, EPSILONS, ALPHAS = 12, 61, 61
 """Points of each curve, if the time limit allows."""
@@ -237,7 +237,7 @@ def _enclosed_trade_off(event: DpEvent, profile: Curve, adjacency: Adjacency, al
 
 
 def _pair(event: DpEvent, adjacency: Adjacency) -> Any:
-    from cupel.accounting.lattice.accountant import dominating_pair
+    from dpassay.accounting.lattice.accountant import dominating_pair
 
     return dominating_pair(event, adjacency)
 

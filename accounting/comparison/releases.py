@@ -11,19 +11,20 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event
 
-from cupel.accounting import events, gaussian, validate
-from cupel.accounting.accountants.base import Unsupported
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.arrays import Floats
-from cupel.accounting.bounds import Bound, Direction, Rigor
-from cupel.accounting.comparison.comparison import Answers, Comparison, Progress, as_unsupported, measure
-from cupel.accounting.comparison.curves import STEPS, Other, Panel, trace
-from cupel.accounting.conversions import formulas
-from cupel.accounting.events import SecretReleaseDpEvent
-from cupel.accounting.secret_protection.accountant import SecretProtectionAccountant
-from cupel.accounting.secret_protection.conversions import compose_curves
-from cupel.accounting.secret_protection.noise import single_gaussian_estimate
-from cupel.accounting.selection import bounded_range
+from dpassay.accounting import events, gaussian
+from dpassay.accounting.accountants.base import Unsupported
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Direction, Rigor
+from dpassay.accounting.comparison.comparison import Answers, Comparison, Progress, as_unsupported, measure
+from dpassay.accounting.comparison.curves import STEPS, Other, Panel, trace
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.events import SecretReleaseDpEvent
+from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
+from dpassay.accounting.secret_protection.conversions import compose_curves
+from dpassay.accounting.secret_protection.noise import single_gaussian_estimate
+from dpassay.accounting.selection import bounded_range
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
 
 SECRET_METHODS = ("secret_protection", "concave_majorant", "single_gaussian")
 LAYER_METHODS = ("exact", "analytic", "classical")

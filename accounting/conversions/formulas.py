@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from cupel.accounting.arrays import Floats
+from dpassay.base.arrays import Floats
 
 _UNIT = 2.0**-53
 _NDTR_ERROR = 1e-13

@@ -2,7 +2,7 @@
 others.
 
 A guarantee holds in both directions between neighbours, at one unit and adjacency, which `convert` keeps
-(`cupel.accounting.group_privacy` changes them). (ε, δ)-DP at several points is a curve; see
+(`dpassay.accounting.group_privacy` changes them). (ε, δ)-DP at several points is a curve; see
 docs/proofs/conversions-curve.md, Theorem 1.
 """
 
@@ -15,10 +15,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats
-from cupel.accounting.conversions import formulas
-from cupel.accounting.guarantees import (
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.guarantees import (
     GDP,
     RDP,
     ZCDP,
@@ -29,7 +27,9 @@ from cupel.accounting.guarantees import (
     PureDP,
     SecretProtection,
 )
-from cupel.accounting.lattice import gaussian_curve
+from dpassay.accounting.lattice import gaussian_curve
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
 
 Kind: TypeAlias = type[Any]
 Conversion: TypeAlias = Callable[[Any, Any], Guarantee]
@@ -64,7 +64,7 @@ def convert(
 
     Args:
         guarantee: what holds.
-        to: a class of `cupel.accounting.guarantees`.
+        to: a class of `dpassay.accounting.guarantees`.
         delta: for `ApproxDP`: its δ in (0, 1).
         alpha: for `RDP`: its order, above 1.
         epsilons: for `PrivacyProfile`: its ε, increasing, of either sign.
@@ -77,7 +77,8 @@ def convert(
     Raises:
         ValueError: if no such guarantee follows, with the reason; if an argument is missing or does not apply.
 
-    Source: `TABLE` names the formula of each conversion; `cupel.accounting.conversions.formulas` cites their theorems.
+    Source: `TABLE` names the formula of each conversion; `dpassay.accounting.conversions.formulas` cites their
+    theorems.
     """
     reason = refusal(type(guarantee), to)
     wanted = _ARGUMENTS.get(to)

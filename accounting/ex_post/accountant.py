@@ -8,13 +8,14 @@ from typing import Self
 
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import events, validate
-from cupel.accounting.accountants.base import Unsupported
-from cupel.accounting.accountants.basic import Basic
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound
-from cupel.accounting.conversions.formulas import up
-from cupel.accounting.ex_post.costs import PartCost
+from dpassay.accounting import events
+from dpassay.accounting.accountants.base import Unsupported
+from dpassay.accounting.accountants.basic import Basic
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.conversions.formulas import up
+from dpassay.accounting.ex_post.costs import PartCost
+from dpassay.base import validate
 
 
 class ExPost(Basic):

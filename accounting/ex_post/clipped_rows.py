@@ -14,8 +14,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats, Integers
+from dpassay.base import validate
+from dpassay.base.arrays import Floats, Integers
 
 Steps = NDArray[np.int32]
 

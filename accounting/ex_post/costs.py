@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.arrays import Floats
-from cupel.accounting.ex_post.clipped_rows import clip_logits
-from cupel.accounting.ex_post.medians import Medians, check_temperature
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.ex_post.clipped_rows import clip_logits
+from dpassay.accounting.ex_post.medians import Medians, check_temperature
+from dpassay.base.arrays import Floats
 
 if TYPE_CHECKING:
     pass

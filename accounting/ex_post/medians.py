@@ -1,6 +1,6 @@
 """The median of a batch of clipped logits, the medians of its neighbours, and the cost of releasing one token.
 
-Definitions and proofs are in `cupel.accounting.ex_post.costs` and docs/proofs/ex-post.md.
+Definitions and proofs are in `dpassay.accounting.ex_post.costs` and docs/proofs/ex-post.md.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.arrays import Floats, Integers
-from cupel.accounting.ex_post.clipped_rows import GRID, Rows, StepRows, Steps, whole_clip
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.ex_post.clipped_rows import GRID, Rows, StepRows, Steps, whole_clip
+from dpassay.base import validate
+from dpassay.base.arrays import Floats, Integers
 
 _BLOCK = 2**18  # entries of the batch that are compared at once
 _MAX_RANGE = 600.0  # 2c/τ; above it exp(−2c/τ) times a float64 rounding error would underflow

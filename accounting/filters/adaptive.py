@@ -29,18 +29,18 @@ from typing import Any, TypeAlias
 import numpy as np
 from dp_accounting import DpEvent
 
-from cupel.accounting import validate
-from cupel.accounting.accountants.base import Accountant, Unsupported
-from cupel.accounting.accountants.basic import Basic, Exact
-from cupel.accounting.accountants.gdp import GaussianDP
-from cupel.accounting.accountants.rdp import Renyi, RenyiAccountant
-from cupel.accounting.accountants.zcdp import ZeroConcentrated
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.arrays import Floats
-from cupel.accounting.bounds import Bound, Direction, Rigor
-from cupel.accounting.conversions import formulas
-from cupel.accounting.errors import CupelError
-from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, ExPostDP, Guarantee, PureDP
+from dpassay.accounting.accountants.base import Accountant, Unsupported
+from dpassay.accounting.accountants.basic import Basic, Exact
+from dpassay.accounting.accountants.gdp import GaussianDP
+from dpassay.accounting.accountants.rdp import Renyi, RenyiAccountant
+from dpassay.accounting.accountants.zcdp import ZeroConcentrated
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Direction, Rigor
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, ExPostDP, Guarantee, PureDP
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
+from dpassay.base.errors import DpassayError
 
 Spend: TypeAlias = DpEvent | Guarantee
 """What can be charged: an event, or a guarantee that the step is known to satisfy."""
@@ -64,7 +64,7 @@ FIXED = "The costs were fixed before the first outcome was seen."
 _UNIT = 2.0**-53
 
 
-class BudgetExhausted(CupelError):
+class BudgetExhausted(DpassayError):
     """The step would exceed the budget. Nothing was charged; do not run it."""
 
 

@@ -37,12 +37,11 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from dp_accounting import DpEvent
 
-from cupel.accounting import validate
-from cupel.accounting.accountants.rdp import RenyiAccountant
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound
-from cupel.accounting.conversions import formulas
-from cupel.accounting.filters.adaptive import (
+from dpassay.accounting.accountants.rdp import RenyiAccountant
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.filters.adaptive import (
     BudgetExhausted,
     Meter,
     Spend,
@@ -51,7 +50,8 @@ from cupel.accounting.filters.adaptive import (
     split_delta,
     stopped_epsilon,
 )
-from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee, PureDP
+from dpassay.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee, PureDP
+from dpassay.base import validate
 
 _METHODS: dict[type, tuple[str, ...]] = {
     PureDP: ("basic",),

@@ -16,11 +16,10 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, Self
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound
-from cupel.accounting.conversions import formulas
-from cupel.accounting.filters.adaptive import (
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.filters.adaptive import (
     BudgetExhausted,
     Meter,
     Spend,
@@ -29,6 +28,7 @@ from cupel.accounting.filters.adaptive import (
     split_delta,
     stopped_epsilon,
 )
+from dpassay.base import validate
 
 
 class Odometer:

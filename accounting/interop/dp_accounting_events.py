@@ -14,10 +14,11 @@ from typing import Any
 import attrs
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import events, validate
-from cupel.accounting.interop.expressions import ROUNDED, Expression, Rounded, parsed
-from cupel.accounting.interop.names import is_name, shown
-from cupel.accounting.interop.state import Release, State
+from dpassay.accounting import events
+from dpassay.accounting.interop.expressions import ROUNDED, Expression, Rounded, parsed
+from dpassay.accounting.interop.names import is_name, shown
+from dpassay.accounting.interop.state import Release, State
+from dpassay.base import validate
 
 _MODULE = "dp_accounting"
 _TRUNCATED = "TruncatedSubsampledGaussianDpEvent"
@@ -145,7 +146,7 @@ def _event(name: str, fields: Mapping[str, Any]) -> DpEvent:
         )
     if name not in events.known_names():
         what = f": {_UNSUPPORTED[name]}" if name in _UNSUPPORTED else ""
-        raise ValueError(f"cupel does not support event {shown(name)} of dp_accounting{what}")
+        raise ValueError(f"dpassay does not support event {shown(name)} of dp_accounting{what}")
     try:
         if "count" in fields:
             validate.integer(count=fields["count"])

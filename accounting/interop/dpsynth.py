@@ -6,7 +6,7 @@ among them as Laplace noise of deviation σ, for an ε of √2/σ.
 
 **Exponential mechanisms** divide scores by a sensitivity of 1, which is that of one record more or less, so a file with
 one is at add_remove. That of AIM draws from exp(εu), which is ε-DP if all scores u move in one direction. They are
-distances, which do not: it is 2ε-DP, and counts so (`cupel claims lib-dpsynth-aim-selection --explain`). That of MST
+distances, which do not: it is 2ε-DP, and counts so (`dpassay claims lib-dpsynth-aim-selection --explain`). That of MST
 draws from exp(εu/2).
 
 Source: `diagnostic_info.proto`, `data_generation.py`, `discrete_mechanisms/common.py`, and `diagnostic_info.py`,
@@ -24,12 +24,12 @@ from typing import Any
 
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.events import EpsilonDeltaDpEvent
-from cupel.accounting.interop.expressions import Expression, Rounded, parsed
-from cupel.accounting.interop.names import left_unread, shown
-from cupel.accounting.interop.state import Release, State
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.events import EpsilonDeltaDpEvent
+from dpassay.accounting.interop.expressions import Expression, Rounded, parsed
+from dpassay.accounting.interop.names import left_unread, shown
+from dpassay.accounting.interop.state import Release, State
+from dpassay.base import validate
 
 _NEEDED = {"epsilon", "delta", "mechanism", "dp_operations"}
 _OPERATION = {"name", "mechanism_type", "epsilon", "delta", "sigma", "count"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cupel.accounting.conversions import formulas
+from dpassay.accounting.conversions import formulas
 
 _FLOATS: Mapping[str, Callable[[float], Any]] = {"float16": np.float16, "float32": np.float32, "float64": np.float64}
 _MOST_DIGITS = 400

@@ -36,7 +36,7 @@ FIELDS = (
         "Opacus",
         ("history", "noise multiplier, rate and number of the steps"),
         ("mechanism", "the name of its accountant; bounds do not depend on it"),
-        ("adjacency", "the neighbouring relation, in states of `cupel.opacus_accountant`", "adjacency"),
+        ("adjacency", "the neighbouring relation, in states of `dpassay.opacus_accountant`", "adjacency"),
         ("sampler", "the sampler, likewise", "sampler"),
         ("normalizer", "what a step divides its noisy sum by, likewise", "normalizer"),
         ("conditions", "conditions that hold, likewise"),

@@ -14,10 +14,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.interop.names import left_unread
-from cupel.accounting.interop.state import SampledGaussian, Sampler, State
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.interop.names import left_unread
+from dpassay.accounting.interop.state import SampledGaussian, Sampler, State
+from dpassay.base import validate
 
 _VERSION = 1
 _RELATIONS = {"add-or-remove-one": Adjacency.ADD_REMOVE, "replace-one": Adjacency.REPLACE_ONE}

@@ -21,12 +21,12 @@ from typing import Any
 
 from dp_accounting import dp_event
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.events import TruncatedPoissonSampledDpEvent
-from cupel.accounting.interop.conditions import Normalizer
-from cupel.accounting.interop.names import shown
-from cupel.accounting.interop.state import Part, Release, SampledGaussian, Sampler, State
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.events import TruncatedPoissonSampledDpEvent
+from dpassay.accounting.interop.conditions import Normalizer
+from dpassay.accounting.interop.names import shown
+from dpassay.accounting.interop.state import Part, Release, SampledGaussian, Sampler, State
+from dpassay.base import validate
 
 _NEEDED = {"iterations", "expected_participations", "strategy"}
 _KNOWN = _NEEDED | {

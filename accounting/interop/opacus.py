@@ -3,7 +3,7 @@
 `IAccountant.state_dict()` holds ``history``, a list of (noise multiplier, sample rate, number of steps), and
 ``mechanism``, the name of the accountant. It records neither the sampler (``poisson_sampling``), nor the neighbouring
 relation, nor δ. `PrivacyEngine.save_checkpoint` puts it under ``privacy_accountant_state_dict``. States of this
-package's own accountant, ``cupel``, also hold what was set of ``adjacency``, ``sampler``, ``normalizer`` and
+package's own accountant, ``dpassay``, also hold what was set of ``adjacency``, ``sampler``, ``normalizer`` and
 ``conditions``.
 
 Opacus divides the noisy sum of a step by int(n · rate) (`PrivacyEngine.make_private`, to version 1.6). Where one record
@@ -19,17 +19,18 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.interop.conditions import Condition, Normalizer
-from cupel.accounting.interop.expressions import ROUNDED, Expression, Rounded, parsed
-from cupel.accounting.interop.names import left_unread
-from cupel.accounting.interop.state import SampledGaussian, Sampler, State, Stated
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.interop.conditions import Condition, Normalizer
+from dpassay.accounting.interop.expressions import ROUNDED, Expression, Rounded, parsed
+from dpassay.accounting.interop.names import left_unread
+from dpassay.accounting.interop.state import SampledGaussian, Sampler, State, Stated
+from dpassay.base import validate
+from dpassay.base.former_name import FORMER_NAME
 
 _KEY = "privacy_accountant_state_dict"
-_OWN = "cupel"
+_OWN = ("dpassay", FORMER_NAME)
 _SET = ("adjacency", "sampler", "normalizer", "conditions")
-_ACCOUNTANTS = ("rdp", "gdp", "prv", _OWN)
+_ACCOUNTANTS = ("rdp", "gdp", "prv", *_OWN)
 _BEGINS = re.compile(r"\s*(OrderedDict\(\s*[\[{]|\{\s*')")
 _LONGEST = 200_000
 _DEEPEST = 20
@@ -61,8 +62,8 @@ def found(content: Any) -> State | None:
             + ", ".join(_ACCOUNTANTS)
         )
     parts = tuple(_step(entry, place) for place, entry in enumerate(history))
-    state = state_of(parts, recorded(content) if mechanism == _OWN else Stated(), mechanism)
-    unread = beside | set(content) - {"history", "mechanism", *(_SET if mechanism == _OWN else ())}
+    state = state_of(parts, recorded(content) if mechanism in _OWN else Stated(), mechanism)
+    unread = beside | set(content) - {"history", "mechanism", *(_SET if mechanism in _OWN else ())}
     return dataclasses.replace(state, remarks=left_unread(unread, ()))
 
 

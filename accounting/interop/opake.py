@@ -14,10 +14,10 @@ from typing import Any
 
 from dp_accounting import dp_event
 
-from cupel.accounting import validate
-from cupel.accounting.events import EpsilonDeltaDpEvent, TruncatedPoissonSampledDpEvent
-from cupel.accounting.interop.names import left_unread, shown
-from cupel.accounting.interop.state import Part, Release, SampledGaussian, Sampler, State
+from dpassay.accounting.events import EpsilonDeltaDpEvent, TruncatedPoissonSampledDpEvent
+from dpassay.accounting.interop.names import left_unread, shown
+from dpassay.accounting.interop.state import Part, Release, SampledGaussian, Sampler, State
+from dpassay.base import validate
 
 _FIELDS = {
     "Identity": (),
@@ -117,7 +117,7 @@ def _parts(process: Mapping[str, Any]) -> list[Part]:
 def _node(node: Any) -> tuple[str, Mapping[str, Any]]:
     kind = node.get("type") if isinstance(node, Mapping) else None
     if kind not in _FIELDS:
-        raise ValueError(f"cupel does not support process {shown(kind)} of opake")
+        raise ValueError(f"dpassay does not support process {shown(kind)} of opake")
     fields = {key: value for key, value in node.items() if key != "type"}
     optional = {"truncated_batch_size", "dataset_size"}
     if not set(_FIELDS[kind]) - optional <= set(fields) <= set(_FIELDS[kind]):
@@ -139,7 +139,7 @@ def _single(kind: str, fields: Mapping[str, Any]) -> dp_event.DpEvent:
 def _sampled(fields: Mapping[str, Any], count: int) -> Part:
     kind, inner = _node(fields["inner"])
     if kind not in ("Gaussian", "NonPrivate"):
-        raise ValueError(f"cupel does not support process {kind} of opake on a Poisson sample")
+        raise ValueError(f"dpassay does not support process {kind} of opake on a Poisson sample")
     rate = float(validate.positive(sample_rate=validate.probability(sample_rate=fields["sample_rate"])))
     noise = float(validate.non_negative(noise_multiplier=inner["noise_multiplier"])) if kind == "Gaussian" else 0.0
     limit, records = fields.get("truncated_batch_size"), fields.get("dataset_size")

@@ -22,12 +22,12 @@ from typing import Any
 
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.conversions import formulas
-from cupel.accounting.events import EpsilonDeltaDpEvent
-from cupel.accounting.interop.names import left_unread, shown
-from cupel.accounting.interop.state import Release, State
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.events import EpsilonDeltaDpEvent
+from dpassay.accounting.interop.names import left_unread, shown
+from dpassay.accounting.interop.state import Release, State
+from dpassay.base import validate
 
 _VERSION = "0.16"
 _NODE = {"__function__", "__module__", "__kwargs__", "__version__"}
@@ -124,14 +124,14 @@ def _taken(name: str, arguments: Mapping[str, Any], *known: str) -> None:
     if extra := [
         key for key, value in arguments.items() if key not in known and value is not None and value is not False
     ]:
-        raise ValueError(f"cupel does not support argument {shown(extra[0])} of OpenDP's {name}")
+        raise ValueError(f"dpassay does not support argument {shown(extra[0])} of OpenDP's {name}")
 
 
 def _measurement(node: Any, data: _Data | None, met: _Found, depth: int) -> list[Release]:
     """The releases of a measurement, on data that a transformation gave it, or on its own input."""
     name, arguments = _call(node, met, depth)
     if name not in _MEASUREMENTS:
-        raise ValueError(f"cupel does not support OpenDP's measurement {shown(name)}")
+        raise ValueError(f"dpassay does not support OpenDP's measurement {shown(name)}")
     return _MEASUREMENTS[name](name, arguments, data, met, depth)
 
 
@@ -169,7 +169,7 @@ def _noise(name: str, given: Mapping[str, Any], data: _Data | None, met: _Found,
     scale = Fraction(float(validate.non_negative(scale=given["scale"])))
     measure = str(given.get("MO", "")).split("<")[0]
     if measure not in ("", "ZeroConcentratedDivergence" if gaussian else "MaxDivergence"):
-        raise ValueError(f"cupel does not support measure {shown(measure)} of OpenDP's {name}")
+        raise ValueError(f"dpassay does not support measure {shown(measure)} of OpenDP's {name}")
     if not data.sensitivity:
         return []
     if not scale:
@@ -187,7 +187,7 @@ def _response(name: str, given: Mapping[str, Any], data: _Data | None, met: _Fou
     """Randomised response, on the answer of one unit."""
     _taken(name, given, "prob", "categories", "T")
     if data is not None:
-        raise ValueError(f"cupel does not support OpenDP's {name} after a transformation")
+        raise ValueError(f"dpassay does not support OpenDP's {name} after a transformation")
     met.metrics.add("discrete_distance")
     kept = Fraction(float(validate.probability(prob=given["prob"])))
     categories = given.get("categories", [False, True])
@@ -232,7 +232,7 @@ def _input(given: Mapping[str, Any], met: _Found, depth: int) -> _Data:
     name, domain = _call(given["input_domain"], met, depth + 1)
     rows = metric in _ROWS
     if not rows and metric not in ("absolute_distance", "l1_distance", "l2_distance"):
-        raise ValueError(f"cupel does not support metric {shown(metric)} of OpenDP")
+        raise ValueError(f"dpassay does not support metric {shown(metric)} of OpenDP")
     met.metrics.add(metric)
     if name == "vector_domain":
         _taken(name, domain, "atom_domain")  # a known size makes neighbours of other distances
@@ -241,7 +241,7 @@ def _input(given: Mapping[str, Any], met: _Found, depth: int) -> _Data:
     else:
         kind = "number"
     if name != "atom_domain" or rows != (kind == "rows"):
-        raise ValueError(f"cupel does not support domain {shown(name)} of OpenDP with {metric}")
+        raise ValueError(f"dpassay does not support domain {shown(name)} of OpenDP with {metric}")
     return _Data(metric, kind, str(domain.get("T")), _pair(domain.get("bounds")))
 
 
@@ -264,10 +264,10 @@ def _transformed(node: Any, data: _Data | None, met: _Found, depth: int) -> _Dat
         first = _transformed(given["transformation0"], data, met, depth + 1)
         return _transformed(given["transformation1"], first, met, depth + 1)
     if name not in _TRANSFORMATIONS:
-        raise ValueError(f"cupel does not support OpenDP's transformation {shown(name)}")
+        raise ValueError(f"dpassay does not support OpenDP's transformation {shown(name)}")
     data = _input(given, met, depth) if data is None else data
     if data.kind != "rows":
-        raise ValueError(f"cupel does not support OpenDP's {name} on a {data.kind}")
+        raise ValueError(f"dpassay does not support OpenDP's {name} on a {data.kind}")
     return _TRANSFORMATIONS[name](name, given, data)
 
 
@@ -286,7 +286,7 @@ def _sum(name: str, given: Mapping[str, Any], data: _Data) -> _Data:
     _taken(name, given, "input_domain", "input_metric")
     if data.bounds is None or data.atom not in _INTEGERS:
         raise ValueError(
-            f"cupel does not support OpenDP's {name} of type {shown(data.atom)}; it supports integers between bounds"
+            f"dpassay does not support OpenDP's {name} of type {shown(data.atom)}; it supports integers between bounds"
         )
     low, high = (Fraction(validate.finite(bounds=bound)) for bound in data.bounds)
     return _Data("absolute_distance", "number", data.atom, sensitivity=max(abs(low), abs(high)) * data.sensitivity)

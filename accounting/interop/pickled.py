@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from cupel.accounting.interop.scalars import SIZES, number
+from dpassay.accounting.interop.scalars import SIZES, number
 
 LARGEST = 2**26
 """Bytes of a pickle. Tensors are other members of a checkpoint, and are not read."""

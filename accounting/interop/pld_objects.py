@@ -26,10 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats
-from cupel.accounting.lattice.components import DIRECTIONS
-from cupel.accounting.lattice.pairs import DominatingPair, WidthNotMet
+from dpassay.accounting.lattice.components import DIRECTIONS
+from dpassay.accounting.lattice.pairs import DominatingPair, WidthNotMet
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
 
 LARGEST = 2**21
 """Points of a grid."""

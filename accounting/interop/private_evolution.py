@@ -15,8 +15,8 @@ import re
 
 from dp_accounting import dp_event
 
-from cupel.accounting import validate
-from cupel.accounting.interop.state import Release, State
+from dpassay.accounting.interop.state import Release, State
+from dpassay.base import validate
 
 _NUMBER = r"((?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?|inf)"
 _LINE = re.compile(

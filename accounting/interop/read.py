@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from cupel.accounting.interop import (
+from dpassay.accounting.interop import (
     dp_accounting_events,
     dpsynth,
     flower,
@@ -23,8 +23,8 @@ from cupel.accounting.interop import (
     smartnoise,
     tensorflow_privacy,
 )
-from cupel.accounting.interop.names import without_content
-from cupel.accounting.interop.state import State
+from dpassay.accounting.interop.names import without_content
+from dpassay.accounting.interop.state import State
 
 LARGEST = 2**24
 """Bytes of a JSON or text file."""

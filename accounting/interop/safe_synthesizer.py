@@ -14,9 +14,9 @@ from typing import Any
 
 from dp_accounting import dp_event
 
-from cupel.accounting import validate
-from cupel.accounting.interop.names import left_unread
-from cupel.accounting.interop.state import Release, State
+from dpassay.accounting.interop.names import left_unread
+from dpassay.accounting.interop.state import Release, State
+from dpassay.base import validate
 
 _FIELDS = {"dp_enabled", "epsilon", "delta"}
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cupel.accounting import validate
-from cupel.accounting.events import EpsilonDeltaDpEvent
-from cupel.accounting.interop.names import left_unread
-from cupel.accounting.interop.state import Release, State
+from dpassay.accounting.events import EpsilonDeltaDpEvent
+from dpassay.accounting.interop.names import left_unread
+from dpassay.accounting.interop.state import Release, State
+from dpassay.base import validate
 
 _MOST_STEPS = 100_000
 

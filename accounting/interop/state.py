@@ -16,10 +16,11 @@ from typing import TypeAlias
 
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import events, validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.interop import conditions
-from cupel.accounting.interop.conditions import Condition, Normalizer, Unstated
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.interop import conditions
+from dpassay.accounting.interop.conditions import Condition, Normalizer, Unstated
+from dpassay.base import validate
 
 MOST_STEPS = 10**7
 """The largest number of steps, or of equal releases, in a part."""

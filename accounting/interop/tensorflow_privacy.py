@@ -19,12 +19,12 @@ import math
 import re
 from fractions import Fraction
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.conversions import formulas
-from cupel.accounting.interop.conditions import Normalizer
-from cupel.accounting.interop.names import left_unread
-from cupel.accounting.interop.state import SampledGaussian, State
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.interop.conditions import Normalizer
+from dpassay.accounting.interop.names import left_unread
+from dpassay.accounting.interop.state import SampledGaussian, State
+from dpassay.base import validate
 
 _NUMBER = r"(\d+(?:\.\d*)?(?:e[-+]?\d{1,3})?)"
 _EPSILON = r"(\d+\.\d+|inf(?: \(\*\*\))?)"

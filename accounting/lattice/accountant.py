@@ -11,27 +11,27 @@ from typing import Any
 
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import validate
-from cupel.accounting.accountants.advanced import Advanced
-from cupel.accounting.accountants.base import Accountant, Unsupported, noise, randomized_response_epsilon
-from cupel.accounting.accountants.basic import Basic
-from cupel.accounting.accountants.gdp import GaussianDP
-from cupel.accounting.accountants.rdp import RenyiAccountant
-from cupel.accounting.accountants.zcdp import ZeroConcentrated
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
-from cupel.accounting.conversions import formulas
-from cupel.accounting.events import (
+from dpassay.accounting.accountants.advanced import Advanced
+from dpassay.accounting.accountants.base import Accountant, Unsupported, noise, randomized_response_epsilon
+from dpassay.accounting.accountants.basic import Basic
+from dpassay.accounting.accountants.gdp import GaussianDP
+from dpassay.accounting.accountants.rdp import RenyiAccountant
+from dpassay.accounting.accountants.zcdp import ZeroConcentrated
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Direction, Interval, Rigor
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.events import (
     BoundedRangeSelectionDpEvent,
     EpsilonDeltaDpEvent,
     ExPostSelectionDpEvent,
     TruncatedPoissonSampledDpEvent,
     children,
 )
-from cupel.accounting.lattice.components import Component
-from cupel.accounting.lattice.laws import Symmetrized
-from cupel.accounting.lattice.normal_mixtures import NormalMixtures
-from cupel.accounting.lattice.pairs import FINEST, WIDTH, DominatingPair, WidthNotMet
+from dpassay.accounting.lattice.components import Component
+from dpassay.accounting.lattice.laws import Symmetrized
+from dpassay.accounting.lattice.normal_mixtures import NormalMixtures
+from dpassay.accounting.lattice.pairs import FINEST, WIDTH, DominatingPair, WidthNotMet
+from dpassay.base import validate
 
 _CLOSED_FORMS: tuple[type[Accountant[Any]], ...] = (Basic, ZeroConcentrated, GaussianDP)
 _OTHERS: tuple[type[Accountant[Any]], ...] = (*_CLOSED_FORMS, RenyiAccountant, Advanced)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting.arrays import Floats
-from cupel.accounting.lattice.laws import _EXP, UNIT, Law
+from dpassay.accounting.lattice.laws import _EXP, UNIT, Law
+from dpassay.base.arrays import Floats
 
 _RATIO = 1.002
 _HIGHEST = 650.0

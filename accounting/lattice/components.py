@@ -10,12 +10,12 @@ from typing import Literal
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats
-from cupel.accounting.conversions import formulas
-from cupel.accounting.lattice import concentrated_curve
-from cupel.accounting.lattice.laws import Atoms, Laplace, Law, Profile
-from cupel.accounting.lattice.normal_mixtures import NormalMixtures
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.lattice import concentrated_curve
+from dpassay.accounting.lattice.laws import Atoms, Laplace, Law, Profile
+from dpassay.accounting.lattice.normal_mixtures import NormalMixtures
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
 
 DIRECTIONS: tuple[Literal["remove"], Literal["add"]] = ("remove", "add")
 

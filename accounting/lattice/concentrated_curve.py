@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from cupel.accounting.arrays import Floats
-from cupel.accounting.conversions import formulas
-from cupel.accounting.lattice.laws import Profile
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.lattice.laws import Profile
+from dpassay.base.arrays import Floats
 
 _LEAST = 1e-18
 """The curve is treated as constant below this δ."""

@@ -17,9 +17,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.fft
 
-from cupel.accounting.arrays import Bools, Complexes, Floats
-from cupel.accounting.lattice.laws import _EXP, UNIT
-from cupel.accounting.lattice.measure import LEAST, MOST_POINTS, Measure, TooManyPoints, block_sum, points, suffix_sums
+from dpassay.accounting.lattice.laws import _EXP, UNIT
+from dpassay.accounting.lattice.measure import (
+    LEAST,
+    MOST_POINTS,
+    Measure,
+    TooManyPoints,
+    block_sum,
+    points,
+    suffix_sums,
+)
+from dpassay.base.arrays import Bools, Complexes, Floats
 
 Counted = tuple[Measure, int]
 

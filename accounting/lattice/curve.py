@@ -7,10 +7,10 @@ import math
 
 import numpy as np
 
-from cupel.accounting.arrays import Floats
-from cupel.accounting.lattice.convolution import Product
-from cupel.accounting.lattice.laws import _EXP, UNIT
-from cupel.accounting.lattice.measure import LEAST, hockey_stick_of_masses
+from dpassay.accounting.lattice.convolution import Product
+from dpassay.accounting.lattice.laws import _EXP, UNIT
+from dpassay.accounting.lattice.measure import LEAST, hockey_stick_of_masses
+from dpassay.base.arrays import Floats
 
 
 class OneSidedCurve:

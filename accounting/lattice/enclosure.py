@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cupel.accounting.arrays import Floats
-from cupel.accounting.bounds import Interval
-from cupel.accounting.lattice.chernoff import tail_bound, tail_bound_epsilon
-from cupel.accounting.lattice.convolution import products
-from cupel.accounting.lattice.curve import OneSidedCurve
-from cupel.accounting.lattice.laws import UNIT, Law
-from cupel.accounting.lattice.measure import MOST_POINTS, Measure, TooManyPoints, enclosing_measures, rounded_step
-from cupel.accounting.lattice.saddle import Cumulants, Saddle
-from cupel.accounting.lattice.single_law import SingleLaw
+from dpassay.accounting.bounds import Interval
+from dpassay.accounting.lattice.chernoff import tail_bound, tail_bound_epsilon
+from dpassay.accounting.lattice.convolution import products
+from dpassay.accounting.lattice.curve import OneSidedCurve
+from dpassay.accounting.lattice.laws import UNIT, Law
+from dpassay.accounting.lattice.measure import MOST_POINTS, Measure, TooManyPoints, enclosing_measures, rounded_step
+from dpassay.accounting.lattice.saddle import Cumulants, Saddle
+from dpassay.accounting.lattice.single_law import SingleLaw
+from dpassay.base.arrays import Floats
 
 Composed = Sequence[tuple[Law, int]]
 

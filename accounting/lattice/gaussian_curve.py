@@ -13,10 +13,10 @@ import math
 import numpy as np
 from scipy.special import log_ndtr, ndtri, ndtri_exp
 
-from cupel.accounting.arrays import Bools, Floats
-from cupel.accounting.bounds import Interval
-from cupel.accounting.conversions.formulas import _NDTR_ERROR
-from cupel.accounting.lattice.laws import UNIT
+from dpassay.accounting.bounds import Interval
+from dpassay.accounting.conversions.formulas import _NDTR_ERROR
+from dpassay.accounting.lattice.laws import UNIT
+from dpassay.base.arrays import Bools, Floats
 
 _PARTS = np.arange(1, 128) / 128
 _LEAST_DELTA = 1e-305

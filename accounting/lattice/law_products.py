@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cupel.accounting.arrays import Floats
-from cupel.accounting.lattice.laws import _EXP, UNIT, Atoms, Law, Swapped, Tails
+from dpassay.accounting.lattice.laws import _EXP, UNIT, Atoms, Law, Swapped, Tails
+from dpassay.base.arrays import Floats
 
 MOST_OUTCOMES = 1 << 16
 _MOST_BESIDE = 16

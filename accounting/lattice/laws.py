@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cupel.accounting.arrays import Bools, Floats
+from dpassay.base.arrays import Bools, Floats
 
 UNIT = 2.0**-53
 _EXP = 4 * UNIT  # numpy's exp, expm1, log and log1p, relative

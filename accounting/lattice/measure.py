@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cupel.accounting.arrays import Floats
-from cupel.accounting.errors import CupelError
-from cupel.accounting.lattice.laws import _EXP, UNIT, Law, Remainder, Tails, threshold_set_values
+from dpassay.accounting.lattice.laws import _EXP, UNIT, Law, Remainder, Tails, threshold_set_values
+from dpassay.base.arrays import Floats
+from dpassay.base.errors import DpassayError
 
 MOST_POINTS = 1 << 21
 """The most lattice points of a law or a product: 16 MiB per array, of which about a dozen are in memory at once."""
@@ -29,7 +29,7 @@ LEAST = 1e-150
 """Smaller masses are dropped in lower bounds and raised to this in upper bounds, so that none underflows."""
 
 
-class TooManyPoints(CupelError):
+class TooManyPoints(DpassayError):
     """More than `MOST_POINTS` lattice points would be needed; use a larger step."""
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from cupel.accounting.arrays import Floats
-from cupel.accounting.lattice.laws import _EXP, UNIT, Law, Remainder, Tails, exp_minus_weight
+from dpassay.accounting.lattice.laws import _EXP, UNIT, Law, Remainder, Tails, exp_minus_weight
+from dpassay.base.arrays import Floats
 
 _NDTR_ERROR = 8 * UNIT  # relative error of scipy's ndtr, divided by 1 + z²; tests compare it with mpmath
 

@@ -13,13 +13,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats
-from cupel.accounting.bounds import Interval
-from cupel.accounting.lattice import components, gaussian_curve
-from cupel.accounting.lattice.components import DIRECTIONS, Component
-from cupel.accounting.lattice.laws import Blend, Cdfs, Law, Sampled
-from cupel.accounting.lattice.products import (
+from dpassay.accounting.bounds import Interval
+from dpassay.accounting.lattice import components, gaussian_curve
+from dpassay.accounting.lattice.components import DIRECTIONS, Component
+from dpassay.accounting.lattice.laws import Blend, Cdfs, Law, Sampled
+from dpassay.accounting.lattice.products import (
     Composition,
     distinct,
     enclosure_of,
@@ -31,6 +29,8 @@ from cupel.accounting.lattice.products import (
     simple_least_epsilon,
     zcdp_epsilon,
 )
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
 
 WIDTH = 1e-3
 FINEST = 1e-6
@@ -169,7 +169,7 @@ class DominatingPair:
         """One selection whose log-ratio between neighbours stays in an interval of length η (Durfee and Rogers 2019).
 
         Only its upper bounds are known. Selections of one η compose by their adaptive bound (Dong, Durfee and Rogers
-        2020), see `cupel.accounting.selection.bounded_range`; the product of worst single selections would be larger.
+        2020), see `dpassay.accounting.selection.bounded_range`; the product of worst single selections would be larger.
         """
         validate.non_negative(eta=eta)
         return DominatingPair._of(components.bounded_range(eta) if eta else None)

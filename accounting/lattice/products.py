@@ -9,14 +9,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from cupel.accounting.conversions import formulas
-from cupel.accounting.lattice import concentrated_curve, gaussian_curve, law_products
-from cupel.accounting.lattice.components import Component, gaussian
-from cupel.accounting.lattice.enclosure import Enclosure
-from cupel.accounting.lattice.laws import Law
-from cupel.accounting.lattice.normal_mixtures import NormalMixtures
-from cupel.accounting.lattice.single_law import SingleLaw
-from cupel.accounting.selection.worst_case import Selections
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.lattice import concentrated_curve, gaussian_curve, law_products
+from dpassay.accounting.lattice.components import Component, gaussian
+from dpassay.accounting.lattice.enclosure import Enclosure
+from dpassay.accounting.lattice.laws import Law
+from dpassay.accounting.lattice.normal_mixtures import NormalMixtures
+from dpassay.accounting.lattice.single_law import SingleLaw
+from dpassay.accounting.selection.worst_case import Selections
 
 Composition = tuple[tuple[Component, int], ...]
 _MOST = 16

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erfcx
 
-from cupel.accounting.arrays import Floats
-from cupel.accounting.lattice.laws import Law
+from dpassay.accounting.lattice.laws import Law
+from dpassay.base.arrays import Floats
 
 _TILTS = np.concatenate([[0.0], np.geomspace(1e-3, 300.0, 60)])
 _NEAR = np.geomspace(1e-5, 1.0, 50)

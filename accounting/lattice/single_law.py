@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from cupel.accounting.arrays import Floats
-from cupel.accounting.bounds import Interval
-from cupel.accounting.lattice.laws import UNIT, Law
+from dpassay.accounting.bounds import Interval
+from dpassay.accounting.lattice.laws import UNIT, Law
+from dpassay.base.arrays import Floats
 
 _FIRST = np.concatenate([-np.geomspace(650, 1e-12, 181), [0.0], np.geomspace(1e-12, 650, 181)])
 _NEAR = np.append(np.geomspace(1.0, 1e-16, 97), 0.0)

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from cupel.accounting.atomic_file import replacing
-from cupel.accounting.ledger.entries import LedgerError
+from dpassay.accounting.ledger.entries import LedgerError
+from dpassay.base.atomic_file import replacing
+from dpassay.base.former_name import FORMER_NAME
 
 
 class Anchored(NamedTuple):
@@ -51,7 +52,7 @@ class Anchor:
         if self.file is None:
             return None
         try:
-            return _read(self.file).get(self._identity)
+            return self._newest(self.file)
         except FileNotFoundError:
             if self._chosen and (must_exist or not self.file.parent.is_dir()):
                 raise LedgerError(f"{self.file}: there is no anchor file here") from None
@@ -59,6 +60,14 @@ class Anchor:
             if self._chosen:
                 raise LedgerError(f"{self.file}: {(error.strerror or str(error)).lower()}") from None
         return None
+
+    def _newest(self, file: Path) -> Anchored | None:
+        """The anchor in `file`, or the one that version 0.2 wrote, whichever has more entries."""
+        former = None if self._chosen else _default_file(self._identity, FORMER_NAME)
+        if former is None or not former.exists():
+            return _read(file).get(self._identity)
+        found = [one.get(self._identity) for one in map(_read, filter(Path.exists, (file, former)))]
+        return max((anchor for anchor in found if anchor is not None), default=None)
 
     def advance(self, to: Anchored) -> bool:
         """Writes an anchor, unless one with more entries exists; whether there is one afterwards.
@@ -78,10 +87,10 @@ class Anchor:
         return True
 
 
-def _default_file(identity: str) -> Path | None:
-    """``cupel/anchors/<identity>.json`` in the user's state folder."""
+def _default_file(identity: str, name: str = "dpassay") -> Path | None:
+    """``dpassay/anchors/<identity>.json`` in the user's state folder."""
     with contextlib.suppress(RuntimeError):  # no home
-        return _state_folder() / "cupel" / "anchors" / f"{identity}.json"
+        return _state_folder() / name / "anchors" / f"{identity}.json"
     return None
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from dp_accounting import DpEvent
 
-from cupel.accounting import events
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.ledger.entries import (
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.ledger.entries import (
     FORMATS,
     GENESIS,
     KINDS_AFTER_FINISH,
@@ -25,7 +25,7 @@ from cupel.accounting.ledger.entries import (
     check_name,
     text_of,
 )
-from cupel.accounting.ledger.plan import Allowance
+from dpassay.accounting.ledger.plan import Allowance
 
 _NO_ENTRY = "the printed head is that of no entry of this ledger: the end of it was cut off or rewritten"
 

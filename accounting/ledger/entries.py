@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from dp_accounting import DpEvent
 
-from cupel.accounting import events
-from cupel.accounting.errors import CupelError
+from dpassay.accounting import events
+from dpassay.base.errors import DpassayError, FileError
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
@@ -62,11 +62,11 @@ class Row(NamedTuple):
         return row._replace(hash=row.computed_hash())
 
 
-class LedgerError(CupelError):
+class LedgerError(DpassayError):
     """The ledger is invalid, was changed or cannot be accessed, or a call is not allowed. The message is one line."""
 
 
-class LedgerFileError(LedgerError):
+class LedgerFileError(LedgerError, FileError):
     """The file cannot be accessed or written, or is damaged, as on a full disk. Everything committed is kept."""
 
 

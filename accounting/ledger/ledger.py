@@ -21,12 +21,11 @@ from typing import Any, BinaryIO, Literal, Self
 
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import events
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.atomic_file import replacing
-from cupel.accounting.ledger.anchor import Anchor, Anchored
-from cupel.accounting.ledger.chain import check_chain
-from cupel.accounting.ledger.entries import (
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.ledger.anchor import Anchor, Anchored
+from dpassay.accounting.ledger.chain import check_chain
+from dpassay.accounting.ledger.entries import (
     GENESIS,
     Json,
     LedgerError,
@@ -35,8 +34,9 @@ from cupel.accounting.ledger.entries import (
     canonical,
     check_name,
 )
-from cupel.accounting.ledger.run import Run, relation_in, tallies
-from cupel.accounting.ledger.store import Store
+from dpassay.accounting.ledger.run import Run, relation_in, tallies
+from dpassay.accounting.ledger.store import Store
+from dpassay.base.atomic_file import replacing
 
 
 class Ledger:
@@ -71,7 +71,7 @@ class Ledger:
             create: create it if it does not exist.
             read_only: never write an entry; the ledger must exist.
             timeout: seconds to wait while another process writes.
-            anchor: the file that holds the ledger's head, see `cupel.accounting.ledger.anchor`. None is a file in the
+            anchor: the file that holds the ledger's head, see `dpassay.accounting.ledger.anchor`. None is a file in the
                 user's state folder; False uses none, so that a restored or rewritten ledger is not detected.
 
         Raises:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dp_accounting import DpEvent
 
-from cupel.accounting import events
-from cupel.accounting.events import ParallelDpEvent
-from cupel.accounting.ledger.entries import Charge, LedgerError
+from dpassay.accounting import events
+from dpassay.accounting.events import ParallelDpEvent
+from dpassay.accounting.ledger.entries import Charge, LedgerError
 
 Counts = dict[str, int]
 """Maps the text of an event to its count."""

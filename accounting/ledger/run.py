@@ -8,10 +8,10 @@ from typing import Any
 
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import events
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.ledger.chain import Tally
-from cupel.accounting.ledger.entries import (
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.ledger.chain import Tally
+from dpassay.accounting.ledger.entries import (
     AlreadyCommitted,
     Charge,
     Commit,
@@ -22,7 +22,7 @@ from cupel.accounting.ledger.entries import (
     UpwardSum,
     canonical,
 )
-from cupel.accounting.ledger.store import Store
+from dpassay.accounting.ledger.store import Store
 
 
 class Run:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cupel.accounting.ledger.chain import ChainCheck
-from cupel.accounting.ledger.entries import (
+from dpassay.accounting.ledger.chain import ChainCheck
+from dpassay.accounting.ledger.entries import (
     FORMAT,
     FORMATS,
     GENESIS,
@@ -270,10 +270,12 @@ class Store:
         database = self.database
         (application,) = database.execute("PRAGMA application_id").fetchone()
         if application != _APPLICATION:
-            raise LedgerError(f"{self.path}: this file is not a ledger of cupel")
+            raise LedgerError(f"{self.path}: this file is not a ledger of dpassay")
         if (version := self._format()) not in FORMATS:
             known = " and ".join(map(str, FORMATS))
-            raise LedgerError(f"{self.path}: a ledger of format {version}; this cupel reads formats {known}, update it")
+            raise LedgerError(
+                f"{self.path}: a ledger of format {version}; this dpassay reads formats {known}, update it"
+            )
         if _schema(database) != _expected_schema():
             raise LedgerError(f"{self.path}: the ledger's tables or triggers were changed")
 

@@ -21,22 +21,23 @@ from collections.abc import Sequence
 from dp_accounting import DpEvent, dp_event
 from numpy.typing import ArrayLike
 
-from cupel.accounting import events, validate
-from cupel.accounting.accountants.base import Accountant, Unsupported
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, Interval
-from cupel.accounting.events import ParallelDpEvent, SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
-from cupel.accounting.secret_protection.groups import Release, law_of, releases_by_kind
-from cupel.accounting.secret_protection.noise import (
+from dpassay.accounting import events
+from dpassay.accounting.accountants.base import Accountant, Unsupported
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Direction, Interval
+from dpassay.accounting.events import ParallelDpEvent, SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
+from dpassay.accounting.secret_protection.groups import Release, law_of, releases_by_kind
+from dpassay.accounting.secret_protection.noise import (
     NEARLY_ONE,
     lower_r_of_rounds,
     r_of_rounds,
 )
-from cupel.accounting.secret_protection.poisson_binomial_laws import (
+from dpassay.accounting.secret_protection.poisson_binomial_laws import (
     envelope,
     occurrences,
 )
-from cupel.accounting.secret_protection.products import Product, product
+from dpassay.accounting.secret_protection.products import Product, product
+from dpassay.base import validate
 
 _PUBLIC = "The places where the secret occurs are public, frozen, and do not depend on its value."
 _FRESH = "Occurrences are drawn anew and independently in every release and every part."

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtri
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats
-from cupel.accounting.guarantees import SecretProtection
+from dpassay.accounting.guarantees import SecretProtection
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
 
 _UNIT = 2.0**-53
 _NDTR_ERROR = 1.01e-13  # log_ndtr is taken to be accurate to a relative 1e-13; the rest covers products with it

@@ -17,11 +17,12 @@ import numpy as np
 from dp_accounting import DpEvent, dp_event
 from numpy.typing import ArrayLike
 
-from cupel.accounting import events, validate
-from cupel.accounting.events import ParallelDpEvent, SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
-from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.secret_protection.noise import least_noise, r_of_rounds
-from cupel.accounting.secret_protection.poisson_binomial_laws import Occurrences, envelope, occurrences, trimmed
+from dpassay.accounting import events
+from dpassay.accounting.events import ParallelDpEvent, SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
+from dpassay.accounting.guarantees import SecretProtection
+from dpassay.accounting.secret_protection.noise import least_noise, r_of_rounds
+from dpassay.accounting.secret_protection.poisson_binomial_laws import Occurrences, envelope, occurrences, trimmed
+from dpassay.base import validate
 
 Release = SecretReleaseDpEvent | SecretGroupsReleaseDpEvent
 

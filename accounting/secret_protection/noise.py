@@ -10,13 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.arrays import Bools, Floats
-from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
-from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.secret_protection.conversions import guess_bounds, r_of_gdp, upper_quantile
-from cupel.accounting.secret_protection.poisson_binomial_laws import (
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Direction, Interval, Rigor
+from dpassay.accounting.guarantees import SecretProtection
+from dpassay.accounting.secret_protection.conversions import guess_bounds, r_of_gdp, upper_quantile
+from dpassay.accounting.secret_protection.poisson_binomial_laws import (
     Occurrences,
     envelope,
     occurrences,
@@ -24,7 +22,9 @@ from cupel.accounting.secret_protection.poisson_binomial_laws import (
     trimmed,
     weight_error,
 )
-from cupel.accounting.secret_protection.products import WIDTH, product
+from dpassay.accounting.secret_protection.products import WIDTH, product
+from dpassay.base import validate
+from dpassay.base.arrays import Bools, Floats
 
 _UNIT = 2.0**-53
 _TOLERANCE = 1e-6
@@ -314,7 +314,7 @@ def r_of_rounds(law: Occurrences, sigma: float, p: float, rounds: int, width: fl
 
 def _upper_r_of_rounds(law: Occurrences, sigma: float, p: float, r: float, rounds: int) -> float:
     """An upper bound on r of several rounds, tight only if needed to decide whether it is at most `r`."""
-    from cupel.accounting.lattice.pairs import WidthNotMet
+    from dpassay.accounting.lattice.pairs import WidthNotMet
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WidthNotMet)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cupel.accounting.arrays import Floats
+from dpassay.base.arrays import Floats
 
 _UNIT = 2.0**-53
 _NEGLIGIBLE = 1e-290

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cupel.accounting.bounds import Interval
-from cupel.accounting.secret_protection.poisson_binomial_laws import Occurrences
+from dpassay.accounting.bounds import Interval
+from dpassay.accounting.secret_protection.poisson_binomial_laws import Occurrences
 
 if TYPE_CHECKING:
-    from cupel.accounting.lattice.pairs import DominatingPair
+    from dpassay.accounting.lattice.pairs import DominatingPair
 
 _UNIT = 2.0**-53
 _CLIP = 24.0
@@ -111,7 +111,7 @@ def product(releases: Iterable[tuple[Occurrences, float, int]]) -> Product:
 
 
 def _pair(law: Occurrences, sigma: float) -> DominatingPair | None:
-    from cupel.accounting.lattice.pairs import DominatingPair
+    from dpassay.accounting.lattice.pairs import DominatingPair
 
     occurs = law.counts > 0
     if not occurs.any():

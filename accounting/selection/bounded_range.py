@@ -20,13 +20,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.arrays import Floats
-from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
-from cupel.accounting.conversions import formulas
-from cupel.accounting.lattice.pairs import DominatingPair
-from cupel.accounting.selection.worst_case import SMALLEST_DELTA, Selections, extended_to_negative, pure_delta
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.bounds import Bound, Direction, Interval, Rigor
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.lattice.pairs import DominatingPair
+from dpassay.accounting.selection.worst_case import SMALLEST_DELTA, Selections, extended_to_negative, pure_delta
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
 
 METHODS = ("best", "adaptive", "zcdp", "pure", "single_step")
 

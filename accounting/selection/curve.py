@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting.arrays import Floats
-from cupel.accounting.bounds import Interval
+from dpassay.accounting.bounds import Interval
+from dpassay.base.arrays import Floats
 
 _UNIT = 2.0**-53
 _WIDER = 1 / 32

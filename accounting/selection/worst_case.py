@@ -10,12 +10,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats
-from cupel.accounting.conversions import formulas
-from cupel.accounting.lattice import components
-from cupel.accounting.lattice.components import Component
-from cupel.accounting.selection.curve import SelectionCurve, selection_curve
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.lattice import components
+from dpassay.accounting.lattice.components import Component
+from dpassay.accounting.selection.curve import SelectionCurve, selection_curve
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
 
 _UNIT = 2.0**-53
 _LEAST_RANGE, _MOST_RANGE, _MOST_SPREAD = 1e-5, 100.0, 20.0  # of η, and of η√n/2: float64 has no digits for more

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting.arrays import Bools, Floats
+from dpassay.base.arrays import Bools, Floats
 
 Outputs: TypeAlias = Sequence[Any] | NDArray[Any]
 """Outputs of independent runs, one each."""

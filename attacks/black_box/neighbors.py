@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from cupel.accounting.adjacency import Adjacency
+from dpassay.accounting.adjacency import Adjacency
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from cupel.accounting.arrays import Bools, Floats
-from cupel.attacks.black_box.worst_cases import SHOWN, TOWARD, ColumnFacts, NeighboringData, Row
-from cupel.mechanisms.data.cells import as_category, as_number, is_missing
+from dpassay.attacks.black_box.worst_cases import SHOWN, TOWARD, ColumnFacts, NeighboringData, Row
+from dpassay.base.arrays import Bools, Floats
+from dpassay.data.cells import as_category, as_number, is_missing
 
 Features: TypeAlias = dict[str, float]
 """Value by the name of a feature."""

@@ -18,9 +18,10 @@ from dp_accounting import DpEvent, dp_event
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from cupel.accounting import events, validate
-from cupel.accounting.arrays import Bools, Floats
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
+from dpassay.accounting import events
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
+from dpassay.base import validate
+from dpassay.base.arrays import Bools, Floats
 
 Data = TypeVar("Data")
 Kind: TypeAlias = Literal["gaussian", "laplace", "discrete_laplace", "selection", "sample"]

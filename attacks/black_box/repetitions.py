@@ -20,8 +20,8 @@ from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.accounting.errors import naming
+from dpassay.base import validate
+from dpassay.base.errors import naming
 
 Job: TypeAlias = Callable[[int, np.random.SeedSequence], Any]
 Step: TypeAlias = Callable[[int, int], None]

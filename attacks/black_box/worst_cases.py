@@ -21,10 +21,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency
-from cupel.mechanisms.data.cells import as_category, as_day, as_number, decimals, is_missing
-from cupel.mechanisms.data.table_schema import AnyColumn, CategoryColumn, DateColumn, NumberColumn, Schema
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.base import validate
+from dpassay.data.cells import as_category, as_day, as_number, decimals, is_missing
+from dpassay.data.table_schema import AnyColumn, CategoryColumn, DateColumn, NumberColumn, Schema
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -124,7 +124,7 @@ class ColumnFacts:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A threshold on one feature of an output; see `cupel.attacks.black_box.output_features`.
+    """A threshold on one feature of an output; see `dpassay.attacks.black_box.output_features`.
 
     Attributes:
         feature: its name.

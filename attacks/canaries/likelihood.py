@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cupel.accounting.arrays import Floats
-from cupel.attacks.canaries.texts import Echo
-from cupel.mechanisms.models.fine_tuning import log_probabilities
-from cupel.mechanisms.models.language_model import LanguageModel
+from dpassay.attacks.canaries.texts import Echo
+from dpassay.base.arrays import Floats
+from dpassay.mechanisms.models.fine_tuning import log_probabilities
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 
 def ending_log_probabilities(

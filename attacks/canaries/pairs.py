@@ -24,8 +24,7 @@ from itertools import islice
 import numpy as np
 from scipy import special
 
-from cupel.accounting.arrays import Floats, Integers
-from cupel.attacks.canaries.rows import (
+from dpassay.attacks.canaries.rows import (
     Column,
     Row,
     Value,
@@ -35,6 +34,7 @@ from cupel.attacks.canaries.rows import (
     draw_unusual_rows,
     pieces,
 )
+from dpassay.base.arrays import Floats, Integers
 
 BINS = 20
 MOST_PAIRS = 300

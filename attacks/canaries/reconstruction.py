@@ -18,8 +18,8 @@ from typing import Protocol
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Bools
+from dpassay.base import validate
+from dpassay.base.arrays import Bools
 
 PREFIX = "My 5-digit key is "
 """The text of a record before its key; an attack may force a generator to begin a document with it."""

@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from cupel.accounting.arrays import Floats, Integers
-from cupel.mechanisms.data.cells import as_category, as_day, as_number, decimals, is_missing
+from dpassay.base.arrays import Floats, Integers
+from dpassay.data.cells import as_category, as_day, as_number, decimals, is_missing
 
 Value: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = Mapping[str, Any]

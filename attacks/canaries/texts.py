@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cupel.accounting.arrays import Bools, Floats
-from cupel.attacks.membership.ngram_model import NGramModel
+from dpassay.attacks.membership.ngram_model import NGramModel
+from dpassay.base.arrays import Bools, Floats
 
 ORDER = 8
 """Order of the n-gram models: seven bytes of context extend into the previous word, which makes endings rare."""

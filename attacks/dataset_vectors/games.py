@@ -23,12 +23,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.arrays import Bools, Floats
-from cupel.mechanisms.dataset_vectors import release
-from cupel.mechanisms.dataset_vectors.generator import DatasetVectors
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.base import validate
+from dpassay.base.arrays import Bools, Floats
+from dpassay.mechanisms.dataset_vectors import release
+from dpassay.mechanisms.dataset_vectors.generator import DatasetVectors
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
 GAMES = 128
 """The number of games that share a release."""

@@ -18,8 +18,8 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
 
 PROJECTION, REGRESSION = "projection on the vectors", "regression on the vectors"
 

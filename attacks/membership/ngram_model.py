@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats, Integers
+from dpassay.base import validate
+from dpassay.base.arrays import Floats, Integers
 
 BOUNDARY = 256
 """The symbol before the first byte of a text and after its last byte."""

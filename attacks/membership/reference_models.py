@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Bools, Floats
-from cupel.attacks.black_box.repetitions import repeat
-from cupel.mechanisms.models.fine_tuning import Training, fine_tune, log_probabilities
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.models.model_folder import BUILTIN
+from dpassay.attacks.black_box.repetitions import repeat
+from dpassay.base import validate
+from dpassay.base.arrays import Bools, Floats
+from dpassay.mechanisms.models.fine_tuning import Training, fine_tune, log_probabilities
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.models.model_folder import BUILTIN
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Bools, Floats
+from dpassay.base import validate
+from dpassay.base.arrays import Bools, Floats
 
 Variance: TypeAlias = Literal["auto", "per_record", "global"]
 

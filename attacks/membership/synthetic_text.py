@@ -15,10 +15,10 @@ from itertools import islice
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats
-from cupel.attacks.membership.ngram_model import NGramModel
-from cupel.mechanisms.embedding.embedder import Embedder, HashedNgrams, all_embedded
+from dpassay.attacks.membership.ngram_model import NGramModel
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
+from dpassay.mechanisms.embedding.embedder import Embedder, HashedNgrams, all_embedded
 
 _PIECE = 4096  # synthetic texts that are compared at once
 _ROWS = 1024  # records that are compared at once

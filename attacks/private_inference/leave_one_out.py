@@ -18,17 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats, Integers
-from cupel.accounting.ex_post.medians import Medians, slack
-from cupel.mechanisms.primitives import counts, token_sampler
+from dpassay.accounting.ex_post.medians import Medians, slack
+from dpassay.base import validate
+from dpassay.base.arrays import Floats, Integers
+from dpassay.mechanisms.primitives import counts, token_sampler
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.data.records import Record
-    from cupel.mechanisms.models.language_model import LanguageModel
-    from cupel.mechanisms.private_inference.generator import PrivateInference
-    from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
-    from cupel.mechanisms.private_inference.transcripts import Generation
+    from dpassay.data.records import Record
+    from dpassay.mechanisms.models.language_model import LanguageModel
+    from dpassay.mechanisms.private_inference.generator import PrivateInference
+    from dpassay.mechanisms.private_inference.slot_inputs import SlotInputs
+    from dpassay.mechanisms.private_inference.transcripts import Generation
 
 
 _UNIT_ROUNDOFF = 2.0**-53
@@ -306,8 +306,8 @@ def losses_between(
         key: of the batching.
         progress: called with the number of steps done and the total.
     """
-    from cupel.mechanisms.private_inference import score
-    from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
+    from dpassay.mechanisms.private_inference import score
+    from dpassay.mechanisms.private_inference.slot_inputs import SlotInputs
 
     clusters = generation.transcript.cluster_counts
     full, *less = (SlotInputs(mechanism, data, model, key, clusters) for data in (records, *others))

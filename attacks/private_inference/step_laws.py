@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
-from cupel.accounting.arrays import Floats, Integers
-from cupel.mechanisms.primitives import token_sampler
+from dpassay.base.arrays import Floats, Integers
+from dpassay.mechanisms.primitives import token_sampler
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.data.records import Record
-    from cupel.mechanisms.models.language_model import LanguageModel
-    from cupel.mechanisms.private_inference.generator import PrivateInference
-    from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
-    from cupel.mechanisms.private_inference.transcripts import Transcript
+    from dpassay.data.records import Record
+    from dpassay.mechanisms.models.language_model import LanguageModel
+    from dpassay.mechanisms.private_inference.generator import PrivateInference
+    from dpassay.mechanisms.private_inference.slot_inputs import SlotInputs
+    from dpassay.mechanisms.private_inference.transcripts import Transcript
 
 
 class StepLaws:
@@ -45,7 +45,7 @@ class StepLaws:
         *,
         key: bytes,
     ) -> None:
-        from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
+        from dpassay.mechanisms.private_inference.slot_inputs import SlotInputs
 
         if mechanism.aggregate == "none":
             raise ValueError("the aggregate must be median or mean: the unprotected control declares nothing to check")
@@ -67,10 +67,10 @@ class StepLaws:
     def of_groups(self, groups: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, Floats]]:
         """Yields slot, step and the log-probabilities of all tokens, shape (V,), of the exact softmax.
 
-        In the order of `cupel.mechanisms.private_inference.slot_inputs.forced`: slots of a group in parallel, token by
-        token.
+        In the order of `dpassay.mechanisms.private_inference.slot_inputs.forced`: slots of a group in parallel, token
+        by token.
         """
-        from cupel.mechanisms.private_inference.slot_inputs import forced
+        from dpassay.mechanisms.private_inference.slot_inputs import forced
 
         slots = [[(self._inputs, slot) for slot in group] for group in groups]
         for step in forced(slots, self._transcript):

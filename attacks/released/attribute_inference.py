@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Bools
-from cupel.accounting.number_format import format_percent
-from cupel.attacks.released.holdout import Hits
-from cupel.attacks.released.tables import Step, Table, Tables, nearest
+from dpassay.attacks.released.holdout import Hits
+from dpassay.attacks.released.tables import Step, Table, Tables, nearest
+from dpassay.base import validate
+from dpassay.base.arrays import Bools
+from dpassay.base.number_format import format_percent
 
 TOLERANCE = 0.05
 """A guess of a number is right if its error is at most this fraction of the column's range."""

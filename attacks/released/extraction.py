@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Bools, Integers
-from cupel.accounting.number_format import format_percent
-from cupel.attacks.released.holdout import Hits, Units
-from cupel.attacks.released.longest_runs import longest_runs
-from cupel.mechanisms.data.text_overlap import Overlap, overlap
-from cupel.mechanisms.data.word_runs import Words
+from dpassay.attacks.released.holdout import Hits, Units
+from dpassay.attacks.released.longest_runs import longest_runs
+from dpassay.base import validate
+from dpassay.base.arrays import Bools, Integers
+from dpassay.base.number_format import format_percent
+from dpassay.data.text_overlap import Overlap, overlap
+from dpassay.data.word_runs import Words
 
 _QUANTILES = (0.5, 0.95, 0.99, 1.0)
 _GAME = "some records were given to the generator and others held out; tell them apart by the synthetic texts"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cupel.accounting.arrays import Bools, Integers
+from dpassay.base.arrays import Bools, Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting.arrays import Integers
-from cupel.mechanisms.data.word_runs import HashSet, Words
+from dpassay.base.arrays import Integers
+from dpassay.data.word_runs import HashSet, Words
 
 _CHUNK = 1 << 21  # words of each side that are sorted at once, unless a single text has more
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Bools, Floats, Integers
-from cupel.accounting.number_format import format_percent
-from cupel.attacks.released.holdout import Hits, places
-from cupel.attacks.released.tables import Step, Table, Tables, nearest
+from dpassay.attacks.released.holdout import Hits, places
+from dpassay.attacks.released.tables import Step, Table, Tables, nearest
+from dpassay.base import validate
+from dpassay.base.arrays import Bools, Floats, Integers
+from dpassay.base.number_format import format_percent
 
 CLOSEST = 0.1
 """The fraction of all candidates that the attack guesses to be in the source: those nearest to a synthetic row."""

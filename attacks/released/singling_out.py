@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Bools, Floats, Integers
-from cupel.attacks.released.holdout import Hits
-from cupel.attacks.released.tables import Step, Table, Tables
+from dpassay.attacks.released.holdout import Hits
+from dpassay.attacks.released.tables import Step, Table, Tables
+from dpassay.base import validate
+from dpassay.base.arrays import Bools, Floats, Integers
 
 ATTEMPTS = 1000
 """Number of predicates of each kind, if there are as many."""

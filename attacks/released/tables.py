@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting.arrays import Floats, Integers
-from cupel.attacks.released.holdout import content_key
-from cupel.mechanisms.data.cells import as_day
+from dpassay.attacks.released.holdout import content_key
+from dpassay.base.arrays import Floats, Integers
+from dpassay.data.cells import as_day
 
 Step = Callable[[int, int], None]
 

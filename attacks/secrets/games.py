@@ -22,13 +22,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats, Integers
-from cupel.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
-from cupel.attacks.black_box.repetitions import repeat
-from cupel.attacks.secrets.reconstruction import Release, SecretGuesses, SecretModel, Step, guess_secrets
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
-from cupel.mechanisms.secret_evolution.clustering import NoisyClusters, PublicClusters, release, release_as_published
+from dpassay.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
+from dpassay.attacks.black_box.repetitions import repeat
+from dpassay.attacks.secrets.reconstruction import Release, SecretGuesses, SecretModel, Step, guess_secrets
+from dpassay.base import validate
+from dpassay.base.arrays import Floats, Integers
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
+from dpassay.mechanisms.secret_evolution.clustering import NoisyClusters, PublicClusters, release, release_as_published
 
 Noise = Literal["recorded", "os"]
 Variant = Literal["sound", "as_published"]

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats, Integers
+from dpassay.base import validate
+from dpassay.base.arrays import Floats, Integers
 
 Step = Callable[[int, int], None]
 

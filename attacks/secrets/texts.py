@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats, Integers
-from cupel.attacks.secrets.reconstruction import SecretGuesses, Step
-from cupel.mechanisms.embedding.embedder import Embedder, all_embedded
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
-from cupel.mechanisms.secret_evolution.clustering import NoisyClusters, PublicClusters, release
+from dpassay.attacks.secrets.reconstruction import SecretGuesses, Step
+from dpassay.base import validate
+from dpassay.base.arrays import Floats, Integers
+from dpassay.mechanisms.embedding.embedder import Embedder, all_embedded
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
+from dpassay.mechanisms.secret_evolution.clustering import NoisyClusters, PublicClusters, release
 
 _SUMMED = 10  # number of records over whose subsets the likelihood is summed
 

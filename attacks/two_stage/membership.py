@@ -15,13 +15,13 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from cupel.accounting.arrays import Floats
-from cupel.attacks.canaries import rows as gower
-from cupel.mechanisms.data.table_schema import NumberColumn, Row, Schema
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.two_stage.descent import Grid
-from cupel.mechanisms.two_stage.row_tokens import Role, RowTokens
-from cupel.mechanisms.two_stage.training import Training
+from dpassay.attacks.canaries import rows as gower
+from dpassay.base.arrays import Floats
+from dpassay.data.table_schema import NumberColumn, Row, Schema
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.two_stage.descent import Grid
+from dpassay.mechanisms.two_stage.row_tokens import Role, RowTokens
+from dpassay.mechanisms.two_stage.training import Training
 
 SPIKES = "likelihood ratio of the released gradients of all steps, at the coordinate of a canary"
 LIKELIHOOD = "log-likelihood of a canary, less that under the claimed run's model"

@@ -37,22 +37,22 @@ from typing import Any
 
 import numpy as np
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.arrays import Bools, Floats
-from cupel.accounting.bounds import Bound
-from cupel.accounting.number_format import (
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.bounds import Bound
+from dpassay.audits.detection import Detectable, detectable
+from dpassay.audits.games.canaries_design import Design
+from dpassay.audits.result import AuditResult, Rate
+from dpassay.audits.statistics.binomial import difference_interval
+from dpassay.audits.statistics.one_run import hypergeometric_tail
+from dpassay.audits.verdict import decide
+from dpassay.base.arrays import Bools, Floats
+from dpassay.base.number_format import (
     format_ceiling,
     format_confidence,
     format_lower,
     format_number,
     format_percent,
 )
-from cupel.audits.detection import Detectable, detectable
-from cupel.audits.games.canaries_design import Design
-from cupel.audits.result import AuditResult, Rate
-from cupel.audits.statistics.binomial import difference_interval
-from cupel.audits.statistics.one_run import hypergeometric_tail
-from cupel.audits.verdict import decide
 
 NEGATIVE_CONTROL_ERROR = 0.001
 """The probability, at most, with which a negative control fails by chance, for each file."""
@@ -186,7 +186,7 @@ def third_party_audit(
 
 
 def refutes(design: Design, bounds: Sequence[Bound]) -> bool | None:
-    """Whether the bounds refute the claim, by the rules of `cupel.audits.verdict`; None without a claim or bounds."""
+    """Whether the bounds refute the claim, by the rules of `dpassay.audits.verdict`; None without a claim or bounds."""
     if design.claim is None or not bounds:
         return None
     verdict = decide(design.claim, adjacency=Adjacency.ADD_REMOVE, unit=design.unit, bounds=bounds)

@@ -6,15 +6,15 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound
-from cupel.accounting.guarantees import ApproxDP, PureDP
-from cupel.accounting.number_format import format_confidence
-from cupel.audits.statistics.ceilings import OneRun
-from cupel.audits.statistics.one_run import canaries_needed, epsilon_one_run, epsilons_one_run
-from cupel.audits.statistics.power import AsPrinted
-from cupel.audits.verdict import ALLOWED_ERROR, may_refute
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.guarantees import ApproxDP, PureDP
+from dpassay.audits.statistics.ceilings import OneRun
+from dpassay.audits.statistics.one_run import canaries_needed, epsilon_one_run, epsilons_one_run
+from dpassay.audits.statistics.power import AsPrinted
+from dpassay.audits.verdict import ALLOWED_ERROR, may_refute
+from dpassay.base import validate
+from dpassay.base.number_format import format_confidence
 
 Claim = PureDP | ApproxDP
 

@@ -12,19 +12,19 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound
-from cupel.accounting.guarantees import Guarantee
-from cupel.accounting.number_format import format_ceiling, format_confidence, format_lower, format_number
-from cupel.attacks.black_box.distinguishing import Outputs, key, plain
-from cupel.audits.detection import Detectable, detectable
-from cupel.audits.games.distinguishing_choice import TRAINING, epsilon_limits, select_test, training_runs
-from cupel.audits.implications import describe, describe_limit, implied_limit
-from cupel.audits.result import AuditResult, Rate
-from cupel.audits.statistics.binomial import epsilon_clopper_pearson
-from cupel.audits.statistics.ceilings import ErrorRates
-from cupel.audits.statistics.sequential import Sequential
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.guarantees import Guarantee
+from dpassay.attacks.black_box.distinguishing import Outputs, key, plain
+from dpassay.audits.detection import Detectable, detectable
+from dpassay.audits.games.distinguishing_choice import TRAINING, epsilon_limits, select_test, training_runs
+from dpassay.audits.implications import describe, describe_limit, implied_limit
+from dpassay.audits.result import AuditResult, Rate
+from dpassay.audits.statistics.binomial import epsilon_clopper_pearson
+from dpassay.audits.statistics.ceilings import ErrorRates
+from dpassay.audits.statistics.sequential import Sequential
+from dpassay.base import validate
+from dpassay.base.number_format import format_ceiling, format_confidence, format_lower, format_number
 
 Statistic: TypeAlias = Literal["clopper_pearson", "sequential"]
 
@@ -57,7 +57,7 @@ def distinguishing_audit(
         confidence: of the bound; with k audits pass 1 − β/k to each.
         score: function of one output, larger for D′. The log-likelihood ratio is optimal where it is known. It must
             not have been chosen on these outputs. By default scores are fitted
-            (`cupel.attacks.black_box.distinguishing`).
+            (`dpassay.attacks.black_box.distinguishing`).
         training: fraction of the runs on each side, the first ones, on which the test is selected.
         statistic: ``clopper_pearson``; or ``sequential``, whose bound may be read after every round.
 

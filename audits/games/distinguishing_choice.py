@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.arrays import Bools, Floats
-from cupel.accounting.bounds import Bound, Direction, Rigor
-from cupel.accounting.guarantees import ApproxDP, Guarantee, PrivacyProfile, PureDP
-from cupel.accounting.number_format import format_number
-from cupel.attacks.black_box.distinguishing import Outputs, Score, fitted_scores
-from cupel.audits.implications import describe, implied_limit
-from cupel.audits.statistics.binomial import epsilons_clopper_pearson, upper_limit
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.bounds import Bound, Direction, Rigor
+from dpassay.accounting.guarantees import ApproxDP, Guarantee, PrivacyProfile, PureDP
+from dpassay.attacks.black_box.distinguishing import Outputs, Score, fitted_scores
+from dpassay.audits.implications import describe, implied_limit
+from dpassay.audits.statistics.binomial import epsilons_clopper_pearson, upper_limit
+from dpassay.base import validate
+from dpassay.base.arrays import Bools, Floats
+from dpassay.base.number_format import format_number
 
 TRAINING = 0.3
 """The fraction of the runs on which scores and thresholds are selected."""
@@ -72,9 +72,6 @@ def detection_limit(
         ceiling = epsilons_clopper_pearson(tested, 0, 0, tested, delta=delta, confidence=confidence)
         found.append(DetectionLimit(delta, float(ceiling), limit))
     return max(found, key=lambda one: one.ceiling - one.limit)
-
-
-reach = detection_limit  # alias until version 0.3
 
 
 def training_runs(runs: int, training: float = TRAINING) -> int:

@@ -6,14 +6,14 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, Rigor, json_number
-from cupel.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP
-from cupel.accounting.number_format import digits_apart, format_lower, format_upper
-from cupel.attacks.private_inference.leave_one_out import ROW_MARGIN
-from cupel.audits.result import AuditResult
-from cupel.audits.statistics.one_outcome import SIGNIFICANCE_LEVEL, Profile, loss_probability
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Direction, Rigor, json_number
+from dpassay.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP
+from dpassay.attacks.private_inference.leave_one_out import ROW_MARGIN
+from dpassay.audits.result import AuditResult
+from dpassay.audits.statistics.one_outcome import SIGNIFICANCE_LEVEL, Profile, loss_probability
+from dpassay.base import validate
+from dpassay.base.number_format import digits_apart, format_lower, format_upper
 
 _FORWARD = "the float32 forward pass is part of the mechanism; the error of the log-softmax after it is subtracted"
 _RERUN = (

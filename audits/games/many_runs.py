@@ -1,13 +1,13 @@
 """The many-runs game for generators of other people: search for neighbours that hurt, then test one pair.
 
-*Search.* Each strategy gives one pair of neighbours (`cupel.attacks.black_box.worst_cases`). Pilot runs of the
+*Search.* Each strategy gives one pair of neighbours (`dpassay.attacks.black_box.worst_cases`). Pilot runs of the
 generator compare them by successive halving: every pair gets a few runs, the better half gets more, and so on, until
 one is left, or one shows more than the claim by a cautious estimate. They decide which pair is tested and which event
 is looked for at first, and they set the first estimates of its rates. No bound counts them.
 
 *Test.* The generator runs once on D and once on D′ in each further round, and the anytime-valid bound of
-`cupel.audits.statistics.sequential` counts on which of the two an event happened. The event of a round is fixed before
-the round. After rounds 8, 16, 32, … it is chosen anew, from all runs of the pair before.
+`dpassay.audits.statistics.sequential` counts on which of the two an event happened. The event of a round is fixed
+before the round. After rounds 8, 16, 32, … it is chosen anew, from all runs of the pair before.
 
 *Why the bound holds.* Given everything that was seen before a round, its event is fixed and its two runs are new, so
 a bet on the round gains nothing on average under the claim, as the proof of the sequential bound needs. The search
@@ -32,25 +32,25 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.arrays import Floats
-from cupel.accounting.bounds import Bound
-from cupel.accounting.guarantees import ApproxDP, PureDP
-from cupel.accounting.number_format import (
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.guarantees import ApproxDP, PureDP
+from dpassay.attacks.black_box.output_features import FAILED, Features
+from dpassay.attacks.black_box.worst_cases import Event
+from dpassay.audits.detection import Detectable
+from dpassay.audits.games.distinguishing_choice import thresholds
+from dpassay.audits.implications import describe
+from dpassay.audits.result import AuditResult, Rate
+from dpassay.audits.statistics.binomial import lower_limit, upper_limit
+from dpassay.audits.statistics.sequential import Sequential, simulated_bounds
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
+from dpassay.base.number_format import (
     format_ceiling,
     format_confidence,
     format_lower,
     format_number,
 )
-from cupel.attacks.black_box.output_features import FAILED, Features
-from cupel.attacks.black_box.worst_cases import Event
-from cupel.audits.detection import Detectable
-from cupel.audits.games.distinguishing_choice import thresholds
-from cupel.audits.implications import describe
-from cupel.audits.result import AuditResult, Rate
-from cupel.audits.statistics.binomial import lower_limit, upper_limit
-from cupel.audits.statistics.sequential import Sequential, simulated_bounds
 
 PILOT_SHARE: Final = 0.4
 """The fraction of all runs that the search may use."""

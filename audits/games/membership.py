@@ -21,8 +21,15 @@ from typing import Any
 
 from scipy import special
 
-from cupel.accounting.bounds import Bound
-from cupel.accounting.number_format import (
+from dpassay.accounting.bounds import Bound
+from dpassay.audits.detection import Detectable, detectable
+from dpassay.audits.games.membership_design import Design, Scores, right_guesses, unfair_coins
+from dpassay.audits.result import AuditResult, Rate
+from dpassay.audits.statistics.ceilings import OneRun
+from dpassay.audits.statistics.one_run import epsilon_one_run
+from dpassay.audits.statistics.roc import Area, area_under_curve, positives_at
+from dpassay.audits.verdict import ALLOWED_ERROR, may_refute
+from dpassay.base.number_format import (
     format_ceiling,
     format_confidence,
     format_interval,
@@ -30,13 +37,6 @@ from cupel.accounting.number_format import (
     format_number,
     format_percent,
 )
-from cupel.audits.detection import Detectable, detectable
-from cupel.audits.games.membership_design import Design, Scores, right_guesses, unfair_coins
-from cupel.audits.result import AuditResult, Rate
-from cupel.audits.statistics.ceilings import OneRun
-from cupel.audits.statistics.one_run import epsilon_one_run
-from cupel.audits.statistics.roc import Area, area_under_curve, positives_at
-from cupel.audits.verdict import ALLOWED_ERROR, may_refute
 
 FALSE_POSITIVE_RATES = (0.001, 0.01, 0.1)
 _COPIES_ONLY = (

@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 from scipy import special
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.arrays import Bools, Floats
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.base import validate
+from dpassay.base.arrays import Bools, Floats
 
 Side: TypeAlias = Literal["both", "in"]
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Interval
-from cupel.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP
-from cupel.accounting.number_format import (
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Interval
+from dpassay.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP
+from dpassay.attacks.canaries.reconstruction import Reconstruction
+from dpassay.audits.detection import Detectable, detectable
+from dpassay.audits.result import AuditResult, Rate
+from dpassay.audits.statistics.binomial import difference_interval
+from dpassay.audits.statistics.one_run import Disclosures, disclosures_with_holdout
+from dpassay.audits.statistics.power import AsPrinted
+from dpassay.base import validate
+from dpassay.base.number_format import (
     format_confidence,
     format_difference,
     format_lower,
@@ -17,12 +23,6 @@ from cupel.accounting.number_format import (
     format_percent,
     format_upper,
 )
-from cupel.attacks.canaries.reconstruction import Reconstruction
-from cupel.audits.detection import Detectable, detectable
-from cupel.audits.result import AuditResult, Rate
-from cupel.audits.statistics.binomial import difference_interval
-from cupel.audits.statistics.one_run import Disclosures, disclosures_with_holdout
-from cupel.audits.statistics.power import AsPrinted
 
 NEGATIVE_CONTROL_CONFIDENCE = 0.999
 """A negative control fails by chance with probability at most one in a thousand."""

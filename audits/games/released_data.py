@@ -12,23 +12,23 @@ from __future__ import annotations
 
 import dataclasses
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound
-from cupel.accounting.guarantees import ApproxDP, PureDP
-from cupel.accounting.number_format import (
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.guarantees import ApproxDP, PureDP
+from dpassay.attacks.released.holdout import Hits
+from dpassay.audits.detection import Detectable, detectable
+from dpassay.audits.result import AuditResult, Rate
+from dpassay.audits.statistics.binomial import difference_interval
+from dpassay.audits.statistics.one_run import disclosures_with_holdout, hypergeometric_tail
+from dpassay.audits.statistics.power import AsPrinted, SourceAndHoldout
+from dpassay.base import validate
+from dpassay.base.number_format import (
     format_ceiling,
     format_confidence,
     format_lower,
     format_number,
     format_p_value,
 )
-from cupel.attacks.released.holdout import Hits
-from cupel.audits.detection import Detectable, detectable
-from cupel.audits.result import AuditResult, Rate
-from cupel.audits.statistics.binomial import difference_interval
-from cupel.audits.statistics.one_run import disclosures_with_holdout, hypergeometric_tail
-from cupel.audits.statistics.power import AsPrinted, SourceAndHoldout
 
 REVERSED_LEVEL = 0.001
 """The probability, at most, with which the control fails by chance that holdout units are not hit more often."""
@@ -55,7 +55,7 @@ def holdout_audit(
         delta: δ in [0, 1) at which ε is bounded.
         unit: what a unit is; a record by default.
         claim: the claim that bounds are compared with, at this δ; None for no claim. Only all audits of the same data
-            together may refute it (`cupel.audits.verdict.decide`).
+            together may refute it (`dpassay.audits.verdict.decide`).
         tried: the names of all audits of the same data, this one included.
 
     Returns:

@@ -12,14 +12,14 @@ import dataclasses
 import numpy as np
 from scipy.special import betaincinv
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, Rigor
-from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.number_format import format_ceiling, format_confidence, format_lower, format_number, format_upper
-from cupel.attacks.secrets.reconstruction import SecretGuesses
-from cupel.audits.result import AuditResult, Rate
-from cupel.audits.statistics.binomial import lower_limit
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Direction, Rigor
+from dpassay.accounting.guarantees import SecretProtection
+from dpassay.attacks.secrets.reconstruction import SecretGuesses
+from dpassay.audits.result import AuditResult, Rate
+from dpassay.audits.statistics.binomial import lower_limit
+from dpassay.base import validate
+from dpassay.base.number_format import format_ceiling, format_confidence, format_lower, format_number, format_upper
 
 MIN_CONTROL_SUCCESS = 0.99
 """The smallest rate of right guesses that the control without noise must have.

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 import numpy as np
 from scipy import optimize, special
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.arrays import Integers
-from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
-from cupel.audits.statistics.counts import counts
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
+from dpassay.audits.statistics.counts import counts
+from dpassay.base import validate
+from dpassay.base.arrays import Integers
 
 _SHARES = 4096
 _LARGEST = 60.0  # upper bound on ε for the posterior of any test with fewer than e⁶⁰ runs

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.arrays import Floats, Integers
-from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Interval, Rigor
-from cupel.audits.statistics.counts import counts, ordered
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import ANY_MECHANISM, Bound, Direction, Interval, Rigor
+from dpassay.audits.statistics.counts import counts, ordered
+from dpassay.base import validate
+from dpassay.base.arrays import Floats, Integers
 
 _INDEPENDENT = "each run of the mechanism is independent of the others, with its data set chosen before the test"
 

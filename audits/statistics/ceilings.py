@@ -17,13 +17,13 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.audits.statistics.binomial import epsilon_clopper_pearson, mu_clopper_pearson
-from cupel.audits.statistics.counts import count
-from cupel.audits.statistics.one_run import Rule, epsilon_one_run
-from cupel.audits.statistics.one_run_f_dp import Family, epsilon_one_run_f_dp
-from cupel.audits.statistics.score_thresholds import Threshold, epsilon_from_scores
-from cupel.audits.statistics.sequential import Sequential
+from dpassay.audits.statistics.binomial import epsilon_clopper_pearson, mu_clopper_pearson
+from dpassay.audits.statistics.counts import count
+from dpassay.audits.statistics.one_run import Rule, epsilon_one_run
+from dpassay.audits.statistics.one_run_f_dp import Family, epsilon_one_run_f_dp
+from dpassay.audits.statistics.score_thresholds import Threshold, epsilon_from_scores
+from dpassay.audits.statistics.sequential import Sequential
+from dpassay.base import validate
 
 
 @dataclass(frozen=True, slots=True)

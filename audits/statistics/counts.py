@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cupel.accounting.arrays import Integers
+from dpassay.base.arrays import Integers
 
 
 def count(minimum: int = 0, **named: object) -> int:

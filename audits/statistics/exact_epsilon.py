@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Direction, Interval, Rigor
+from dpassay.base import validate
 
 Law: TypeAlias = Mapping[Any, Fraction | int | float]
 """Outcome → weight of at least 0; probabilities are the weights divided by their sum."""

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cupel.accounting.arrays import Floats
+from dpassay.base.arrays import Floats
 
 
 def exposure_interpolated(canaries: ArrayLike, references: ArrayLike) -> Floats:

@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 from dp_accounting import DpEvent
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.guarantees import PrivacyProfile
-from cupel.accounting.lattice.pairs import WidthNotMet
-from cupel.accounting.registry import upper_bounds
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.guarantees import PrivacyProfile
+from dpassay.accounting.lattice.pairs import WidthNotMet
+from dpassay.accounting.registry import upper_bounds
 
 Profile: TypeAlias = Callable[[Sequence[float]], Sequence[float]]
 """Increasing ε ≥ 0 → certified upper bounds on δ at each of them."""

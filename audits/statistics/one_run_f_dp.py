@@ -40,11 +40,11 @@ from collections.abc import Callable
 from statistics import NormalDist
 from typing import Literal, TypeAlias
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
-from cupel.accounting.lattice import gaussian_curve
-from cupel.audits.statistics.counts import count
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
+from dpassay.accounting.lattice import gaussian_curve
+from dpassay.audits.statistics.counts import count
+from dpassay.base import validate
 
 Family: TypeAlias = Literal["gdp", "approx_dp"]
 Inverse: TypeAlias = Callable[[float], float]

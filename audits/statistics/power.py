@@ -7,8 +7,8 @@ Tails of probability below 1e-13 are left out of sums over two numbers, so that 
 The leaks:
 
 - `RandomizedResponse`: each guess is right with probability q = e^ε/(1 + e^ε), independently. No ε-DP mechanism has
-  stochastically more right guesses among r (`cupel.audits.statistics.one_run`), so with r fixed it is the best that an
-  attack on an ε-DP mechanism can do.
+  stochastically more right guesses among r (`dpassay.audits.statistics.one_run`), so with r fixed it is the best that
+  an attack on an ε-DP mechanism can do.
 - `StandOut`: each candidate in the data stands out with probability s, and nothing else does. It is guessed first; the
   remaining guesses know nothing. A candidate that does not stand out is in the data with probability (1 − s)/(2 − s),
   since its coin was fair. So with K ~ Bin(m, s/2), min(K, r) + Bin(r − min(K, r), (1 − s)/(2 − s)) guesses are right.
@@ -36,12 +36,12 @@ from typing import Literal, TypeAlias
 import numpy as np
 from scipy import special
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Bools, Floats, Integers
-from cupel.audits.statistics.binomial import epsilons_from_limits, lower_limit, upper_limit
-from cupel.audits.statistics.ceilings import ErrorRates, OneRun, ceiling
-from cupel.audits.statistics.counts import count
-from cupel.audits.statistics.one_run import Rule, epsilons_one_run, hypergeometric_tail, p_value
+from dpassay.audits.statistics.binomial import epsilons_from_limits, lower_limit, upper_limit
+from dpassay.audits.statistics.ceilings import ErrorRates, OneRun, ceiling
+from dpassay.audits.statistics.counts import count
+from dpassay.audits.statistics.one_run import Rule, epsilons_one_run, hypergeometric_tail, p_value
+from dpassay.base import validate
+from dpassay.base.arrays import Bools, Floats, Integers
 
 _LEFT_OUT = 1e-13  # probability of each tail that sums over two numbers leave out
 _ROUNDING = 1e-9  # far above the float error of a ceiling

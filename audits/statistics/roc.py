@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats
-from cupel.accounting.bounds import Interval
+from dpassay.accounting.bounds import Interval
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)

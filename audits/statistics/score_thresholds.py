@@ -17,12 +17,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.arrays import Floats, Integers
-from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
-from cupel.accounting.number_format import format_number
-from cupel.audits.statistics.binomial import epsilons_clopper_pearson
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
+from dpassay.audits.statistics.binomial import epsilons_clopper_pearson
+from dpassay.base import validate
+from dpassay.base.arrays import Floats, Integers
+from dpassay.base.number_format import format_number
 
 
 @dataclass(frozen=True, slots=True)

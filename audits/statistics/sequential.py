@@ -2,7 +2,7 @@
 
 Before each round an event is fixed; then the mechanism is run once on D and once on D′. A gambler, who is to show that
 (ε, δ)-DP does not hold, bets on whether the event happens on either, by estimates of both rates from earlier runs
-(`cupel.audits.statistics.two_sample`). If (ε, δ)-DP holds, no bet gains on average, so the wealth, 1 at first, ever
+(`dpassay.audits.statistics.two_sample`). If (ε, δ)-DP holds, no bet gains on average, so the wealth, 1 at first, ever
 reaches 1/β with probability at most β (Ville). Once it does, ε is rejected.
 
 There is one such wealth for every ε of a grid. The bound is the largest ε such that *every* ε of the grid up to it has
@@ -28,13 +28,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.arrays import Bools, Floats, Integers
-from cupel.accounting.atomic_file import replacing
-from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
-from cupel.audits.statistics.counts import count
-from cupel.audits.statistics.two_sample import corner, log_bets
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
+from dpassay.audits.statistics.counts import count
+from dpassay.audits.statistics.two_sample import corner, log_bets
+from dpassay.base import validate
+from dpassay.base.arrays import Bools, Floats, Integers
+from dpassay.base.atomic_file import replacing
 
 MOST_ROUNDS: Final = 1_000_000
 """For more, rounding errors have no proven bound. The same holds for runs before the first round."""

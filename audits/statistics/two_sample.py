@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cupel.accounting.arrays import Bools, Floats
+from dpassay.base.arrays import Bools, Floats
 
 _STEPS = 60  # of Newton's method, at most
 _CLOSE = 4e-16  # relative

@@ -1,1 +1,1 @@
-"""How the embedded model is made and measured; cupel ships the weights alone."""
+"""How the embedded model is made and measured; dpassay ships the weights alone."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cupel.mechanisms.data.corpora import KEY_PREFIX, render_note
+from dpassay.data.corpora import KEY_PREFIX, render_note
 from embedded_model.grammar import SLOTS, TOPICS
 from embedded_model.wordings import HELD_OUT, OPENINGS, WORDINGS
 

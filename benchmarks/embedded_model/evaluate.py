@@ -16,8 +16,8 @@ import numpy as np
 from scipy import stats
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from cupel.mechanisms.data import corpora
-from cupel.mechanisms.models.embedded import path
+from dpassay.data import corpora
+from dpassay.mechanisms.models.embedded import path
 from embedded_model import corpus
 from embedded_model.grammar import TOPICS
 from embedded_model.measure import Decoding, documents, load

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from cupel.mechanisms.models.embedded import path
+from dpassay.mechanisms.models.embedded import path
 
 _ROWS = 504  # contexts a forward; divisible by groups of 1, 7, 9, 63
 

@@ -1,15 +1,15 @@
 """Makes centres.safetensors: 24 centres of 3000 made-up notes. They are public, because nobody's data is in them.
 
-From a file of public text, `cupel centres public.jsonl -o centres.safetensors --count 1000` does the same.
+From a file of public text, `dpassay centres public.jsonl -o centres.safetensors --count 1000` does the same.
 """
 
 from pathlib import Path
 
 import numpy as np
 
-from cupel.mechanisms.data.corpora import render_note
-from cupel.mechanisms.embedding.centres import Centres
-from cupel.mechanisms.embedding.embedder import HashedNgrams
+from dpassay.data.corpora import render_note
+from dpassay.mechanisms.embedding.centres import Centres
+from dpassay.mechanisms.embedding.embedder import HashedNgrams
 
 rng = np.random.default_rng(0)
 notes = [

@@ -7,7 +7,7 @@ from typing import Any
 
 from noisy_mean import CLIP, EPSILON, first_noisy_mean, noisy_mean
 
-from cupel.accounting import PureDP
+from dpassay.accounting import PureDP
 
 OTHERS = [3, -2, 7, 0, 5]
 WORST = {"data": [*OTHERS, -CLIP], "neighbor": [*OTHERS, CLIP], "adjacency": "replace_one"}

@@ -31,23 +31,24 @@ from typing import Literal
 import numpy as np
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import events, validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.arrays import Floats
-from cupel.accounting.ledger.entries import Charge
-from cupel.accounting.ledger.run import Run
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
-from cupel.mechanisms.embedding.load import load_embedder
-from cupel.mechanisms.evolution import run as evolution_run
-from cupel.mechanisms.evolution.journal import Journal
-from cupel.mechanisms.evolution.loop import EvolutionSettings, Select, SyntheticText, evolve
-from cupel.mechanisms.evolution.run import ByLabel
-from cupel.mechanisms.evolution.voting import record_votes
-from cupel.mechanisms.models.writers import Writer
-from cupel.mechanisms.primitives import charged
-from cupel.mechanisms.primitives.charged import RunMismatchError
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.ledger.entries import Charge
+from dpassay.accounting.ledger.run import Run
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
+from dpassay.data.records import Record
+from dpassay.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
+from dpassay.mechanisms.embedding.load import load_embedder
+from dpassay.mechanisms.evolution import run as evolution_run
+from dpassay.mechanisms.evolution.journal import Journal
+from dpassay.mechanisms.evolution.loop import EvolutionSettings, Select, SyntheticText, evolve
+from dpassay.mechanisms.evolution.run import ByLabel
+from dpassay.mechanisms.evolution.voting import record_votes
+from dpassay.mechanisms.models.writers import Writer
+from dpassay.mechanisms.primitives import charged
+from dpassay.mechanisms.primitives.charged import RunMismatchError
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
 VOTES, LABEL_COUNTS = "votes", "label-counts"
 """Stages of a run in its ledger."""
@@ -59,8 +60,8 @@ class AugPE:
 
     Attributes:
         noise_multiplier: σ, the standard deviation of the noise of each vote count. Under add_remove it is the
-            noise multiplier that ``cupel calibrate`` returns for T Gaussians; under replace_one, 1/√2 times that. 0 is
-            the unprotected control.
+            noise multiplier that ``dpassay calibrate`` returns for T Gaussians; under replace_one, 1/√2 times that. 0
+            is the unprotected control.
         rounds: T.
         synthetic: N, the number of texts kept for each label. (As published: on average over the labels.)
         variations: L, the number of variations of each kept text.

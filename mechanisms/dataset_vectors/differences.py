@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from cupel.accounting.arrays import Floats
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.dataset_vectors.states import StateShape, states
+from dpassay.base.arrays import Floats, Integers
+from dpassay.data.records import Record
+from dpassay.mechanisms.dataset_vectors.states import StateShape, states
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.dataset_vectors.generator import DatasetVectors
-    from cupel.mechanisms.dataset_vectors.texts import ShotWriter
+    from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
+
+
+class Pairs(Protocol):
+    """What decides which negative a record is compared with, and over which tokens and blocks."""
+
+    @property
+    def pairing(self) -> str: ...
+    @property
+    def pool(self) -> str: ...
+    @property
+    def clip(self) -> float | tuple[float, ...] | None: ...
+    def blocks_of(self, network: Any) -> tuple[int, ...]: ...
+    def negatives_of(self, slotting_ids: Iterable[str], count: int) -> Integers: ...
 
 
 class Differences:
@@ -21,7 +33,7 @@ class Differences:
 
     def __init__(
         self,
-        mechanism: DatasetVectors,
+        mechanism: Pairs,
         writer: ShotWriter,
         prompt: Sequence[int],
         negatives: Sequence[str],

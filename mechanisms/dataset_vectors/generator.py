@@ -41,28 +41,29 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import events, validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.arrays import Floats, Integers
-from cupel.accounting.events import ParallelDpEvent
-from cupel.accounting.gaussian import histogram_sensitivity, sum_sensitivity
-from cupel.accounting.ledger.entries import Charge
-from cupel.accounting.ledger.run import Run
-from cupel.mechanisms.data.batching import keyed_hash
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.dataset_vectors import release
-from cupel.mechanisms.dataset_vectors.journalled import journalled
-from cupel.mechanisms.embedding.embedder import Embedder, all_embedded, embedded
-from cupel.mechanisms.embedding.load import load_embedder
-from cupel.mechanisms.evolution import run as evolution_run
-from cupel.mechanisms.evolution.journal import Journal
-from cupel.mechanisms.models.writers import WriterError
-from cupel.mechanisms.primitives import charged
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.events import ParallelDpEvent
+from dpassay.accounting.gaussian import histogram_sensitivity, sum_sensitivity
+from dpassay.accounting.ledger.entries import Charge
+from dpassay.accounting.ledger.run import Run
+from dpassay.base import validate
+from dpassay.base.arrays import Floats, Integers
+from dpassay.data.batching import keyed_hash
+from dpassay.data.records import Record
+from dpassay.mechanisms.dataset_vectors import release
+from dpassay.mechanisms.dataset_vectors.journalled import journalled
+from dpassay.mechanisms.embedding.embedder import Embedder, all_embedded, embedded
+from dpassay.mechanisms.embedding.load import load_embedder
+from dpassay.mechanisms.evolution import run as evolution_run
+from dpassay.mechanisms.evolution.journal import Journal
+from dpassay.mechanisms.models.writers import WriterError
+from dpassay.mechanisms.primitives import charged
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.dataset_vectors.states import StateShape
-    from cupel.mechanisms.dataset_vectors.texts import ShotWriter
+    from dpassay.mechanisms.dataset_vectors.states import StateShape
+    from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
 
 Pairing = Literal["hashed", "mean", "rows"]
 
@@ -183,7 +184,7 @@ class DatasetVectors:
         Raises:
             ValueError: if it has no such block.
         """
-        from cupel.mechanisms.dataset_vectors.steering import blocks, check_blocks
+        from dpassay.mechanisms.dataset_vectors.steering import blocks, check_blocks
 
         depth = len(blocks(network))
         chosen = self.blocks or tuple(range(depth // 2, max(depth // 2 + 1, 2 * depth // 3)))
@@ -270,7 +271,7 @@ class DatasetVectors:
 
     def shape(self, writer: ShotWriter, prompts: Iterable[Sequence[int]]) -> StateShape:
         """The shape of all forward passes that compute states, given the prompts of all labels."""
-        from cupel.mechanisms.dataset_vectors.states import shape_of
+        from dpassay.mechanisms.dataset_vectors.states import shape_of
 
         model, length = writer.model, max(map(len, prompts)) + writer.longest_record
         blocks = self.blocks_of(model.network)
@@ -487,7 +488,7 @@ class _Release:
         candidates: Mapping[str | None, Sequence[str]],
         shape: StateShape,
     ) -> dict[str, Any]:
-        from cupel.mechanisms.dataset_vectors.differences import Differences
+        from dpassay.mechanisms.dataset_vectors.differences import Differences
 
         mechanism = self.mechanism
         scale = release.noise_scale(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from cupel.mechanisms.evolution.journal import Entry, Journal
-from cupel.mechanisms.evolution.loop import ATTEMPTS, text_seed
-from cupel.mechanisms.models.writers import WriterError, clean
+from dpassay.mechanisms.evolution.journal import Entry, Journal
+from dpassay.mechanisms.evolution.loop import ATTEMPTS, text_seed
+from dpassay.mechanisms.models.writers import WriterError, clean
 
 
 def journalled(

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from cupel.accounting.arrays import Floats
+from dpassay.base.arrays import Floats
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.dataset_vectors.texts import ShotWriter
-    from cupel.mechanisms.models.writers import Writer
+    from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
+    from dpassay.mechanisms.models.writers import Writer
 
 Accepts = Callable[[Sequence[str]], Sequence[bool]]
 """Which of some texts are good enough."""

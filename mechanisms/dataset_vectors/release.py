@@ -20,13 +20,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.arrays import Floats, Integers
-from cupel.accounting.gaussian import sum_sensitivity
-from cupel.mechanisms.evolution.voting import record_votes
-from cupel.mechanisms.primitives.randomness import Source
-from cupel.mechanisms.primitives.whole_vectors import whole_vectors
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.gaussian import sum_sensitivity
+from dpassay.base import validate
+from dpassay.base.arrays import Floats, Integers
+from dpassay.mechanisms.evolution.voting import record_votes
+from dpassay.mechanisms.primitives.randomness import Source
+from dpassay.mechanisms.primitives.whole_vectors import whole_vectors
 
 RADIUS = 2**20
 """The largest length of a record's difference in a block, in integer units."""

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cupel.accounting.arrays import Floats
-from cupel.mechanisms.dataset_vectors.steering import blocks
-from cupel.mechanisms.models import row_modules, row_shapes
-from cupel.mechanisms.models.decoding import RowShape
+from dpassay.base.arrays import Floats
+from dpassay.mechanisms.dataset_vectors.steering import blocks
+from dpassay.mechanisms.models import row_modules, row_shapes
+from dpassay.mechanisms.models.decoding import RowShape
 
 _PADDING = ([0], 0)
 

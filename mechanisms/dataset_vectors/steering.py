@@ -18,8 +18,8 @@ from typing import Any, Literal
 import torch
 from numpy.typing import ArrayLike
 
-from cupel.accounting import validate
-from cupel.mechanisms.models.decoding import PackedRows
+from dpassay.base import validate
+from dpassay.mechanisms.models.decoding import PackedRows
 
 Where = Literal["last", "all"]
 

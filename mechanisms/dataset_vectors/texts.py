@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
-from cupel.accounting import validate
-from cupel.mechanisms.dataset_vectors.steering import SteeredRows, Steering, Where
-from cupel.mechanisms.models.prompts import FENCE, INSTRUCTION, PRETRAINED, Prompt
-from cupel.mechanisms.models.sampling import sampled
+from dpassay.base import validate
+from dpassay.mechanisms.dataset_vectors.steering import SteeredRows, Steering, Where
+from dpassay.mechanisms.models.prompts import FENCE, INSTRUCTION, PRETRAINED, Prompt
+from dpassay.mechanisms.models.sampling import sampled
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.dataset_vectors.states import Tokens
-    from cupel.mechanisms.models.language_model import LanguageModel
+    from dpassay.mechanisms.dataset_vectors.states import Tokens
+    from dpassay.mechanisms.models.language_model import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True)

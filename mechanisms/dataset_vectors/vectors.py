@@ -16,21 +16,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 from dp_accounting import DpEvent
 
-from cupel.accounting import events, validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.arrays import Floats
-from cupel.accounting.atomic_file import replacing
-from cupel.accounting.errors import naming
-from cupel.mechanisms.dataset_vectors import release
-from cupel.mechanisms.dataset_vectors.journalled import journalled
-from cupel.mechanisms.dataset_vectors.rejection import Accepts, accepted
-from cupel.mechanisms.dataset_vectors.steering import Where, check_blocks
-from cupel.mechanisms.evolution.journal import Journal
-from cupel.mechanisms.evolution.loop import ATTEMPTS
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
+from dpassay.base.atomic_file import replacing
+from dpassay.base.errors import naming
+from dpassay.base.former_name import FORMER_NAME
+from dpassay.mechanisms.dataset_vectors import release
+from dpassay.mechanisms.dataset_vectors.journalled import journalled
+from dpassay.mechanisms.dataset_vectors.rejection import Accepts, accepted
+from dpassay.mechanisms.dataset_vectors.steering import Where, check_blocks
+from dpassay.mechanisms.evolution.journal import Journal
+from dpassay.mechanisms.evolution.loop import ATTEMPTS
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
-    from cupel.mechanisms.dataset_vectors.texts import ShotWriter
+    from dpassay.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
+    from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
 
 _FORMAT = "dataset vectors 1"
 _MOST_BYTES = 2**31
@@ -164,8 +166,9 @@ class ReleasedVectors:
             "labels": [{"label": one.label, "shots": list(one.shots), "norms": list(one.norms)} for one in self.labels],
         }
         arrays = {f"means/{number}": np.ascontiguousarray(one.means) for number, one in enumerate(self.labels)}
-        # One key, because the library writes several in any order, and the same vectors must give the same bytes.
-        content: bytes = save(arrays, metadata={"cupel": json.dumps(about, sort_keys=True)})
+        # One key, because the library writes several in any order, and the same vectors must give the same bytes;
+        # under the former name, so that they do in runs that version 0.2 began.
+        content: bytes = save(arrays, metadata={FORMER_NAME: json.dumps(about, sort_keys=True)})
         return content
 
     @classmethod
@@ -184,7 +187,7 @@ class ReleasedVectors:
             if path.stat().st_size > _MOST_BYTES:
                 raise TypeError
             with safe_open(str(path), framework="numpy") as file:
-                about = json.loads((file.metadata() or {})["cupel"])
+                about = json.loads((file.metadata() or {})[FORMER_NAME])
                 if about["format"] != _FORMAT:
                     raise KeyError
                 blocks = tuple(int(block) for block in about["blocks"])

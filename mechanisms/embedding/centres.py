@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Integers
-from cupel.accounting.errors import naming
-from cupel.mechanisms.embedding.embedder import Embedder, HashedNgrams, Vectors, all_embedded
-from cupel.mechanisms.embedding.load import BUILTIN, load_embedder
+from dpassay.base import validate
+from dpassay.base.arrays import Integers
+from dpassay.base.errors import naming
+from dpassay.base.former_name import FORMER_NAME
+from dpassay.mechanisms.embedding.embedder import Embedder, HashedNgrams, Vectors, all_embedded
+from dpassay.mechanisms.embedding.load import BUILTIN, load_embedder
 
 MINI_BATCH_ABOVE = 100_000
 """For more public documents than this, centres are computed by mini-batch k-means."""
@@ -108,7 +109,7 @@ class Centres:
             about["settings"] = self.embedder.settings
             if self.embedder.projection is not None:
                 arrays["projection"] = np.ascontiguousarray(self.embedder.projection, dtype=np.float32)
-        content: bytes = save(arrays, metadata={"cupel": "centres 1", "embedder": json.dumps(about)})
+        content: bytes = save(arrays, metadata={FORMER_NAME: "centres 1", "embedder": json.dumps(about)})
         return content
 
     @classmethod

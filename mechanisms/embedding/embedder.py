@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting import validate
+from dpassay.base import validate
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

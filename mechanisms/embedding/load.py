@@ -1,17 +1,17 @@
-"""Which embedder a name stands for: one that comes with cupel, or a model. A new embedder is a row of `EMBEDDERS`."""
+"""Which embedder a name stands for: one that comes with dpassay, or a model. A new embedder is a row of `EMBEDDERS`."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
 
-from cupel.mechanisms.embedding.embedder import Embedder, HashedNgrams
-from cupel.mechanisms.embedding.sentence import SentenceEmbedder, model_folder
+from dpassay.mechanisms.embedding.embedder import Embedder, HashedNgrams
+from dpassay.mechanisms.embedding.sentence import SentenceEmbedder, model_folder
 
 BUILTIN = "builtin"
 
 EMBEDDERS: dict[str, Callable[[], Embedder]] = {BUILTIN: HashedNgrams}
-"""Embedders that come with cupel, by name. Any other name is the folder or the hub id of a model."""
+"""Embedders that come with dpassay, by name. Any other name is the folder or the hub id of a model."""
 
 
 def load_embedder(

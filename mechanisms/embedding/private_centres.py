@@ -20,17 +20,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import events, validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.arrays import Integers
-from cupel.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, Outcome
-from cupel.mechanisms.embedding.embedder import Vectors, unit_rows
-from cupel.mechanisms.primitives.nearest import nearest
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
-from cupel.mechanisms.primitives.whole_vectors import whole_vectors
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, Outcome
+from dpassay.base import validate
+from dpassay.base.arrays import Integers
+from dpassay.mechanisms.embedding.embedder import Vectors, unit_rows
+from dpassay.mechanisms.primitives.nearest import nearest
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
+from dpassay.mechanisms.primitives.whole_vectors import whole_vectors
 
 if TYPE_CHECKING:
-    from cupel.accounting.ledger.run import Run
+    from dpassay.accounting.ledger.run import Run
 
 STAGE = "lloyd"
 RADIUS = 2**16

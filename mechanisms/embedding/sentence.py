@@ -1,4 +1,4 @@
-"""Sentence embeddings by any `sentence-transformers` model (``pip install 'cupel[embed]'``)."""
+"""Sentence embeddings by any `sentence-transformers` model (``pip install '.[embed]'``)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.mechanisms.embedding.embedder import Vectors, unit_rows
-from cupel.mechanisms.models.model_folder import check_embedder
-from cupel.mechanisms.models.quiet_loading import quiet_loading
+from dpassay.base import validate
+from dpassay.base.extras import install
+from dpassay.mechanisms.embedding.embedder import Vectors, unit_rows
+from dpassay.mechanisms.models.model_folder import check_embedder
+from dpassay.mechanisms.models.quiet_loading import quiet_loading
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
@@ -62,7 +63,7 @@ class SentenceEmbedder:
             from sentence_transformers import SentenceTransformer
         except ImportError:
             raise ValueError(
-                "sentence-transformers is not installed; an embedding model needs pip install 'cupel[embed]'"
+                f"sentence-transformers is not installed; an embedding model needs {install('embed')}"
             ) from None
         folder = model_folder(str(source), allow_network)
         try:
@@ -99,7 +100,7 @@ class SentenceEmbedder:
 
 def _remembers(network: Any) -> bool:
     """Whether a text may change how later texts are embedded: position frequencies that depend on the longest text."""
-    from cupel.mechanisms.models import row_modules
+    from dpassay.mechanisms.models import row_modules
 
     return any("dynamic" in rope for module in network.modules() for _, rope in row_modules.rope_types(module))
 

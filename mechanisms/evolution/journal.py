@@ -17,13 +17,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
-from cupel.accounting.errors import CupelError, naming
+from dpassay.base.errors import DpassayError, naming
 
 _VERSION = 1
 _LINES, _SECONDS = 64, 2.0  # limits of what a crash of the machine can lose; a crash of the process loses nothing
 
 
-class JournalError(CupelError):
+class JournalError(DpassayError):
     """A journal that cannot be resumed; the message is one line without any text of a candidate."""
 
 

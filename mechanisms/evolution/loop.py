@@ -28,10 +28,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting import validate
-from cupel.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
-from cupel.mechanisms.evolution.journal import Entry, Journal
-from cupel.mechanisms.models.writers import Writer, WriterError, clean
+from dpassay.base import validate
+from dpassay.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
+from dpassay.mechanisms.evolution.journal import Entry, Journal
+from dpassay.mechanisms.models.writers import Writer, WriterError, clean
 
 ATTEMPTS = 4
 """How often a text is requested, each time with another seed, while the answer is empty."""

@@ -10,13 +10,13 @@ import numpy as np
 from dp_accounting import dp_event
 from numpy.typing import ArrayLike, NDArray
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats, Integers
-from cupel.accounting.ledger.run import Run
-from cupel.mechanisms.data.batching import label_indices
-from cupel.mechanisms.data.records import Record, check_ids
-from cupel.mechanisms.primitives import charged
-from cupel.mechanisms.primitives.charged import RunMismatchError
+from dpassay.accounting.ledger.run import Run
+from dpassay.base import validate
+from dpassay.base.arrays import Floats, Integers
+from dpassay.data.batching import label_indices
+from dpassay.data.records import Record, check_ids
+from dpassay.mechanisms.primitives import charged
+from dpassay.mechanisms.primitives.charged import RunMismatchError
 
 INPUTS = "inputs"
 """The ledger stage in which a run commits the digest of its inputs."""

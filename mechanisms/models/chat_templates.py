@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cupel.mechanisms.models.template_rendering import RenderingError, rendered
+from dpassay.mechanisms.models.template_rendering import RenderingError, rendered
 
 _FIXED_DATE = "{% macro strftime_now(format) %}26 Jul 2024{% endmacro %}"
 _MARK = "an answer"

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from cupel.mechanisms.models import row_modules
+from dpassay.mechanisms.models import row_modules
 
 _GROWTH = 32
 _TOKENS_PER_FORWARD = 8192

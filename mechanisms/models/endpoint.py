@@ -20,10 +20,10 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
-from cupel.accounting import validate
-from cupel.mechanisms.models.json_requests import PassingError, RefusedError, post
-from cupel.mechanisms.models.prompts import render
-from cupel.mechanisms.models.writers import Prompts, WriterError, example_of, prompts_of
+from dpassay.base import validate
+from dpassay.mechanisms.models.json_requests import PassingError, RefusedError, post
+from dpassay.mechanisms.models.prompts import render
+from dpassay.mechanisms.models.writers import Prompts, WriterError, example_of, prompts_of
 
 _CHAT, _PLAIN = "/chat/completions", "/completions"
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 300.0  # seconds

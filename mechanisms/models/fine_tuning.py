@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats, Integers
-from cupel.mechanisms.models.language_model import LanguageModel
+from dpassay.base import validate
+from dpassay.base.arrays import Floats, Integers
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 _ENTRIES = 2**25  # logits of one call of the model: 128 MiB, and as much for gradients
 _IGNORED = -100

@@ -143,7 +143,7 @@ def post(address: str, body: Mapping[str, object], *, key: str | None, timeout: 
         PassingError: no connection, a timeout, an answer that is not JSON, or a status that may be temporary.
         RefusedError: any other error status.
     """
-    headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "cupel"}
+    headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "dpassay"}
     if key is not None:
         headers["Authorization"] = f"Bearer {key}"
     request = urllib.request.Request(address, json.dumps(body).encode(), headers)

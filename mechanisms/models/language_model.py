@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from cupel.accounting import validate
-from cupel.mechanisms.models import chat_templates, model_folder, row_modules, row_shapes
-from cupel.mechanisms.models.decoding import FixedRows, PackedRows, RowShape, layer_kinds
-from cupel.mechanisms.models.model_folder import BUILTIN
-from cupel.mechanisms.models.quiet_loading import quiet_loading
+from dpassay.base import validate
+from dpassay.mechanisms.models import chat_templates, model_folder, row_modules, row_shapes
+from dpassay.mechanisms.models.decoding import FixedRows, PackedRows, RowShape, layer_kinds
+from dpassay.mechanisms.models.model_folder import BUILTIN
+from dpassay.mechanisms.models.quiet_loading import quiet_loading
 
 _ROWS, _LONGEST, _STEPS = 16, 64, 4  # of the spot check: rows, tokens of the longest row, tokens of a continuation
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

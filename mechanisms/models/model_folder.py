@@ -42,7 +42,7 @@ def locate(source: str, allow_network: bool) -> Path:
         ValueError: one line, if there is none.
     """
     if source == BUILTIN:
-        from cupel.mechanisms.models import embedded
+        from dpassay.mechanisms.models import embedded
 
         return embedded.path()
     if Path(source).is_dir():

@@ -22,8 +22,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from cupel.accounting.errors import CupelError
-from cupel.mechanisms.models.template_rendering import RenderingError, filled, rendered
+from dpassay.base.errors import DpassayError
+from dpassay.mechanisms.models.template_rendering import RenderingError, filled, rendered
 
 FENCE = "```"
 PRETRAINED, INSTRUCTION = "pretrained", "instruction"
@@ -53,7 +53,7 @@ class Tokens(Protocol):
     def decode(self, tokens: Sequence[int]) -> str: ...
 
 
-class PromptError(CupelError):
+class PromptError(DpassayError):
     """A template that cannot be rendered. One line, which shows nothing of a record."""
 
 

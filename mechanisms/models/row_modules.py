@@ -97,14 +97,14 @@ def pin(network: torch.nn.Module, positions: int | None) -> None:
         network: a model of `transformers`.
         positions: the largest number of positions that any row may use; None undoes the change.
     """
-    if getattr(network, "_cupel_pinned", None) == positions:
+    if getattr(network, "_dpassay_pinned", None) == positions:
         return
     for module in network.modules():
         for layer, rope in rope_types(module):
-            original = vars(module).setdefault("_cupel_rope_type", {}).setdefault(layer, rope)
+            original = vars(module).setdefault("_dpassay_rope_type", {}).setdefault(layer, rope)
             if original in CHANGING_ROPE:
                 _pin(module, layer, original, positions)
-    network._cupel_pinned = positions  # type: ignore[assignment]
+    network._dpassay_pinned = positions  # type: ignore[assignment]
 
 
 def _pin(module: Any, layer: str | None, rope: str, positions: int | None) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cupel.mechanisms.models.decoding import FixedRows, RowShape
+from dpassay.mechanisms.models.decoding import FixedRows, RowShape
 
 MOST_ROWS = 256
 """The largest number of rows in one forward pass."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from cupel.mechanisms.private_inference.transcripts import EndRule
+from dpassay.mechanisms.models.end_rule import EndRule
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.models.decoding import PackedRows
-    from cupel.mechanisms.models.language_model import LanguageModel
+    from dpassay.mechanisms.models.decoding import PackedRows
+    from dpassay.mechanisms.models.language_model import LanguageModel
 
 _CACHE_BYTES = 2**30
 

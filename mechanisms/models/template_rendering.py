@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from cupel.accounting.errors import CupelError
+from dpassay.base.errors import DpassayError
 
 if TYPE_CHECKING:
     import jinja2
@@ -37,7 +37,7 @@ LONGEST = 2**22
 Kind = Literal["prompt", "chat"]
 
 
-class RenderingError(CupelError):
+class RenderingError(DpassayError):
     """A template that cannot be rendered. Its message is the type of error and shows none of the values.
 
     Attributes:

@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.accounting.errors import CupelError
-from cupel.mechanisms.models.prompts import FENCE, ours, render
-from cupel.mechanisms.models.template_rendering import RenderingError
+from dpassay.base import validate
+from dpassay.base.errors import DpassayError
+from dpassay.mechanisms.models.prompts import FENCE, ours, render
+from dpassay.mechanisms.models.template_rendering import RenderingError
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.models.language_model import LanguageModel
+    from dpassay.mechanisms.models.language_model import LanguageModel
 
 _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _CHARACTERS_A_TOKEN = 64  # of a prompt's text, to bound the time of tokenisation
 _UNWRITABLE = ("Cc", "Cs")  # control characters, surrogates
 
 
-class WriterError(CupelError):
+class WriterError(DpassayError):
     """A writer that cannot be used; one line. Texts that were finished before are not lost."""
 
 
@@ -210,7 +210,7 @@ class ModelWriter:
         return self._texts([self._context(self._asked.variation, label, "text", text) for text in texts], seeds)
 
     def _texts(self, contexts: Sequence[Sequence[int]], seeds: Sequence[int]) -> Iterator[str]:
-        from cupel.mechanisms.models.sampling import sampled
+        from dpassay.mechanisms.models.sampling import sampled
 
         texts = sampled(
             self.model,

@@ -7,13 +7,13 @@ from typing import Any
 
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting.errors import CupelError
-from cupel.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, Json, Outcome
-from cupel.accounting.ledger.run import Run
-from cupel.mechanisms.primitives.randomness import Source
+from dpassay.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, Json, Outcome
+from dpassay.accounting.ledger.run import Run
+from dpassay.base.errors import DpassayError
+from dpassay.mechanisms.primitives.randomness import Source
 
 
-class RunMismatchError(CupelError):
+class RunMismatchError(DpassayError):
     """An interrupted run was begun with other records, model, key or parameters. One line, which names no record."""
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from dp_accounting import dp_event
 from numpy.typing import ArrayLike
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.arrays import Integers
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.base import validate
+from dpassay.base.arrays import Integers
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
 
 def count_sensitivity(adjacency: Adjacency) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cupel.accounting.arrays import Bools, Floats, Integers
+from dpassay.base.arrays import Bools, Floats, Integers
 
 BLOCK_BYTES = 2**25
 """Approximate memory that `nearest` uses, in addition to its arguments, copies of the centres and its result."""

@@ -1,8 +1,8 @@
 """The source of privacy noise: the operating system's entropy, never a seed.
 
 Public choices (for example, which builtin records are used, or the order in which a file is read) use seeds and not
-this module. Tests may replace `OsEntropy` by a `Recorded` source through `cupel.testing`; the ledger of such a run says
-so, and its output must not be released.
+this module. Tests may replace `OsEntropy` by a `Recorded` source through `dpassay.testing`; the ledger of such a run
+says so, and its output must not be released.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Bools, Floats, Integers
-from cupel.mechanisms.primitives.rounded_normal import Words, rounded_normals
+from dpassay.base import validate
+from dpassay.base.arrays import Bools, Floats, Integers
+from dpassay.mechanisms.primitives.rounded_normal import Words, rounded_normals
 
 _PIECE = 1024  # smallest number of coordinates for which a thread is worthwhile
 _WORDS = 2**16  # likewise, of coordinates that are drawn from whole words

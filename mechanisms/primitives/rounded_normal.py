@@ -20,7 +20,7 @@ from decimal import Context, Decimal, localcontext
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting.arrays import Integers
+from dpassay.base.arrays import Integers
 
 Words = NDArray[np.uint64]
 

@@ -18,9 +18,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats, Integers
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
+from dpassay.base import validate
+from dpassay.base.arrays import Floats, Integers
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
 BITS = 62
 """The largest weight is 2^BITS."""

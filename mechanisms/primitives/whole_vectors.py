@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting.arrays import Integers
+from dpassay.base.arrays import Integers
 
 
 def whole_vectors(vectors: NDArray[np.floating], radius: int) -> Integers:

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.arrays import Floats
-from cupel.accounting.ex_post.clipped_rows import GRID, LogitRows, clip_logits, whole_clip
-from cupel.accounting.ex_post.medians import Cost, Medians
-from cupel.mechanisms.primitives import token_sampler
-from cupel.mechanisms.primitives.randomness import Source
-from cupel.mechanisms.private_inference.device_rows import DeviceRows
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.ex_post.clipped_rows import GRID, LogitRows, clip_logits, whole_clip
+from dpassay.accounting.ex_post.medians import Cost, Medians
+from dpassay.base.arrays import Floats
+from dpassay.mechanisms.primitives import token_sampler
+from dpassay.mechanisms.primitives.randomness import Source
+from dpassay.mechanisms.private_inference.device_rows import DeviceRows
 
 Logits = NDArray[np.floating] | torch.Tensor
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cupel.accounting import validate
+from dpassay.base import validate
 
 
 @dataclass(frozen=True, slots=True)

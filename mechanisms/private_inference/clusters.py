@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from cupel.accounting.arrays import Integers
-from cupel.mechanisms.data.batching import Cells, label_indices, unit_records
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.embedding.centres import Centres, most_counted, split_slots
-from cupel.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
-from cupel.mechanisms.embedding.load import BUILTIN
-from cupel.mechanisms.primitives.nearest import nearest
+from dpassay.base.arrays import Integers
+from dpassay.data.batching import Cells, label_indices, unit_records
+from dpassay.data.records import Record
+from dpassay.mechanisms.embedding.centres import Centres, most_counted, split_slots
+from dpassay.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
+from dpassay.mechanisms.embedding.load import BUILTIN
+from dpassay.mechanisms.primitives.nearest import nearest
 
 
 @dataclass(frozen=True, eq=False)

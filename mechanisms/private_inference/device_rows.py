@@ -1,6 +1,6 @@
 """A batch of logits on a GPU, clipped, counted, sorted and summed there, so that only a few numbers per token leave it.
 
-The results are bitwise equal to those of `cupel.accounting.ex_post.clipped_rows`, in the same float64 arithmetic. If
+The results are bitwise equal to those of `dpassay.accounting.ex_post.clipped_rows`, in the same float64 arithmetic. If
 most tokens are at the bottom of the clip, the logits are read three times: for the largest entry of each row, for the
 comparison with the bottom, and to gather the few entries above it. The remaining work is proportional to these. It is
 done in pieces, which bounds the additional memory.
@@ -19,8 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from cupel.accounting.arrays import Integers
-from cupel.accounting.ex_post.clipped_rows import (
+from dpassay.accounting.ex_post.clipped_rows import (
     GRID,
     MANY_COLUMNS,
     MANY_ENTRIES,
@@ -29,6 +28,7 @@ from cupel.accounting.ex_post.clipped_rows import (
     fill_outside,
     whole_clip,
 )
+from dpassay.base.arrays import Integers
 
 _ENTRIES = 2**24  # entries that are clipped at a time, 128 MiB of float64
 

@@ -22,30 +22,29 @@ Source: Amin et al., "Private Prediction for Large-Scale Synthetic Text Generati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import events, validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
-from cupel.accounting.ex_post.clipped_rows import check_clip
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.models.prompts import FENCE, INSTRUCTION, PRETRAINED, Prompt, check_template
-from cupel.mechanisms.primitives import counts, token_sampler
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
-from cupel.mechanisms.private_inference.transcripts import EndRule, Generation, Observer, Transcript
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
+from dpassay.accounting.ex_post.clipped_rows import check_clip
+from dpassay.base import validate
+from dpassay.data.records import Record
+from dpassay.mechanisms.models.end_rule import EndRule
+from dpassay.mechanisms.models.prompts import FENCE, INSTRUCTION, PRETRAINED, Prompt, check_template
+from dpassay.mechanisms.primitives import counts, token_sampler
 
 if TYPE_CHECKING:
-    from cupel.accounting.arrays import Floats, Integers
-    from cupel.accounting.ledger.run import Run
-    from cupel.mechanisms.data.batching import Batches
-    from cupel.mechanisms.models.language_model import LanguageModel
-    from cupel.mechanisms.models.row_shapes import RowPlan
-    from cupel.mechanisms.private_inference.clusters import Clusters
+    from dpassay.base.arrays import Integers
+    from dpassay.data.batching import Batches
+    from dpassay.mechanisms.models.language_model import LanguageModel
+    from dpassay.mechanisms.models.row_shapes import RowPlan
+    from dpassay.mechanisms.private_inference.clusters import Clusters
 
 RECORD_TOKENS = 64
 """Number of tokens of each record for which a context has room, if the claim states no length."""
@@ -302,7 +301,7 @@ class PrivateInference:
 
     def clusters(self) -> Clusters:
         """The public centres and their embedder, read from their files."""
-        from cupel.mechanisms.private_inference.clusters import Clusters
+        from dpassay.mechanisms.private_inference.clusters import Clusters
 
         assert self.centres is not None
         return Clusters.load(self.centres, self.embedder)
@@ -321,7 +320,7 @@ class PrivateInference:
             key: of the batching.
             cluster_counts: shape (labels, K), released; needed with centres (`Transcript.cluster_counts`).
         """
-        from cupel.mechanisms.data.batching import cut_slots, hashed_slots, label_cells
+        from dpassay.data.batching import cut_slots, hashed_slots, label_cells
 
         per_user = self.unit.kind == "user"
         if self.kept_centres is None:
@@ -388,7 +387,7 @@ class PrivateInference:
         Raises:
             ValueError: if the model has modules that may compute rows together.
         """
-        from cupel.mechanisms.models import row_shapes
+        from dpassay.mechanisms.models import row_shapes
 
         model.check_modules()
         if self.rows == "packed":
@@ -414,66 +413,3 @@ class PrivateInference:
         for label in self.labels or (None,):
             _ = self.prompt(model, label).record_tokens
         self.row_plan(model)
-
-    def generate(
-        self,
-        records: Sequence[Record],
-        model: LanguageModel,
-        run: Run,
-        *,
-        key: bytes,
-        observers: Sequence[Observer] = (),
-        progress: Callable[[int, int], None] | None = None,
-        source: Source = OS_ENTROPY,
-        rows_at_once: int | None = None,
-    ) -> Generation:
-        """Generates the synthetic documents, or resumes an interrupted run.
-
-        Args:
-            records: private.
-            model: the language model.
-            run: of a ledger, begun with `plan()`. Every step is charged before it is sampled, and only committed values
-                are used; the caller finishes the run.
-            key: of the batching, 16 to 64 bytes, drawn independently of the data; it may be published.
-            observers: receive every token, including those of an interrupted call.
-            progress: called with the number of steps done and the total.
-            source: of the noise. If it is recorded, the run must say so: ``run.about["noise"] == "recorded"``.
-            rows_at_once: number of contexts in memory at once; by default as many as fit into 4 GiB.
-
-        Raises:
-            ValueError: if records, model or key are invalid, or differ from those of the interrupted run.
-        """
-        from cupel.mechanisms.private_inference.loop import Loop
-        from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
-
-        if rows_at_once is not None:
-            validate.integer(minimum=1, rows_at_once=rows_at_once)
-        return Loop(SlotInputs(self, records, model, key), run, source, observers).generate(rows_at_once, progress)
-
-    def score(
-        self,
-        records: Sequence[Record],
-        model: LanguageModel,
-        transcript: Transcript,
-        *,
-        key: bytes,
-        slots: Sequence[int] | None = None,
-    ) -> Floats:
-        """The log-probability of each slot's tokens in a transcript, under given records.
-
-        Args:
-            records: private; for example those of the run with one removed.
-            model: of the run.
-            transcript: of a run with the same parameters and key.
-            key: of the batching.
-            slots: which slots; None for all. A slot that did not run scores 0.
-
-        Returns:
-            Shape (len(slots),): Σ log p(token) over a slot's tokens, before integer rounding.
-        """
-        from cupel.mechanisms.private_inference import score as inference_score
-        from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
-
-        chosen = list(range(self.total_slots)) if slots is None else list(slots)
-        inputs = SlotInputs(self, records, model, key, transcript.cluster_counts)
-        return inference_score.score([(inputs, slot) for slot in chosen], transcript)

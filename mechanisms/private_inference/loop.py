@@ -18,18 +18,23 @@ import numpy as np
 import torch
 from dp_accounting import dp_event
 
-from cupel.accounting.arrays import Bools, Integers
-from cupel.accounting.ex_post.medians import Cost
-from cupel.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, Outcome
-from cupel.accounting.ledger.run import Run
-from cupel.mechanisms.primitives import charged
-from cupel.mechanisms.primitives import counts as noise
-from cupel.mechanisms.primitives.charged import RunMismatchError as RunMismatchError
-from cupel.mechanisms.primitives.randomness import Source
-from cupel.mechanisms.private_inference import aggregation
-from cupel.mechanisms.private_inference.aggregation import Aggregate
-from cupel.mechanisms.private_inference.slot_inputs import SlotInput, SlotInputs, SlotRows
-from cupel.mechanisms.private_inference.transcripts import Document, EndRule, Generation, Observer, Transcript
+from dpassay.accounting.ex_post.medians import Cost
+from dpassay.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, Outcome
+from dpassay.accounting.ledger.run import Run
+from dpassay.base import validate
+from dpassay.base.arrays import Bools, Integers
+from dpassay.data.records import Record
+from dpassay.mechanisms.models.end_rule import EndRule
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.primitives import charged
+from dpassay.mechanisms.primitives import counts as noise
+from dpassay.mechanisms.primitives.charged import RunMismatchError as RunMismatchError
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
+from dpassay.mechanisms.private_inference import aggregation
+from dpassay.mechanisms.private_inference.aggregation import Aggregate
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.slot_inputs import SlotInput, SlotInputs, SlotRows
+from dpassay.mechanisms.private_inference.transcripts import Document, Generation, Observer, Transcript
 
 INPUTS, CLUSTERS, ASSIGNMENT, COUNTS, IDLE, TOKENS = "inputs", "clusters", "assignment", "counts", "idle", "tokens"
 """Stages of a run in its ledger. `IDLE` charges for slots that the noisy counts exclude."""
@@ -72,7 +77,7 @@ class _Drawn:
 
 
 class Loop:
-    """One call of `PrivateInference.generate`."""
+    """One call of `generate`."""
 
     def __init__(self, inputs: SlotInputs, run: Run, source: Source, observers: Sequence[Observer]) -> None:
         self.inputs = inputs
@@ -374,3 +379,37 @@ def _mapper(source: Source) -> Iterator[_Map]:
         return
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         yield pool.map
+
+
+def generate(
+    mechanism: PrivateInference,
+    records: Sequence[Record],
+    model: LanguageModel,
+    run: Run,
+    *,
+    key: bytes,
+    observers: Sequence[Observer] = (),
+    progress: Callable[[int, int], None] | None = None,
+    source: Source = OS_ENTROPY,
+    rows_at_once: int | None = None,
+) -> Generation:
+    """Generates the synthetic documents of a mechanism, or resumes an interrupted run.
+
+    Args:
+        mechanism: the parameters.
+        records: private.
+        model: the language model.
+        run: of a ledger, begun with `plan()`. Every step is charged before it is sampled, and only committed values
+            are used; the caller finishes the run.
+        key: of the batching, 16 to 64 bytes, drawn independently of the data; it may be published.
+        observers: receive every token, including those of an interrupted call.
+        progress: called with the number of steps done and the total.
+        source: of the noise. If it is recorded, the run must say so: ``run.about["noise"] == "recorded"``.
+        rows_at_once: number of contexts in memory at once; by default as many as fit into 4 GiB.
+
+    Raises:
+        ValueError: if records, model or key are invalid, or differ from those of the interrupted run.
+    """
+    if rows_at_once is not None:
+        validate.integer(minimum=1, rows_at_once=rows_at_once)
+    return Loop(SlotInputs(mechanism, records, model, key), run, source, observers).generate(rows_at_once, progress)

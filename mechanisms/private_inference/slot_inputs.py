@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import torch
 
-from cupel.accounting.arrays import Integers
-from cupel.mechanisms.data.batching import Batches
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.models.decoding import DecodeSession, FixedRows, RowShape
-from cupel.mechanisms.private_inference import aggregation
-from cupel.mechanisms.private_inference.aggregation import Aggregate
-from cupel.mechanisms.private_inference.transcripts import Transcript
+from dpassay.base.arrays import Integers
+from dpassay.data.batching import Batches
+from dpassay.data.records import Record
+from dpassay.mechanisms.models.decoding import DecodeSession, FixedRows, RowShape
+from dpassay.mechanisms.private_inference import aggregation
+from dpassay.mechanisms.private_inference.aggregation import Aggregate
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.transcripts import Transcript
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.models.language_model import LanguageModel
-    from cupel.mechanisms.private_inference.generator import PrivateInference
+    from dpassay.mechanisms.models.language_model import LanguageModel
 
 _MEMORY = 4 * 2**30  # bytes of keys, values and logits for slots that are decoded together
 

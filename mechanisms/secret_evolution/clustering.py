@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Bools, Floats, Integers
-from cupel.mechanisms.embedding.centres import k_means
-from cupel.mechanisms.embedding.embedder import Vectors
-from cupel.mechanisms.primitives.nearest import nearest
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
+from dpassay.base import validate
+from dpassay.base.arrays import Bools, Floats, Integers
+from dpassay.mechanisms.embedding.centres import k_means
+from dpassay.mechanisms.embedding.embedder import Vectors
+from dpassay.mechanisms.primitives.nearest import nearest
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
 MOST_RECORDS = 2**22
 """The largest number of private records for which sums of offsets are exact in float64."""

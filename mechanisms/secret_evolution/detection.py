@@ -18,12 +18,12 @@ from typing import Any, Literal
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
-from cupel.accounting import validate
-from cupel.accounting.guarantees import SecretProtection
-from cupel.mechanisms.secret_evolution.incidence import Incidence, texts_digest
-from cupel.mechanisms.secret_evolution.listed import PhraseFinder, composed, read_list
-from cupel.mechanisms.secret_evolution.pattern_process import PatternProcess
-from cupel.mechanisms.secret_evolution.search import (
+from dpassay.accounting.guarantees import SecretProtection
+from dpassay.base import validate
+from dpassay.mechanisms.secret_evolution.incidence import Incidence, texts_digest
+from dpassay.mechanisms.secret_evolution.listed import PhraseFinder, composed, read_list
+from dpassay.mechanisms.secret_evolution.pattern_process import PatternProcess
+from dpassay.mechanisms.secret_evolution.search import (
     EMPTY,
     Rows,
     Search,
@@ -126,7 +126,7 @@ class QuantileWords:
 
 @dataclass(frozen=True, slots=True)
 class PresidioSecrets:
-    """Everything that Presidio recognises in English text (``pip install 'cupel[presidio]'``), with any score.
+    """Everything that Presidio recognises in English text (``pip install '.[presidio]'``), with any score.
 
     Attributes:
         entities: Presidio's names, such as ``EMAIL_ADDRESS``; those found by patterns need no model.

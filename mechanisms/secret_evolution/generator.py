@@ -28,28 +28,28 @@ from typing import Literal
 
 from dp_accounting import DpEvent
 
-from cupel.accounting import events, validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.arrays import Floats, Integers
-from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.ledger.entries import Charge
-from cupel.accounting.ledger.run import Run
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
-from cupel.mechanisms.embedding.load import fitted_embedder, load_embedder
-from cupel.mechanisms.evolution import run as evolution_run
-from cupel.mechanisms.evolution import voting
-from cupel.mechanisms.evolution.journal import Journal
-from cupel.mechanisms.evolution.loop import EvolutionSettings, SyntheticText, evolve
-from cupel.mechanisms.models.writers import Writer
-from cupel.mechanisms.primitives import charged
-from cupel.mechanisms.primitives.charged import RunMismatchError
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
-from cupel.mechanisms.secret_evolution import clustering
-from cupel.mechanisms.secret_evolution.clustering import NoisyClusters, PublicClusters
-from cupel.mechanisms.secret_evolution.detection import SecretSource, find_secrets
-from cupel.mechanisms.secret_evolution.incidence import Found, Incidence, texts_digest
-from cupel.mechanisms.secret_evolution.inclusion import SecretNoise
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.guarantees import SecretProtection
+from dpassay.accounting.ledger.entries import Charge
+from dpassay.accounting.ledger.run import Run
+from dpassay.base import validate
+from dpassay.base.arrays import Floats, Integers
+from dpassay.data.records import Record
+from dpassay.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
+from dpassay.mechanisms.embedding.load import fitted_embedder, load_embedder
+from dpassay.mechanisms.evolution import run as evolution_run
+from dpassay.mechanisms.evolution.journal import Journal
+from dpassay.mechanisms.evolution.loop import EvolutionSettings, SyntheticText, evolve
+from dpassay.mechanisms.models.writers import Writer
+from dpassay.mechanisms.primitives import charged
+from dpassay.mechanisms.primitives.charged import RunMismatchError
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
+from dpassay.mechanisms.secret_evolution import clustering, voting
+from dpassay.mechanisms.secret_evolution.clustering import NoisyClusters, PublicClusters
+from dpassay.mechanisms.secret_evolution.detection import SecretSource, find_secrets
+from dpassay.mechanisms.secret_evolution.incidence import Found, Incidence, texts_digest
+from dpassay.mechanisms.secret_evolution.inclusion import SecretNoise
 
 CLUSTERS, RELEASE = "clusters", "release"
 """Stages of a run in its ledger: the digest of the public clusters, and the noisy ones."""

@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_array
 
-from cupel.accounting.arrays import Bools, Integers
-from cupel.accounting.guarantees import SecretProtection
+from dpassay.accounting.guarantees import SecretProtection
+from dpassay.base.arrays import Bools, Integers
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 
-from cupel.accounting import validate
-from cupel.accounting.arrays import Floats
-from cupel.accounting.events import SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
-from cupel.accounting.secret_protection.accountant import secret_release
-from cupel.accounting.secret_protection.conversions import mu_for
-from cupel.accounting.secret_protection.groups import Release, releases_for_groups
-from cupel.mechanisms.secret_evolution.incidence import Incidence
+from dpassay.accounting.events import SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
+from dpassay.accounting.secret_protection.accountant import secret_release
+from dpassay.accounting.secret_protection.conversions import mu_for
+from dpassay.accounting.secret_protection.groups import Release, releases_for_groups
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
+from dpassay.mechanisms.secret_evolution.incidence import Incidence
 
 _DISCRETISED = 1e-300  # above the total variation distance of noise on a grid of 2⁻¹⁰⁷⁴ from the Gaussian
 _ABOVE = 1 + 2.0**-50

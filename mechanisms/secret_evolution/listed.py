@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cupel.accounting import validate
-from cupel.mechanisms.data.records import read_rows
+from dpassay.base import validate
+from dpassay.data.records import read_rows
 
 _RUN = re.compile(r"\w+")
 _COLUMNS = {"secret", "p", "r"}

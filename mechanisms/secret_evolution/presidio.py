@@ -1,4 +1,4 @@
-"""Personal data found by Presidio (``pip install 'cupel[presidio]'``), without network access.
+"""Personal data found by Presidio (``pip install '.[presidio]'``), without network access.
 
 Patterns (addresses, card and phone numbers) need no model. Names of people and places need an installed spaCy model.
 By default Presidio downloads a missing model, and the list of domains by which it validates e-mail addresses; here both
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-MISSING = (
-    "the library presidio-analyzer is not installed; a source of kind presidio needs pip install 'cupel[presidio]'"
-)
+from dpassay.base.extras import install
+
+MISSING = f"the library presidio-analyzer is not installed; a source of kind presidio needs {install('presidio')}"
 _LANGUAGE = "en"
 
 

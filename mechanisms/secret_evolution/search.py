@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from cupel.accounting.guarantees import SecretProtection
-from cupel.mechanisms.secret_evolution import presidio
-from cupel.mechanisms.secret_evolution.incidence import Found
-from cupel.mechanisms.secret_evolution.listed import canonical, composed, words
-from cupel.mechanisms.secret_evolution.pattern_process import PatternProcess
+from dpassay.accounting.guarantees import SecretProtection
+from dpassay.mechanisms.secret_evolution import presidio
+from dpassay.mechanisms.secret_evolution.incidence import Found
+from dpassay.mechanisms.secret_evolution.listed import canonical, composed, words
+from dpassay.mechanisms.secret_evolution.pattern_process import PatternProcess
 
 Finder: TypeAlias = Callable[[Sequence[str]], Iterable[Iterable[Hashable]]]
 """Finds the secrets of each of several composed texts."""

@@ -26,15 +26,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.arrays import Floats, Integers
-from cupel.accounting.atomic_file import replacing
-from cupel.accounting.errors import naming
-from cupel.accounting.gaussian import sum_sensitivity
-from cupel.mechanisms.primitives.charged import RunMismatchError
-from cupel.mechanisms.primitives.randomness import Source
-from cupel.mechanisms.primitives.rounded_normal import MOST_BITS
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.gaussian import sum_sensitivity
+from dpassay.base import validate
+from dpassay.base.arrays import Floats, Integers
+from dpassay.base.atomic_file import replacing
+from dpassay.base.errors import naming
+from dpassay.mechanisms.primitives.charged import RunMismatchError
+from dpassay.mechanisms.primitives.randomness import Source
+from dpassay.mechanisms.primitives.rounded_normal import MOST_BITS
 
 _RADIUS = 24  # length C is about 2²⁴ units
 _LARGEST = 2**26  # squares of lengths stay below 2⁵³, and sums of 2²⁷ rows

@@ -27,16 +27,17 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import events, validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.gaussian import sum_sensitivity
-from cupel.mechanisms.data.batching import keyed_hash
-from cupel.mechanisms.data.table_schema import Row, Schema
-from cupel.mechanisms.two_stage.row_tokens import SERIALIZERS, Role
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.gaussian import sum_sensitivity
+from dpassay.base import validate
+from dpassay.data.batching import keyed_hash
+from dpassay.data.table_schema import Row, Schema
+from dpassay.mechanisms.two_stage.row_tokens import SERIALIZERS, Role
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.two_stage.gradients import WeightedRow
-    from cupel.mechanisms.two_stage.row_tokens import RowTokens
+    from dpassay.mechanisms.two_stage.gradients import WeightedRow
+    from dpassay.mechanisms.two_stage.row_tokens import RowTokens
 
 
 _NOISE = (2.0**-20, 2.0**20)
@@ -168,7 +169,7 @@ class TwoStage:
 
     def weighted(self, tokens: RowTokens, row: Row, order: Sequence[int]) -> WeightedRow:
         """A serialised row with the weights of its tokens."""
-        from cupel.mechanisms.two_stage.gradients import WeightedRow
+        from dpassay.mechanisms.two_stage.gradients import WeightedRow
 
         ids, roles = tokens.encoded({index: row[index] for index in order})
         alpha = self.value_weight

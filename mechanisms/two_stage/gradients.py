@@ -24,8 +24,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cupel.accounting.arrays import Floats
-from cupel.mechanisms.models import row_modules, row_shapes
+from dpassay.base.arrays import Floats
+from dpassay.mechanisms.models import row_modules, row_shapes
 
 if TYPE_CHECKING:
     from opacus.grad_sample import GradSampleHooks

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from cupel.mechanisms.models.fine_tuning import fingerprint
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.two_stage.gradients import quiet
+from dpassay.mechanisms.models.fine_tuning import fingerprint
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.two_stage.gradients import quiet
 
 
 def trainable(model: LanguageModel, lora_rank: int) -> LanguageModel:

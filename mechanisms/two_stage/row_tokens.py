@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from cupel.accounting import validate
-from cupel.mechanisms.data.table_schema import MISSING, CategoryColumn, Column, Row, Schema, SpelledColumn
+from dpassay.base import validate
+from dpassay.data.table_schema import MISSING, CategoryColumn, Column, Row, Schema, SpelledColumn
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.models.language_model import LanguageModel
+    from dpassay.mechanisms.models.language_model import LanguageModel
 
 Tokens: TypeAlias = tuple[int, ...]
 Pairs: TypeAlias = Mapping[int, str]

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from cupel.accounting import validate
-from cupel.mechanisms.data.table_schema import Row
-from cupel.mechanisms.evolution.loop import text_seed
-from cupel.mechanisms.two_stage.row_tokens import RowTokens, Tokens
+from dpassay.base import validate
+from dpassay.data.table_schema import Row
+from dpassay.mechanisms.evolution.loop import text_seed
+from dpassay.mechanisms.two_stage.row_tokens import RowTokens, Tokens
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.models.language_model import LanguageModel
+    from dpassay.mechanisms.models.language_model import LanguageModel
 
 _CACHE_BYTES = 2**30
 MOST_ROWS = 256

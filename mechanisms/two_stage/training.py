@@ -18,17 +18,17 @@ from typing import Protocol
 
 import numpy as np
 
-from cupel.accounting.arrays import Floats, Integers
-from cupel.accounting.ledger.entries import AlreadyCommitted, Charge, Commit
-from cupel.accounting.ledger.run import Run
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.primitives import charged
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
-from cupel.mechanisms.two_stage import network
-from cupel.mechanisms.two_stage.descent import Checkpoints, Descent, Grid, clipped, clipped_sum, noisy_mean
-from cupel.mechanisms.two_stage.generator import Table, TwoStage
-from cupel.mechanisms.two_stage.gradients import RowGradients, WeightedRow
-from cupel.mechanisms.two_stage.row_tokens import RowTokens
+from dpassay.accounting.ledger.entries import AlreadyCommitted, Charge, Commit
+from dpassay.accounting.ledger.run import Run
+from dpassay.base.arrays import Floats, Integers
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.primitives import charged
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
+from dpassay.mechanisms.two_stage import network
+from dpassay.mechanisms.two_stage.descent import Checkpoints, Descent, Grid, clipped, clipped_sum, noisy_mean
+from dpassay.mechanisms.two_stage.generator import Table, TwoStage
+from dpassay.mechanisms.two_stage.gradients import RowGradients, WeightedRow
+from dpassay.mechanisms.two_stage.row_tokens import RowTokens
 
 STEPS, ROWS, INPUTS = "steps", "rows", "inputs"
 """Stages of a run in its ledger."""

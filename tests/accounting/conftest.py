@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import events
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.events import ExPostSelectionDpEvent, ParallelDpEvent
-from cupel.accounting.ledger.entries import Charge, Commit
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.accounting.ledger.run import Run
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.events import ExPostSelectionDpEvent, ParallelDpEvent
+from dpassay.accounting.ledger.entries import Charge, Commit
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.accounting.ledger.run import Run
 
 
 class LittleMechanism:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cupel.accounting import Adjacency, Bound, Direction, Interval, Rigor, Unit
-from cupel.accounting.bounds import json_number
+from dpassay.accounting import Adjacency, Bound, Direction, Interval, Rigor, Unit
+from dpassay.accounting.bounds import json_number
 
 
 def bound(**changes: object) -> Bound:

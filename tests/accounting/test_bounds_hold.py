@@ -26,9 +26,9 @@ from dp_accounting import DpEvent, dp_event
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting import ACCOUNTANTS, Rigor, Unit, accountant, events, ex_post
-from cupel.accounting.accountants.base import Accountant, Unsupported
-from cupel.accounting.events import (
+from dpassay.accounting import ACCOUNTANTS, Rigor, Unit, accountant, events, ex_post
+from dpassay.accounting.accountants.base import Accountant, Unsupported
+from dpassay.accounting.events import (
     EXAMPLES,
     BoundedRangeSelectionDpEvent,
     EpsilonDeltaDpEvent,
@@ -39,8 +39,8 @@ from cupel.accounting.events import (
     TruncatedPoissonSampledDpEvent,
     compose,
 )
-from cupel.accounting.ex_post.costs import token_costs, upward_sum
-from cupel.accounting.lattice.pairs import WidthNotMet
+from dpassay.accounting.ex_post.costs import token_costs, upward_sum
+from dpassay.accounting.lattice.pairs import WidthNotMet
 
 ADJACENCIES = ("add_remove", "replace_one", "zero_out")
 

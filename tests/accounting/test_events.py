@@ -10,8 +10,8 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting import events
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
+from dpassay.accounting import events
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
 
 leaves = st.one_of(
     st.floats(0.1, 10).map(dp_event.GaussianDpEvent),

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting import gaussian
-from cupel.accounting.conversions import formulas
+from dpassay.accounting import gaussian
+from dpassay.accounting.conversions import formulas
 
 powers = st.floats(-12, -0.5).map(lambda power: 10.0**power)
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mpf
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.group_privacy import for_group, to_adjacency, to_replace_one
-from cupel.accounting.guarantees import (
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.group_privacy import for_group, to_adjacency, to_replace_one
+from dpassay.accounting.guarantees import (
     GDP,
     RDP,
     ZCDP,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cupel.accounting import GDP, RDP, ZCDP, ApproxDP, ExPostDP, Guarantee, PrivacyProfile, PureDP, SecretProtection
+from dpassay.accounting import GDP, RDP, ZCDP, ApproxDP, ExPostDP, Guarantee, PrivacyProfile, PureDP, SecretProtection
 
 
 def test_possible_guarantees() -> None:

@@ -13,8 +13,8 @@ import pytest
 from dp_accounting import dp_event
 from scipy import special
 
-from cupel.accounting import GDP, ex_post, upper_bounds
-from cupel.accounting.events import BoundedRangeSelectionDpEvent
+from dpassay.accounting import GDP, ex_post, upper_bounds
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

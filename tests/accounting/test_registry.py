@@ -11,7 +11,7 @@ import pytest
 from dp_accounting import dp_event
 from scipy.stats import norm
 
-from cupel.accounting import (
+from dpassay.accounting import (
     ACCOUNTANTS,
     GDP,
     RDP,
@@ -28,8 +28,8 @@ from cupel.accounting import (
     unsupported,
     upper_bounds,
 )
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, ParallelDpEvent
-from cupel.accounting.guarantees import Guarantee
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ParallelDpEvent
+from dpassay.accounting.guarantees import Guarantee
 
 SELECTION = dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(0.25), 8)
 GAUSSIAN = dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(4.0), 4)
@@ -221,7 +221,7 @@ def test_a_question_that_one_accountant_cannot_answer_does_not_silence_the_other
 def test_importing_the_package_is_light() -> None:
     """Neither torch nor dp_accounting nor scipy before a name is used, and torch never."""
     code = (
-        "import sys, cupel.accounting as a\n"
+        "import sys, dpassay.accounting as a\n"
         "heavy = {'numpy', 'scipy', 'dp_accounting', 'prv_accountant', 'torch'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
         "assert a.Adjacency('add_remove') and a.Unit()\n"

@@ -8,10 +8,10 @@ import math
 import pytest
 from scipy import stats
 
-from cupel.accounting.number_format import format_percent, format_upper
-from cupel.audits.detection import detectable
-from cupel.audits.statistics.ceilings import ErrorRates, OneRun
-from cupel.audits.statistics.power import AsPrinted, RandomizedResponse, SourceAndHoldout, chance_to_show
+from dpassay.audits.detection import detectable
+from dpassay.audits.statistics.ceilings import ErrorRates, OneRun
+from dpassay.audits.statistics.power import AsPrinted, RandomizedResponse, SourceAndHoldout, chance_to_show
+from dpassay.base.number_format import format_percent, format_upper
 
 STANDS_OUT, PRINTED = "of the planted canaries stand out", "of the planted keys are printed"
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, Rigor
-from cupel.accounting.guarantees import (
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Direction, Rigor
+from dpassay.accounting.guarantees import (
     GDP,
     RDP,
     ZCDP,
@@ -25,10 +25,10 @@ from cupel.accounting.guarantees import (
     PureDP,
     SecretProtection,
 )
-from cupel.accounting.registry import upper_bounds
-from cupel.audits import implications
-from cupel.audits.verdict import Verdict, decide
-from cupel.reports.json_form import Missing
+from dpassay.accounting.registry import upper_bounds
+from dpassay.audits import implications
+from dpassay.audits.verdict import Verdict, decide
+from dpassay.reports.json_form import Missing
 
 
 def bound(

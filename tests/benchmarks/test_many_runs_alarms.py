@@ -10,8 +10,8 @@ import pytest
 import seeded_bugs as bugs
 from scipy import stats
 
-from cupel.accounting import PureDP
-from cupel.audit_jobs.runs.run import audit_function
+from dpassay.accounting import PureDP
+from dpassay.auditing.many_runs.run import audit_function
 
 
 def refuted(case: bugs.Case, claim: float, runs: int, repetitions: int, *, confidence: float = 0.95) -> int:

@@ -14,8 +14,8 @@ import pytest
 import seeded_bugs as bugs
 from scipy import stats
 
-from cupel.accounting import PureDP
-from cupel.testing import assert_never_exceeds
+from dpassay.accounting import PureDP
+from dpassay.testing import assert_never_exceeds
 
 Law = dict[tuple[int, ...], float]
 

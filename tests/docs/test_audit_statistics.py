@@ -11,9 +11,9 @@ import pytest
 from black_box_peers import AUDITORS
 from seeded_bugs import CASES
 
-from cupel.accounting.number_format import format_percent, format_upper
-from cupel.audits import statistics
-from cupel.audits.statistics import OneRun, ceiling, detectable_epsilon, detectable_share
+from dpassay.audits import statistics
+from dpassay.audits.statistics import OneRun, ceiling, detectable_epsilon, detectable_share
+from dpassay.base.number_format import format_percent, format_upper
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/audit-statistics.md").read_text(encoding="utf-8")
@@ -30,7 +30,7 @@ def test_the_tables_of_black_box_audits_are_those_of_the_results() -> None:
 def test_the_results_agree_with_their_counts() -> None:
     """Who was asked at a number of runs was asked about every generator, and kept within that number."""
     asked = {(row["auditor"], row["method"], row["neighbours"], row["runs"]) for row in ROWS}
-    assert {auditor for auditor, *_ in asked} <= {"cupel", *AUDITORS}
+    assert {auditor for auditor, *_ in asked} <= {"dpassay", *AUDITORS}
     for key in asked:
         rows = [row for row in ROWS if (row["auditor"], row["method"], row["neighbours"], row["runs"]) == key]
         assert sorted(row["case"] for row in rows) == sorted(CASES)

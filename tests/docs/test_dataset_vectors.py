@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cupel.claims.read import read_claim
-from cupel.generators.dataset_vectors.claim import DatasetVectorsParameters, ShotWriting
-from cupel.jobs.account import account
+from dpassay.generators.dataset_vectors.claim import DatasetVectorsParameters, ShotWriting
+from dpassay.generators.registry import read_claim
+from dpassay.jobs.account import account
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "dataset-vectors.md").read_text(encoding="utf-8")
 

@@ -12,16 +12,16 @@ import pytest
 from dp_accounting import GaussianDpEvent
 from opacus.accountants import RDPAccountant
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.interop.conditions import Condition
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.accounting.number_format import format_upper
-from cupel.accounting.registry import upper_bounds
-from cupel.claims.read import read_claim
-from cupel.cli.options import Conditions
-from cupel.errors import InputError
-from cupel.generators.declared.claim import DeclaredClaim
-from cupel.jobs.account import account
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.interop.conditions import Condition
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.accounting.registry import upper_bounds
+from dpassay.base.errors import InputError
+from dpassay.base.number_format import format_upper
+from dpassay.cli.options import Conditions
+from dpassay.generators.declared.claim import DeclaredClaim
+from dpassay.generators.registry import read_claim
+from dpassay.jobs.account import account
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
 STEPS = (1.0, 0.01, 500)

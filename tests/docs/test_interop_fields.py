@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cupel.accounting.interop.fields import FIELDS, table
+from dpassay.accounting.interop.fields import FIELDS, table
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
 

@@ -15,11 +15,11 @@ import generators_audited
 import many_runs_alarms
 import pytest
 
-from cupel.accounting.guarantees import PureDP
-from cupel.accounting.number_format import format_percent, format_upper
-from cupel.attacks.black_box.worst_cases import FINDS, STRATEGIES
-from cupel.audits.games.many_runs import ManyRunsDesign, Pair, detectable_leak, runs_needed
-from cupel.audits.statistics import OneRun, ceiling
+from dpassay.accounting.guarantees import PureDP
+from dpassay.attacks.black_box.worst_cases import FINDS, STRATEGIES
+from dpassay.audits.games.many_runs import ManyRunsDesign, Pair, detectable_leak, runs_needed
+from dpassay.audits.statistics import OneRun, ceiling
+from dpassay.base.number_format import format_percent, format_upper
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "third-party"

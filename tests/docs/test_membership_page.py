@@ -25,7 +25,7 @@ def test_the_example_prints_what_the_page_says(tmp_path: Path, monkeypatch: pyte
     assert len(commands) == len(expected) == 2
     for command, printed, exit_code in zip(commands, expected, (1, 0), strict=True):
         program, *arguments = shlex.split(command.removeprefix("$ "))
-        assert program == "cupel"
+        assert program == "dpassay"
         result = run(*arguments)
         assert result.returncode == exit_code, result.stderr
         assert [line.rstrip() for line in result.stdout.splitlines()] == printed.splitlines()

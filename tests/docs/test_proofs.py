@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROOFS = ROOT / "docs" / "proofs"
 PAGES = sorted(path for path in PROOFS.glob("*.md") if path.name != "README.md")
-FLOORS = ("accounting", "mechanisms", "attacks", "audits", "reports", "front")
+FLOORS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"].values()
 
 
 def numbers(text: str) -> list[int]:

@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from cupel.attacks.released.attribute_inference import TOLERANCE
-from cupel.attacks.released.extraction import Criteria
-from cupel.attacks.released.nearest_record import CLOSEST
+from dpassay.attacks.released.attribute_inference import TOLERANCE
+from dpassay.attacks.released.extraction import Criteria
+from dpassay.attacks.released.nearest_record import CLOSEST
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "released-data.md").read_text()
 

@@ -26,9 +26,9 @@ def test_the_code_prints_what_the_guide_says() -> None:
 
 
 def test_the_shown_claims_are_the_shipped_ones_and_every_parameter_is_told() -> None:
-    from cupel.generators.aug_pe.claim import AugPEParameters
-    from cupel.generators.evolution.claim import Endpoint, Writing
-    from cupel.generators.secret_evolution.claim import SecretEvolutionParameters
+    from dpassay.generators.aug_pe.claim import AugPEParameters
+    from dpassay.generators.evolution.claim import Endpoint, Writing
+    from dpassay.generators.secret_evolution.claim import SecretEvolutionParameters
 
     shown, endpoint, aug_pe = (yaml.safe_load(block) for block in blocks("yaml"))
     for claim, file in ((shown, "secrets-evolution.yaml"), (aug_pe, "notes-aug-pe.yaml")):

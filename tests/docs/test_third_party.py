@@ -26,7 +26,7 @@ def blocks(page: Path) -> list[list[str]]:
 
 def run(line: str) -> int:
     """The exit code of a line in the current folder."""
-    if line.startswith("cupel "):
+    if line.startswith("dpassay "):
         result = command.run(*shlex.split(line)[1:])
         assert result.returncode in (0, 1), result.stderr
         return result.returncode

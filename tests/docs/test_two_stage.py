@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cupel.claims.tables import read_schema
-from cupel.generators.two_stage.claim import Generation, TwoStageParameters
-from cupel.jobs.account import account
+from dpassay.data.table_schema import read_schema
+from dpassay.generators.two_stage.claim import Generation, TwoStageParameters
+from dpassay.jobs.account import account
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "two-stage.md").read_text(encoding="utf-8")

@@ -19,15 +19,15 @@ from command import run
 from sentence_models import save_sentence_model
 from small_models import save_model
 
-from cupel.accounting import ApproxDP, SecretProtection, Unit, upper_bounds
-from cupel.accounting.guarantees import ExPostDP, PureDP
-from cupel.claims.base import Claim
-from cupel.claims.read import read_claim
-from cupel.errors import InputError
-from cupel.jobs.account import account as account_files
-from cupel.mechanisms.data.records import read_records
-from cupel.mechanisms.embedding.centres import Centres
-from cupel.mechanisms.private_inference.generator import PrivateInference
+from dpassay.accounting import ApproxDP, SecretProtection, Unit, upper_bounds
+from dpassay.accounting.guarantees import ExPostDP, PureDP
+from dpassay.base.errors import InputError
+from dpassay.claims.base import Claim
+from dpassay.data.records import read_records
+from dpassay.generators.registry import read_claim
+from dpassay.jobs.account import account as account_files
+from dpassay.mechanisms.embedding.centres import Centres
+from dpassay.mechanisms.private_inference.generator import PrivateInference
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -117,8 +117,8 @@ def test_values_out_of_range_are_refused(tmp_path: Path, change: tuple[str, str]
 
 
 def test_the_readmes_links_and_the_command_it_names() -> None:
-    """`cupel account` on a claim prints the number that the table shows."""
-    assert "`cupel account FILE`" in README
+    """`dpassay account` on a claim prints the number that the table shows."""
+    assert "`dpassay account FILE`" in README
     path = EXAMPLES / "own-data/messages-mean.yaml"
     found = account_files([path], delta=None, method=None)
     assert min(bound.value for bound in found.bounds) == planned(read_claim(path))

@@ -33,7 +33,7 @@ class Fault:
 def _no_levels() -> None:
     import yaml
 
-    from cupel.claims import read
+    from dpassay.claims import read
 
     read._UniqueKeyLoader.compose_node = yaml.SafeLoader.compose_node  # type: ignore[method-assign]
 
@@ -55,47 +55,47 @@ def _no_values() -> None:
 
 
 def _no_largest_file() -> None:
-    from cupel.claims import read
+    from dpassay.claims import read
 
     read.LARGEST_FILE = 2**40
 
 
 def _unescaped_refusals() -> None:
-    from cupel.cli import exit_codes
+    from dpassay.cli import exit_codes
 
     exit_codes.one_line = lambda text: " ".join(text.split())[:500]  # type: ignore[attr-defined]
 
 
 def _long_refusals() -> None:
-    from cupel import terminal
+    from dpassay.base import terminal
 
     terminal.LONGEST = 10**9
 
 
 def _unescaped_results() -> None:
-    from cupel import terminal
+    from dpassay.base import terminal
 
     one_line = terminal.one_line("")
     terminal.escaped = lambda text: text + one_line
 
 
 def _outputs_over_inputs() -> None:
-    from cupel.audit_jobs.canaries import plan
-    from cupel.io import outputs, private_results
-    from cupel.jobs import compare
+    from dpassay.auditing.canaries import plan
+    from dpassay.base import outputs, private_results
+    from dpassay.jobs import compare
 
     for module in (outputs, private_results, plan, compare):
         module.check_output = lambda *given: None  # type: ignore[attr-defined]
 
 
 def _no_most_slots() -> None:
-    from cupel.mechanisms.private_inference import generator
+    from dpassay.mechanisms.private_inference import generator
 
     generator.MOST_SLOTS = generator.MOST_TOKENS = 10**30
 
 
 def _no_most_steps() -> None:
-    from cupel.accounting import validate
+    from dpassay.base import validate
 
     def integer(minimum: int = 0, maximum: int = 0, **named: int) -> int:
         (value,) = named.values()
@@ -107,22 +107,23 @@ def _no_most_steps() -> None:
 
 
 def _no_most_occurrences() -> None:
-    from cupel.jobs import compare
+    from dpassay.jobs import compare
 
     compare.MOST_OCCURRENCES = 2**127
 
 
 def _unread_scores() -> None:
-    from cupel.audit_jobs.canaries import bound, files
+    from dpassay.auditing import plan_files
+    from dpassay.auditing.canaries import bound
 
     def read_scores(folder: Path, manifest_sha256: str) -> dict[str, Any]:
-        return files.read_sealed(folder / files.SCORES)
+        return plan_files.read_sealed(folder / plan_files.SCORES)
 
     bound.read_scores = read_scores  # type: ignore[attr-defined]
 
 
 def _no_consent() -> None:
-    from cupel.generators.evolution.claim import EvolutionClaim
+    from dpassay.generators.evolution.claim import EvolutionClaim
 
     EvolutionClaim.check_allowed = lambda self, allowed: None  # type: ignore[method-assign]
 

@@ -455,7 +455,7 @@ def _safetensors_header(rng: Random, path: Path) -> bytes:
             header["__metadata__"]["embedder"] = json.dumps(about).replace('"PLACEHOLDER"', value)
         case 3:
             header["__metadata__"] = json.loads(
-                rng.choice(["{}", '{"embedder": ""}', '{"embedder": "[]"}', '{"cupel": "x"}'])
+                rng.choice(["{}", '{"embedder": ""}', '{"embedder": "[]"}', '{"dpassay": "x"}'])
             )
         case 4:
             rest = b"\xff" * len(rest) if rng.random() < 0.5 else b"\x00" * len(rest)

@@ -107,7 +107,7 @@ def command_of(number: int) -> Command:
 
 
 def _generator(number: int) -> random.Random:
-    return random.Random(f"cupel {number}")
+    return random.Random(f"dpassay {number}")
 
 
 def _drawn(rng: random.Random) -> Command:
@@ -196,7 +196,7 @@ def judge(code: int, stdout: str, stderr: str, changed: Iterable[str]) -> list[s
         faults.append("traceback or warning")
     elif code == 2:
         told = [line for line in lines if not _is_progress(line)]
-        if len(told) != 1 or not told[0].startswith("cupel: "):
+        if len(told) != 1 or not told[0].startswith("dpassay: "):
             faults.append(f"{len(told)} lines with exit code 2")
         elif len(told[0]) > LONGEST_LINE:
             faults.append(f"a line of {len(told[0])} characters")
@@ -246,7 +246,7 @@ def _in_child(arguments: tuple[str, ...], folder: Path, outside: Path, patch: Ca
             resource.setrlimit(limit, (most, most + (limit == resource.RLIMIT_CPU)))
         if patch is not None:
             patch()
-        from cupel.cli.app import _run
+        from dpassay.cli.app import _run
 
         code = int(_run(list(arguments)))
         sys.stdout.flush()
@@ -312,11 +312,11 @@ def warm_up() -> None:
     import torch
 
     torch.set_num_threads(1)
-    import cupel
-    import cupel.accounting
-    import cupel.mechanisms
+    import dpassay
+    import dpassay.accounting
+    import dpassay.mechanisms
 
-    for package in (cupel, cupel.accounting, cupel.mechanisms):
+    for package in (dpassay, dpassay.accounting, dpassay.mechanisms):
         for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
             if not module.name.endswith(("pytest_plugin", "__main__", "secret_presidio")):
                 importlib.import_module(module.name)

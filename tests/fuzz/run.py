@@ -40,7 +40,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keeps the folder of --case")
     options = parser.parse_args()
     fuzz_runner.warm_up()
-    top = Path(tempfile.mkdtemp(prefix="cupel-fuzz-"))
+    top = Path(tempfile.mkdtemp(prefix="dpassay-fuzz-"))
     try:
         os.environ["XDG_STATE_HOME"] = str(top / "state")
         inputs = top / "inputs"
@@ -72,7 +72,7 @@ def _run(numbers: range, inputs: Path, top: Path, options: argparse.Namespace) -
             if outcome.faults or options.case is not None:
                 said = " ".join(ascii(word)[:120] for word in case.arguments)
                 print(f"case {number}: {'; '.join(outcome.faults) or 'no fault'} (exit {outcome.code})")
-                print(f"  cupel {said}\n  changed: {', '.join(case.changes)}")
+                print(f"  dpassay {said}\n  changed: {', '.join(case.changes)}")
                 shown = outcome.output if options.case is not None else outcome.output[-400:]
                 print("  " + ascii(shown).replace("\\n", "\n  "), flush=True)
         if not options.keep:

@@ -27,7 +27,7 @@ import numpy as np
 from dp_accounting import DpEvent, dp_event
 from numpy.typing import NDArray
 
-from cupel.accounting.events import (
+from dpassay.accounting.events import (
     BoundedRangeSelectionDpEvent,
     EpsilonDeltaDpEvent,
     ExPostSelectionDpEvent,

@@ -1,4 +1,4 @@
-"""Small generators that `cupel audit runs run --function audited_functions:NAME` audits."""
+"""Small generators that `dpassay audit runs run --function audited_functions:NAME` audits."""
 
 from __future__ import annotations
 

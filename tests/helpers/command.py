@@ -22,13 +22,13 @@ def plain(stderr: str) -> str:
     lines = stderr.split("\n")
     for place, line in enumerate(lines):
         if line.startswith('{"error"'):
-            lines[place] = f"cupel: {json.loads(line)['error']}"
+            lines[place] = f"dpassay: {json.loads(line)['error']}"
     return "\n".join(lines)
 
 
 def run(*arguments: object) -> Result:
-    """`cupel` with these arguments."""
-    from cupel.cli.app import _run
+    """`dpassay` with these arguments."""
+    from dpassay.cli.app import _run
 
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

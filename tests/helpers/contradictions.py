@@ -1,6 +1,6 @@
 """For each field of a library's files that a statement can contradict: a file, what agrees with it, and what does not.
 
-`tests/accounting/interop/test_fields.py` checks that the rows are those of `cupel.accounting.interop.fields`.
+`tests/accounting/interop/test_fields.py` checks that the rows are those of `dpassay.accounting.interop.fields`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Row:
 
 
 def _own(**fields: str) -> str:
-    return json.dumps({"history": [[1.0, 0.01, 500]], "mechanism": "cupel", **fields})
+    return json.dumps({"history": [[1.0, 0.01, 500]], "mechanism": "dpassay", **fields})
 
 
 _POISSON = "PoissonSampledDpEvent(sampling_probability=0.1, event=GaussianDpEvent(noise_multiplier=2.0))"

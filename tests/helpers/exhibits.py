@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound
-from cupel.accounting.guarantees import ApproxDP, Guarantee, PureDP
-from cupel.attacks.black_box.distinguishing import Outputs
-from cupel.attacks.black_box.recorder import Mechanism, record
-from cupel.audits.games.distinguishing import distinguishing_audit
-from cupel.audits.verdict import decide
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.guarantees import ApproxDP, Guarantee, PureDP
+from dpassay.attacks.black_box.distinguishing import Outputs
+from dpassay.attacks.black_box.recorder import Mechanism, record
+from dpassay.audits.games.distinguishing import distinguishing_audit
+from dpassay.audits.verdict import decide
 
 Floats: TypeAlias = NDArray[np.float64]
 

@@ -13,8 +13,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.private_inference.generator import PrivateInference
+from dpassay.data.records import Record
+from dpassay.mechanisms.private_inference.generator import PrivateInference
 
 Row = list[float]
 _GRID = 2.0**-24

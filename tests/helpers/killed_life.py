@@ -1,4 +1,4 @@
-"""The life of a run, `cupel generate`, `assay` and `release`, in processes that are killed, or fail, where a test says.
+"""The life of a run, `dpassay generate`, `assay` and `release`, in processes that a test kills or lets fail.
 
 `Lives` starts a process that loads the libraries once and forks a child for each life. A child may kill itself before
 or after any of its calls that make something durable or visible, or half-way through a write; or it is killed after
@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, Self, TextIO
 import numpy as np
 from command import plain
 
-from cupel.accounting.errors import naming
+from dpassay.base.errors import naming
 
 COMMANDS: dict[str, list[str]] = {
     "generate": ["generate", "claim.yaml", "-o", "run", "--json", "-q"],
@@ -131,7 +131,7 @@ class Lives:
             warm: run in the process itself, which has loaded everything then.
             full: at the deadly point the call fails as on a full disk, in place of a kill.
             size: in bytes; no file grows beyond it.
-            still: `cupel assay` draws without noise (`Still`).
+            still: `dpassay assay` draws without noise (`Still`).
         """
         (ended,) = self._lived(
             folder,
@@ -264,7 +264,7 @@ class _Watched:
         os.fsync = watched  # type: ignore[assignment]
 
     def _watch_ledger(self) -> None:
-        from cupel.accounting.ledger.store import Store
+        from dpassay.accounting.ledger.store import Store
 
         append, transaction, added = Store.append, Store.transaction, list[str]()
 
@@ -286,7 +286,7 @@ class _Watched:
         Store.append, Store.transaction = watched_append, watched_transaction  # type: ignore[assignment, method-assign]
 
     def _watch_journal(self) -> None:
-        from cupel.mechanisms.evolution.journal import Journal
+        from dpassay.mechanisms.evolution.journal import Journal
 
         write = Journal._write
 
@@ -347,7 +347,7 @@ def _live(job: dict[str, Any]) -> int:
     os.chdir(folder)
     os.environ["XDG_STATE_HOME"] = str(folder / "state")
     if job["still"]:
-        from cupel.generators.base import RunSettings
+        from dpassay.generators.base import RunSettings
 
         RunSettings.__init__.__kwdefaults__["source"] = Still()  # type: ignore[index]
     watched = _Watched(folder, job["deadly"], (Point(*point) for point in job["spared"]), job["full"])
@@ -371,7 +371,7 @@ def _live(job: dict[str, Any]) -> int:
 
 
 def _commands(names: Sequence[str], watched: _Watched, printed: TextIO, errors: TextIO) -> int:
-    from cupel.cli.app import _run
+    from dpassay.cli.app import _run
 
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
         for name in names:
@@ -418,7 +418,7 @@ def _ended(child: int, job: dict[str, Any]) -> int:
 
 def _serve() -> None:
     """A line with a job in, a line with how it ended out."""
-    from cupel.mechanisms.models.language_model import LanguageModel
+    from dpassay.mechanisms.models.language_model import LanguageModel
 
     LanguageModel.load = functools.cache(LanguageModel.load)  # type: ignore[method-assign]
     for line in sys.stdin:

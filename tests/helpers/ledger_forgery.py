@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from cupel.accounting.ledger.store import _statements
+from dpassay.accounting.ledger.store import _statements
 
 
 def stored_rows(path: Path) -> list[tuple[int, str, str, str, str, str]]:

@@ -1,4 +1,4 @@
-"""A reader of ledgers by the words of docs/ledger.md alone: sqlite3, json and hashlib, and nothing of cupel."""
+"""A reader of ledgers by the words of docs/ledger.md alone: sqlite3, json and hashlib, and nothing of dpassay."""
 
 from __future__ import annotations
 

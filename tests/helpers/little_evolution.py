@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.mechanisms.aug_pe.generator import AugPE
-from cupel.mechanisms.data.records import Record, with_content_ids
-from cupel.mechanisms.embedding.embedder import HashedNgrams
-from cupel.mechanisms.primitives.randomness import Recorded
-from cupel.mechanisms.secret_evolution.detection import PatternSecrets
-from cupel.mechanisms.secret_evolution.generator import SecretEvolution
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.data.records import Record, with_content_ids
+from dpassay.mechanisms.aug_pe.generator import AugPE
+from dpassay.mechanisms.embedding.embedder import HashedNgrams
+from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.secret_evolution.detection import PatternSecrets
+from dpassay.mechanisms.secret_evolution.generator import SecretEvolution
 
 EMBEDDER = HashedNgrams(dimension=16, buckets=512)
 """In place of one that is fitted anew for each of many runs."""

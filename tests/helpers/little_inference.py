@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from cupel.accounting.ledger.run import Run
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.primitives.randomness import Recorded
-from cupel.mechanisms.private_inference.generator import PrivateInference
-from cupel.mechanisms.private_inference.transcripts import Generation
+from dpassay.accounting.ledger.run import Run
+from dpassay.data.records import Record
+from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.loop import generate
+from dpassay.mechanisms.private_inference.transcripts import Generation
 
 KEY = bytes(32)
 TEXTS = [str(i).translate(str.maketrans("0456789", "1123123")) for i in range(100, 112)]
@@ -39,7 +40,7 @@ class Watcher:
 
 
 def write(mechanism: PrivateInference, model: Any, run: Run, seed: int = 1, **options: Any) -> Generation:
-    return mechanism.generate(RECORDS, model, run, key=KEY, source=Recorded(seed), rows_at_once=5, **options)
+    return generate(mechanism, RECORDS, model, run, key=KEY, source=Recorded(seed), rows_at_once=5, **options)
 
 
 def killed_at(stop_at: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cupel.reports.runs import RunsAudit
+from dpassay.reports.runs import RunsAudit
 
 HALF = {"claim": 0.5, "epsilon": 1.234, "share": 0.456, "by_chance": 0.0, "fixed": False, "chance": 0.5}
 STEPS = [0.0] * 7 + [0.21, 0.39, 0.53, 0.66, 0.77]
@@ -65,6 +65,6 @@ def runs_document(words: str = "words", **changes: Any) -> RunsAudit:
         "detectable": HALF,
         "ceilings": [(6, 0.0), (12, 1.12), (18, 1.5)], "refuted": True, "audit": audit_of_runs(words),
         "generator_seconds": 12.3, "control": words, "unprotected": audit_of_runs(words), "limitations": [words],
-        "versions": {"cupel": words},
+        "versions": {"dpassay": words},
     }  # fmt: skip
     return RunsAudit.model_validate({**given, **changes})

@@ -9,13 +9,15 @@ from typing import Any
 
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.events import ParallelDpEvent
-from cupel.accounting.ledger.run import Run
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.primitives.randomness import Recorded
-from cupel.mechanisms.private_inference.generator import PrivateInference
-from cupel.mechanisms.private_inference.transcripts import Generation, Transcript
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.events import ParallelDpEvent
+from dpassay.accounting.ledger.run import Run
+from dpassay.data.records import Record
+from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.loop import generate
+from dpassay.mechanisms.private_inference.score import scores_of_slots
+from dpassay.mechanisms.private_inference.transcripts import Generation, Transcript
 
 KEY = bytes(range(16))
 FLOAT = 1e-9
@@ -70,7 +72,7 @@ def log_ratio(
     chosen: PrivateInference, model: Any, records: Sequence[Record], other: Sequence[Record], transcript: Transcript
 ) -> float:
     """log P_D(x)/P_D′(x) of all tokens."""
-    scores = [chosen.score(data, model, transcript, key=KEY) for data in (records, other)]
+    scores = [scores_of_slots(chosen, data, model, transcript, key=KEY) for data in (records, other)]
     return float((scores[0] - scores[1]).sum())
 
 
@@ -88,7 +90,7 @@ def written(
 ) -> tuple[Generation, float, float]:
     """A run, with its realised bounds on log P_D/P_D′ and log P_D′/P_D."""
     run = runs.begin(chosen, noise="recorded")
-    generation = chosen.generate(records, model, run, key=KEY, source=Recorded(seed))
+    generation = generate(chosen, records, model, run, key=KEY, source=Recorded(seed))
     run.finish()
     return generation, *realised_epsilons(chosen, run)
 

@@ -13,8 +13,8 @@ import oracle
 from dp_accounting import dp_event
 from scipy.special import ndtr
 
-from cupel.accounting.lattice.accountant import dominating_pair
-from cupel.accounting.lattice.pairs import DominatingPair
+from dpassay.accounting.lattice.accountant import dominating_pair
+from dpassay.accounting.lattice.pairs import DominatingPair
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cupel.testing.assertions import SeededSource
+from dpassay.testing.assertions import SeededSource
 
 
 def count(data: list[int], source: SeededSource) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cupel.reports.canaries import CanaryAudit
+from dpassay.reports.canaries import CanaryAudit
 
 
 def document(words: str = "words", **changes: Any) -> CanaryAudit:
@@ -29,6 +29,6 @@ def document(words: str = "words", **changes: Any) -> CanaryAudit:
     given = {
         "schema": 1, "name": words, "created": "2026-01-02T03:04:05+00:00", "claim": {"epsilon": 2, "delta": 1e-5},
         "guarantee": words, "plan": plan, "synthetic": [synthetic], "refuted": False, "audit": audit,
-        "limitations": [words], "versions": {"cupel": words},
+        "limitations": [words], "versions": {"dpassay": words},
     }  # fmt: skip
     return CanaryAudit.model_validate({**given, **changes})

@@ -1,4 +1,4 @@
-"""Numbers as a page prints them, and those that it prints in two forms. Nothing of cupel is used."""
+"""Numbers as a page prints them, and those that it prints in two forms. Nothing of dpassay is used."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cupel.published_claims.registry import CheckedClaim, check_claim, read_published_claims
+from dpassay.claims.published.registry import CheckedClaim, check_claim, read_published_claims
 
 
 def checked(row: str, **changes: Any) -> CheckedClaim:

@@ -15,7 +15,7 @@ DRAWN: dict[str, Any] = {}
 @pytest.fixture(scope="session", autouse=True)
 def figures_drawn_once() -> Iterator[None]:
     """A figure is drawn once a process for the same numbers and words."""
-    from cupel.reports import figures
+    from dpassay.reports import figures
 
     def once(draw: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(draw)

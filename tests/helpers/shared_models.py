@@ -16,8 +16,8 @@ def models_loaded_once() -> Iterator[None]:
     """
     import torch
 
-    from cupel.generators.private_inference import run
-    from cupel.mechanisms.models import row_shapes
+    from dpassay.generators.private_inference import run
+    from dpassay.mechanisms.models import row_shapes
 
     load, models = run.load_model, dict[Any, Any]()
 

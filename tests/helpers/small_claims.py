@@ -10,7 +10,7 @@ import yaml
 from small_models import save_model
 from visible import Visible
 
-from cupel.mechanisms.embedding.centres import Centres
+from dpassay.mechanisms.embedding.centres import Centres
 
 GENERATORS = ("median", "mean", "secret_evolution", "aug_pe", "dataset_vectors", "two_stage")
 PREFIX = "My 5-digit key is "

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.accounting.ledger.run import Run
-from cupel.mechanisms.models.decoding import RowShape
-from cupel.mechanisms.primitives.randomness import Recorded
-from cupel.mechanisms.private_inference.generator import PrivateInference
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.accounting.ledger.run import Run
+from dpassay.mechanisms.models.decoding import RowShape
+from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.private_inference.generator import PrivateInference
 
 
 class TableSession:

@@ -1,4 +1,4 @@
-"""Generators as functions, for `cupel audit runs run --function toy_functions:NAME`."""
+"""Generators as functions, for `dpassay audit runs run --function toy_functions:NAME`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is visible of a run that may have been killed, against what its ledger committed. Nothing of cupel is used.
+"""What is visible of a run that may have been killed, against what its ledger committed. Nothing of dpassay is used.
 
 `Visible.check` holds after every kill, and from one kill to the next.
 """
@@ -28,13 +28,13 @@ _LEFTOVERS = (
     r"run/private/checkpoints(/(checkpoint|first)-\d+\.safetensors(\.\d+-[0-9a-f]{8}\.partial)?)?",
     r"run/private/audits(/[\w.-]+)*|run/private/canaries.json(\.\d+-[0-9a-f]{8}\.partial)?",
     r"out(/[\w.-]+)?|\.out\.[0-9a-f]{8}\.partial(/[\w.-]+)?",
-    r"state(/cupel(/anchors(/[0-9a-f]{64}\.json(\.\d+-[0-9a-f]{8}\.partial)?)?)?)?",
+    r"state(/dpassay(/anchors(/[0-9a-f]{64}\.json(\.\d+-[0-9a-f]{8}\.partial)?)?)?)?",
 )
 """All that may lie in the folder of a run; what is neither the ledger's nor whole has a name that says so."""
 
 
 class Visible:
-    """A folder in which `cupel generate`, `assay` and `release` ran, once or often.
+    """A folder in which `dpassay generate`, `assay` and `release` ran, once or often.
 
     Attributes:
         ledger: its file.

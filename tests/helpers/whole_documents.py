@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cupel.mechanisms.private_inference.loop import Loop
-from cupel.mechanisms.private_inference.transcripts import Document
+from dpassay.mechanisms.private_inference.loop import Loop
+from dpassay.mechanisms.private_inference.transcripts import Document
 
 
 @contextmanager

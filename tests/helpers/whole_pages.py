@@ -1,4 +1,4 @@
-"""Pages as a whole: tags that nest, texts that try to break out, and drawings left out. Nothing of cupel is used."""
+"""Pages as a whole: tags that nest, texts that try to break out, and drawings left out. Nothing of dpassay is used."""
 
 from __future__ import annotations
 

@@ -11,13 +11,13 @@ from dp_accounting import dp_event
 from exhibits import Exhibit, claimed, on_the_page, verdict
 from scipy import optimize, special
 
-from cupel.accounting import ApproxDP, Bound, DominatingPair, accountant
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.bounds import Direction, Rigor
-from cupel.accounting.events import BoundedRangeSelectionDpEvent
-from cupel.accounting.number_format import format_lower
-from cupel.attacks.black_box.recorder import Mechanism, Recorder, record, replay
-from cupel.audits.games.replay.record_replay import record_replay_findings
+from dpassay.accounting import ApproxDP, Bound, DominatingPair, accountant
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.bounds import Direction, Rigor
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent
+from dpassay.attacks.black_box.recorder import Mechanism, Recorder, record, replay
+from dpassay.audits.games.replay.record_replay import record_replay_findings
+from dpassay.base.number_format import format_lower
 
 CLIP, TEMPERATURE, BATCH, TOKENS, RECORDS = 9.0, 1.5, 64, 367, 108_000
 DELTA = RECORDS**-1.1

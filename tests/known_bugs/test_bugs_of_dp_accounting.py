@@ -14,9 +14,9 @@ from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
 from dp_accounting.rdp import RdpAccountant
 
-from cupel.accounting import accountant
-from cupel.accounting.lattice.accountant import dominating_pair
-from cupel.accounting.lattice.pairs import DominatingPair
+from dpassay.accounting import accountant
+from dpassay.accounting.lattice.accountant import dominating_pair
+from dpassay.accounting.lattice.pairs import DominatingPair
 
 
 def mended(what: str) -> None:

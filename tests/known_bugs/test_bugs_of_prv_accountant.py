@@ -6,7 +6,7 @@ import pytest
 from oracle_inversion import composed_delta, sampled_gaussian
 from prv_accountant import PoissonSubsampledGaussianMechanism, PRVAccountant
 
-from cupel.accounting.lattice.pairs import DominatingPair
+from dpassay.accounting.lattice.pairs import DominatingPair
 
 
 @pytest.mark.slow

@@ -7,11 +7,11 @@ import functools
 from dp_accounting import dp_event
 from exhibits import Exhibit, at_least, claimed, on_the_page, one_by_one, told_apart, verdict
 
-from cupel.accounting import PureDP
-from cupel.accounting.bounds import Bound
-from cupel.attacks.black_box.neighbors import neighbors
-from cupel.attacks.black_box.recorder import Mechanism, Recorder
-from cupel.audits.games.replay.record_replay import record_replay_findings
+from dpassay.accounting import PureDP
+from dpassay.accounting.bounds import Bound
+from dpassay.attacks.black_box.neighbors import neighbors
+from dpassay.attacks.black_box.recorder import Mechanism, Recorder
+from dpassay.audits.games.replay.record_replay import record_replay_findings
 
 CLAIM = PureDP(1.0)
 EVENT = dp_event.DiscreteLaplaceDpEvent(1.0, 1)

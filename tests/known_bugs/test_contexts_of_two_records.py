@@ -16,15 +16,16 @@ from neighbouring import KEY
 from scipy import optimize, stats
 from table_model import FirstToken, Runs, showing
 
-from cupel.accounting import DominatingPair, accountant, events
-from cupel.accounting.number_format import format_lower
-from cupel.attacks.private_inference.leave_one_out import reruns
-from cupel.attacks.private_inference.step_laws import StepLaws
-from cupel.audits.games.replay.private_inference import inference_findings
-from cupel.audits.games.replay.record_replay import Finding
-from cupel.mechanisms.data.batching import keyed_hash
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.private_inference.generator import PrivateInference
+from dpassay.accounting import DominatingPair, accountant, events
+from dpassay.attacks.private_inference.leave_one_out import reruns
+from dpassay.attacks.private_inference.step_laws import StepLaws
+from dpassay.audits.games.replay.private_inference import inference_findings
+from dpassay.audits.games.replay.record_replay import Finding
+from dpassay.base.number_format import format_lower
+from dpassay.data.batching import keyed_hash
+from dpassay.data.records import Record
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.loop import generate
 
 MEDIAN: dict[str, Any] = {"aggregate": "median", "clip": 6.0, "temperature": 1.5, "batch_size": 4, "records": 8}
 MEAN: dict[str, Any] = {"aggregate": "mean", "clip": 9.0, "temperature": 1.5, "batch_size": 64, "records": 128}
@@ -51,7 +52,7 @@ def median() -> tuple[float, float, list[Finding], list[Finding], float]:
     model = showing({"PP": (-6, 6), "QQ": (0, 6), "RR": (0, 6), "ST": (6, 6), "T": (-6, 6)})
     with tempfile.TemporaryDirectory() as folder:
         run = Runs(Path(folder)).begin(mechanism, noise="recorded")
-        generation = mechanism.generate(records, model, run, key=KEY, source=FirstToken(0))
+        generation = generate(mechanism, records, model, run, key=KEY, source=FirstToken(0))
         (realised,) = run.realised().values()
     leaves = next(index for index, record in enumerate(records) if record.text == "S")
     near = [records[:leaves] + records[leaves + 1 :]]
@@ -72,7 +73,7 @@ def mean() -> tuple[list[Finding], list[Finding], list[np.ndarray]]:
     model = showing({"ST": (18, 0), "T": (0, 18), "QQ": (0, 0)})
     with tempfile.TemporaryDirectory() as folder:
         run = Runs(Path(folder)).begin(mechanism, noise="recorded")
-        generation = mechanism.generate(records, model, run, key=KEY, source=FirstToken(0))
+        generation = generate(mechanism, records, model, run, key=KEY, source=FirstToken(0))
     near = records[1:]
     found, charged = (
         inference_findings(mechanism, records, [near], model, generation, key=KEY, accounting=account)

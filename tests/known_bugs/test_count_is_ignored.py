@@ -9,11 +9,11 @@ import pytest
 from dp_accounting import dp_event
 from exhibits import Exhibit, Floats, at_least, claimed, on_the_page, redrawn, told_apart, verdict
 
-from cupel.accounting import PureDP, accountant
-from cupel.accounting.bounds import Bound
-from cupel.accounting.events import compose
-from cupel.attacks.black_box.recorder import Mechanism, Recorder, record
-from cupel.audits.games.replay.record_replay import record_replay_findings
+from dpassay.accounting import PureDP, accountant
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.events import compose
+from dpassay.attacks.black_box.recorder import Mechanism, Recorder, record
+from dpassay.audits.games.replay.record_replay import record_replay_findings
 
 TIMES = 10
 EVENT = dp_event.LaplaceDpEvent(2.0)  # ε = ½

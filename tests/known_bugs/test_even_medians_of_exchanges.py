@@ -12,12 +12,13 @@ from exhibits import Exhibit, on_the_page
 from neighbouring import KEY
 from table_model import FirstToken, Runs, showing
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.number_format import format_lower
-from cupel.audits.games.replay.private_inference import inference_findings
-from cupel.audits.games.replay.record_replay import Finding
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.private_inference.generator import PrivateInference
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.audits.games.replay.private_inference import inference_findings
+from dpassay.audits.games.replay.record_replay import Finding
+from dpassay.base.number_format import format_lower
+from dpassay.data.records import Record
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.loop import generate
 
 MODEL = showing({"P": (-6, 6), "Q": (0, 6), "R": (6, 6)})
 RECORDS = [Record(f"id-{i}", text) for i, text in enumerate("PQQR")]
@@ -43,7 +44,7 @@ def found() -> tuple[list[Finding], list[Finding]]:
     )
     with tempfile.TemporaryDirectory() as folder:
         run = Runs(Path(folder)).begin(mechanism, noise="recorded")
-        generation = mechanism.generate(RECORDS, MODEL, run, key=KEY, source=FirstToken(0))
+        generation = generate(mechanism, RECORDS, MODEL, run, key=KEY, source=FirstToken(0))
     assert generation.transcript.tokens == ((0,),)
     wrong, right = (
         inference_findings(mechanism, RECORDS, NEIGHBORS, MODEL, generation, key=KEY, accounting=account)

@@ -15,14 +15,15 @@ from exhibits import Exhibit, on_the_page
 from neighbouring import KEY
 from table_model import Runs, showing
 
-from cupel.accounting.number_format import format_lower
-from cupel.attacks.private_inference.leave_one_out import losses_between
-from cupel.audits.games.replay.private_inference import inference_findings
-from cupel.audits.games.replay.record_replay import Finding
-from cupel.mechanisms.data.batching import keyed_hash
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.primitives.randomness import Recorded
-from cupel.mechanisms.private_inference.generator import PrivateInference
+from dpassay.attacks.private_inference.leave_one_out import losses_between
+from dpassay.audits.games.replay.private_inference import inference_findings
+from dpassay.audits.games.replay.record_replay import Finding
+from dpassay.base.number_format import format_lower
+from dpassay.data.batching import keyed_hash
+from dpassay.data.records import Record
+from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.loop import generate
 
 BATCHES, SIZE = 20, 64
 MODEL = showing({"A": (6, -6), "B": (-6, 6)})
@@ -56,7 +57,7 @@ def found(*, bug: bool) -> Found:
     records, extra = data()
     with tempfile.TemporaryDirectory() as folder:
         run = Runs(Path(folder)).begin(chosen, noise="recorded")
-        generation = chosen.generate(records, MODEL, run, key=KEY, source=Recorded(1))
+        generation = generate(chosen, records, MODEL, run, key=KEY, source=Recorded(1))
         realised = max(max(cost.u_minus, cost.u_plus) for cost in run.realised().values())
     more = [extra, *records]
     by_published = inference_findings(chosen, records, [more], MODEL, generation, key=KEY, accounting="published")

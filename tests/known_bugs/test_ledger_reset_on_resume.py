@@ -14,13 +14,13 @@ import pytest
 from dp_accounting import dp_event
 from exhibits import Exhibit, Floats, at_least, claimed, on_the_page, told_apart, verdict
 
-from cupel.accounting import PureDP, accountant
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound
-from cupel.accounting.ledger.entries import Charge, Commit
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.audits.games.replay.released_values import Released, released_findings
-from cupel.mechanisms.primitives import counts as noise
+from dpassay.accounting import PureDP, accountant
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.ledger.entries import Charge, Commit
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.audits.games.replay.released_values import Released, released_findings
+from dpassay.mechanisms.primitives import counts as noise
 
 CLAIM = PureDP(1.0)
 STEPS, KILLS = 4, 5

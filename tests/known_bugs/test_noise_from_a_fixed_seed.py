@@ -8,10 +8,10 @@ import numpy as np
 from dp_accounting import dp_event
 from exhibits import Exhibit, at_least, claimed, on_the_page, one_by_one, told_apart, verdict
 
-from cupel.accounting import ApproxDP, gaussian
-from cupel.accounting.bounds import Bound
-from cupel.attacks.black_box.recorder import Mechanism, Recorder
-from cupel.audits.games.replay.record_replay import record_replay_findings
+from dpassay.accounting import ApproxDP, gaussian
+from dpassay.accounting.bounds import Bound
+from dpassay.attacks.black_box.recorder import Mechanism, Recorder
+from dpassay.audits.games.replay.record_replay import record_replay_findings
 
 CLAIM = ApproxDP(1.0, 1e-5)
 DATA, NEIGHBOR = list("aab"), list("aabb")

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from published_rows import lower
 from scipy import stats
 
-from cupel.accounting import ApproxDP
-from cupel.accounting.bounds import Bound
-from cupel.accounting.number_format import format_lower
-from cupel.attacks.black_box.recorder import Mechanism, Recorder
-from cupel.audits.games.replay.record_replay import record_replay_findings
+from dpassay.accounting import ApproxDP
+from dpassay.accounting.bounds import Bound
+from dpassay.attacks.black_box.recorder import Mechanism, Recorder
+from dpassay.audits.games.replay.record_replay import record_replay_findings
+from dpassay.base.number_format import format_lower
 
 CLAIM = ApproxDP(0.8, 1e-5)  # what is certified for 10 steps where the divisor is public: at most 0.798472
 RECORDS, BATCH, NOISE, STEPS, PARAMETERS = 1000, 100, 2.0, 10, 500_000

@@ -11,10 +11,10 @@ from dp_accounting import dp_event
 from exhibits import Exhibit, at_least, claimed, on_the_page, redrawn, told_apart, verdict
 from numpy.typing import NDArray
 
-from cupel.accounting import ApproxDP, gaussian
-from cupel.accounting.bounds import Bound
-from cupel.attacks.black_box.recorder import Mechanism, Recorder
-from cupel.audits.games.replay.record_replay import record_replay_findings
+from dpassay.accounting import ApproxDP, gaussian
+from dpassay.accounting.bounds import Bound
+from dpassay.attacks.black_box.recorder import Mechanism, Recorder
+from dpassay.audits.games.replay.record_replay import record_replay_findings
 
 CLAIM = ApproxDP(1.0, 1e-5)
 SCALE = gaussian.analytic_noise_multiplier(CLAIM.epsilon, CLAIM.delta)

@@ -12,12 +12,12 @@ from exhibits import Exhibit, at_least, claimed, on_the_page, redrawn, told_apar
 from numpy.typing import NDArray
 from scipy import optimize
 
-from cupel.accounting import ApproxDP, gaussian
-from cupel.accounting.bounds import Bound
-from cupel.accounting.lattice.accountant import dominating_pair
-from cupel.attacks.black_box.neighbors import neighbors
-from cupel.attacks.black_box.recorder import Mechanism, Recorder
-from cupel.audits.games.replay.record_replay import record_replay_findings
+from dpassay.accounting import ApproxDP, gaussian
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.lattice.accountant import dominating_pair
+from dpassay.attacks.black_box.neighbors import neighbors
+from dpassay.attacks.black_box.recorder import Mechanism, Recorder
+from dpassay.audits.games.replay.record_replay import record_replay_findings
 
 CLAIM = ApproxDP(5.0, 1e-5)
 CLIP = 1.0

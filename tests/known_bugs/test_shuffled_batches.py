@@ -13,11 +13,11 @@ from exhibits import Exhibit, Floats, at_least, claimed, on_the_page, told_apart
 from published_rows import lower
 from scipy import optimize, special
 
-from cupel.accounting import ApproxDP
-from cupel.accounting.bounds import Bound
-from cupel.accounting.number_format import format_lower
-from cupel.attacks.black_box.recorder import Mechanism, Recorder
-from cupel.audits.games.replay.record_replay import record_replay_findings
+from dpassay.accounting import ApproxDP
+from dpassay.accounting.bounds import Bound
+from dpassay.attacks.black_box.recorder import Mechanism, Recorder
+from dpassay.audits.games.replay.record_replay import record_replay_findings
+from dpassay.base.number_format import format_lower
 
 CLAIM = ApproxDP(1.0, 1e-5)
 RECORDS, BATCH, EPOCHS = 30_000, 32, 10
@@ -110,7 +110,7 @@ def test_the_two_data_sets_are_told_apart() -> None:
 
 
 def exact(sigma: float) -> float:
-    """A lower bound on ε at δ: that of the ten maxima, as `cupel claims 002-2` computes it."""
+    """A lower bound on ε at δ: that of the ten maxima, as `dpassay claims 002-2` computes it."""
     return lower("002-2", noise_multiplier=sigma)
 
 

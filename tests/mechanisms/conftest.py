@@ -10,7 +10,7 @@ import torch
 from small_models import ARCHITECTURES, save_model
 from table_model import Runs, TableModel
 
-from cupel.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 torch.set_num_threads(1)  # many tests, small tensors
 

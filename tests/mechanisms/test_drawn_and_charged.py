@@ -35,32 +35,33 @@ from scipy import stats
 from small_models import COMMON, byte_tokenizer
 from table_model import TableModel, showing
 
-from cupel.accounting import events
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.events import ParallelDpEvent, SecretReleaseDpEvent
-from cupel.accounting.ledger.entries import LedgerError
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.accounting.ledger.run import Run
-from cupel.accounting.registry import accountant
-from cupel.mechanisms.aug_pe import generator as aug_pe
-from cupel.mechanisms.aug_pe.generator import AugPE
-from cupel.mechanisms.data.records import Record, with_content_ids
-from cupel.mechanisms.data.table_schema import Schema
-from cupel.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
-from cupel.mechanisms.dataset_vectors.texts import ShotWriter
-from cupel.mechanisms.embedding.centres import Centres
-from cupel.mechanisms.embedding.embedder import unit_rows
-from cupel.mechanisms.embedding.private_centres import RADIUS, PrivateCentres
-from cupel.mechanisms.evolution.journal import Journal
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.primitives.randomness import Recorded, Source
-from cupel.mechanisms.primitives.whole_vectors import whole_vectors
-from cupel.mechanisms.private_inference.generator import PrivateInference
-from cupel.mechanisms.secret_evolution.clustering import PublicClusters, exact_sums
-from cupel.mechanisms.secret_evolution.detection import PatternSecrets
-from cupel.mechanisms.secret_evolution.generator import EvolutionResult, SecretEvolution
-from cupel.mechanisms.two_stage.generator import Table, TwoStage
-from cupel.mechanisms.two_stage.training import Spikes, Training
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.events import ParallelDpEvent, SecretReleaseDpEvent
+from dpassay.accounting.ledger.entries import LedgerError
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.accounting.ledger.run import Run
+from dpassay.accounting.registry import accountant
+from dpassay.data.records import Record, with_content_ids
+from dpassay.data.table_schema import Schema
+from dpassay.mechanisms.aug_pe import generator as aug_pe
+from dpassay.mechanisms.aug_pe.generator import AugPE
+from dpassay.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
+from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
+from dpassay.mechanisms.embedding.centres import Centres
+from dpassay.mechanisms.embedding.embedder import unit_rows
+from dpassay.mechanisms.embedding.private_centres import RADIUS, PrivateCentres
+from dpassay.mechanisms.evolution.journal import Journal
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.primitives.randomness import Recorded, Source
+from dpassay.mechanisms.primitives.whole_vectors import whole_vectors
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.loop import generate
+from dpassay.mechanisms.secret_evolution.clustering import PublicClusters, exact_sums
+from dpassay.mechanisms.secret_evolution.detection import PatternSecrets
+from dpassay.mechanisms.secret_evolution.generator import EvolutionResult, SecretEvolution
+from dpassay.mechanisms.two_stage.generator import Table, TwoStage
+from dpassay.mechanisms.two_stage.training import Spikes, Training
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 both_relations = pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE_ONE], ids=str)
@@ -228,7 +229,7 @@ def nearest_texts(candidates: Sequence[str]) -> NDArray[np.int64]:
 @both_relations
 def test_votes_of_aug_pe(adjacency: Adjacency, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """12,000 candidates; how far a record moves votes is seen on 30."""
-    monkeypatch.setattr("cupel.mechanisms.aug_pe.generator.load_embedder", lambda name: Circle())
+    monkeypatch.setattr("dpassay.mechanisms.aug_pe.generator.load_embedder", lambda name: Circle())
 
     def votes(name: str, records: Sequence[Record], noise: float, candidates: int) -> NDArray[np.float64]:
         chosen = AugPE(
@@ -279,7 +280,7 @@ def of_secrets(folder: Path, source: Recorded, **changes: Any) -> tuple[Evolutio
 @pytest.fixture
 def circle(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("load_embedder", "fitted_embedder"):
-        monkeypatch.setattr(f"cupel.mechanisms.secret_evolution.generator.{name}", lambda *given: Circle())
+        monkeypatch.setattr(f"dpassay.mechanisms.secret_evolution.generator.{name}", lambda *given: Circle())
 
 
 @pytest.mark.usefixtures("circle")
@@ -411,7 +412,7 @@ def test_votes_of_dataset_vectors(
     adjacency: Adjacency, tiny: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """12,000 candidates; how far a record moves votes is seen on 30."""
-    monkeypatch.setattr("cupel.mechanisms.dataset_vectors.generator.load_embedder", lambda name: Circle())
+    monkeypatch.setattr("dpassay.mechanisms.dataset_vectors.generator.load_embedder", lambda name: Circle())
 
     def votes(name: str, records: Sequence[Record], noise: float, candidates: int) -> NDArray[np.float64]:
         mechanism = DatasetVectors(
@@ -442,7 +443,7 @@ def test_sample_of_dataset_vectors(tiny: LanguageModel, tmp_path: Path, monkeypa
     The noise is 1/20 of a difference, so who is in the sum is read off what is released. A record that is drawn with a
     probability of .55 in place of .5 is seen half of the time, one of .6 as 6 standard deviations: all of the time.
     """
-    monkeypatch.setattr("cupel.mechanisms.dataset_vectors.differences.Differences", Own)
+    monkeypatch.setattr("dpassay.mechanisms.dataset_vectors.differences.Differences", Own)
     labels = tuple(str(number) for number in range(1000))
     records = [Record(f"{label}-{place}", str(place), label) for label in labels for place in range(4)]
     mechanism = DatasetVectors(
@@ -519,7 +520,7 @@ def log_odds(
     with Ledger.open(path) as ledger:
         run = begun(ledger, mechanism, mechanism.plan())
         try:
-            mechanism.generate(records, model, run, key=KEY, source=Evenly(mechanism.total_slots))
+            generate(mechanism, records, model, run, key=KEY, source=Evenly(mechanism.total_slots))
         except LedgerError as error:  # of a token that cost more than its charge, which the ledger notices, too
             raise AssertionError(str(error)) from error
         assert run.event() == mechanism.plan()
@@ -609,7 +610,7 @@ def test_noise_of_slot_counts(adjacency: Adjacency, tmp_path: Path) -> None:
     model: Any = TableModel(vocabulary=10)
     with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
         run = begun(ledger, mechanism, mechanism.plan())
-        mechanism.generate(DIGITS, model, run, key=KEY, source=Recorded(9))
+        generate(mechanism, DIGITS, model, run, key=KEY, source=Recorded(9))
         assert run.event() == mechanism.plan()
     exact, other = (mechanism.batches(records, KEY).units for records in (DIGITS, CHANGED))
     moved = int(np.abs(exact - (other if adjacency is REPLACE_ONE else mechanism.batches(DIGITS[:2], KEY).units)).sum())
@@ -621,7 +622,7 @@ def test_noise_of_slot_counts(adjacency: Adjacency, tmp_path: Path) -> None:
 @both_relations
 def test_noise_of_cluster_counts(adjacency: Adjacency, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """15,000 centres; 5 % off are 6 standard deviations, 10 % are 12."""
-    monkeypatch.setattr("cupel.mechanisms.embedding.centres.load_embedder", lambda name: Circle())
+    monkeypatch.setattr("dpassay.mechanisms.embedding.centres.load_embedder", lambda name: Circle())
     angles = [str(place * 360_000 // CELLS) for place in range(CELLS)]
     Centres(Circle().embed(angles), Circle.name, Circle.fingerprint).save(tmp_path / "centres.safetensors")
     mechanism = PrivateInference(
@@ -640,7 +641,7 @@ def test_noise_of_cluster_counts(adjacency: Adjacency, tmp_path: Path, monkeypat
     model: Any = TableModel(vocabulary=10)
     with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
         run = begun(ledger, mechanism, mechanism.plan())
-        mechanism.generate(DIGITS, model, run, key=KEY, source=Recorded(10))
+        generate(mechanism, DIGITS, model, run, key=KEY, source=Recorded(10))
         assert run.event() == mechanism.plan()
     other = CHANGED if adjacency is REPLACE_ONE else DIGITS[:2]
     exact = mechanism.cluster_units(DIGITS, KEY).ravel()

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from shared_figures import figures_drawn_once
 
-from cupel.accounting import Adjacency, ApproxDP, Bound, ExPostDP, Guarantee, PureDP, Unit
-from cupel.accounting.bounds import Direction, Interval, Rigor
-from cupel.accounting.number_format import format_lower, format_upper
-from cupel.audits.implications import describe
-from cupel.audits.result import AuditResult, Rate
-from cupel.audits.verdict import decide
-from cupel.reports.assay import (
+from dpassay.accounting import Adjacency, ApproxDP, Bound, ExPostDP, Guarantee, PureDP, Unit
+from dpassay.accounting.bounds import Direction, Interval, Rigor
+from dpassay.audits.implications import describe
+from dpassay.audits.result import AuditResult, Rate
+from dpassay.audits.verdict import decide
+from dpassay.base.number_format import format_lower, format_upper
+from dpassay.reports.assay import (
     Assay,
     BatchCost,
     Difference,
@@ -181,7 +181,7 @@ COMMON: dict[str, Any] = {
         "model fingerprint (SHA-256)": "5b1c7a20",
         "input file": "sha256:1f0e33aa",
     },
-    "versions": {"cupel": "0.1.0", "python": "3.11.9", "torch": "2.6.0", "dp-accounting": "0.6.0"},
+    "versions": {"dpassay": "0.1.0", "python": "3.11.9", "torch": "2.6.0", "dp-accounting": "0.6.0"},
     "digests": Digests(documents="d0" * 32, claim="c1" * 32),
     "output": Output(
         documents=1734,
@@ -208,7 +208,7 @@ def verdict(created: str, name: str, audits: list[AuditResult], **more: Any) -> 
         "confidence": 0.975 if audits else None,
         "contradictions": [],
         "documents": "d0" * 32,
-        "versions": {"cupel": "0.1.0"},
+        "versions": {"dpassay": "0.1.0"},
     }
     return PastVerdict(created=created, verdict=name, audits=made, **(body | more))  # type: ignore[arg-type]
 

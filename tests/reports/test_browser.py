@@ -12,9 +12,9 @@ from axe_playwright_python.sync_playwright import Axe
 from many_runs_audit import runs_document
 from planted_audit import document
 
-from cupel.reports import canaries, runs
-from cupel.reports.assay import Assay
-from cupel.reports.html import render
+from dpassay.reports import canaries, runs
+from dpassay.reports.assay import Assay
+from dpassay.reports.html import render
 
 _HELPER = importlib.util.spec_from_file_location("screenshot", Path(__file__).with_name("screenshot.py"))
 assert _HELPER is not None

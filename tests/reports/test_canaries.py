@@ -10,7 +10,7 @@ from planted_audit import document
 from printed_numbers import two_forms
 from whole_pages import HOSTILE, Nesting, outside
 
-from cupel.reports.canaries import CanaryAudit, render
+from dpassay.reports.canaries import CanaryAudit, render
 
 
 def failed() -> CanaryAudit:
@@ -50,7 +50,7 @@ def test_numbers_are_rounded_to_the_side_that_is_true() -> None:
 def test_the_page_carries_the_name_of_its_audit() -> None:
     """In the title of the window, in the header, and on every printed sheet."""
     page = render(document("a name"))
-    assert re.search(r"<title>[^<]* · a name · cupel audit</title>", page)
+    assert re.search(r"<title>[^<]* · a name · dpassay audit</title>", page)
     assert "<h1>a name</h1>" in page
     assert '@top-left { content: "PRIVATE · a name"; }' in re.sub(r"\\b7 ", "·", page)
 

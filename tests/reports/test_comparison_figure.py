@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting import ACCOUNTANTS, Adjacency, Bound, Direction, Interval, Rigor, Unit
-from cupel.accounting.comparison.comparison import Comparison, Row
-from cupel.accounting.comparison.curves import Curve, Panel
-from cupel.reports import comparison as job
-from cupel.reports import svg
+from dpassay.accounting import ACCOUNTANTS, Adjacency, Bound, Direction, Interval, Rigor, Unit
+from dpassay.accounting.comparison.comparison import Comparison, Row
+from dpassay.accounting.comparison.curves import Curve, Panel
+from dpassay.reports import comparison as job
+from dpassay.reports import svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

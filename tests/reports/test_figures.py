@@ -11,12 +11,12 @@ from dp_accounting import dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting import Adjacency, Bound, Unit, events
-from cupel.accounting.bounds import Direction, Rigor
-from cupel.reports import composition, figures, svg
-from cupel.reports.assay import Assay, BatchCost, TokenCost
-from cupel.reports.claim import Claimed
-from cupel.reports.html import render
+from dpassay.accounting import Adjacency, Bound, Unit, events
+from dpassay.accounting.bounds import Direction, Rigor
+from dpassay.reports import composition, figures, svg
+from dpassay.reports.assay import Assay, BatchCost, TokenCost
+from dpassay.reports.claim import Claimed
+from dpassay.reports.html import render
 
 CLAIM = Claimed("pure_dp", "epsilon", 3.0, None, Unit(), "add_remove")
 

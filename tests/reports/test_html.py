@@ -11,9 +11,9 @@ from html.parser import HTMLParser
 import pytest
 from shared_figures import DRAWN
 
-from cupel.accounting.bounds import Interval
-from cupel.reports.assay import Assay
-from cupel.reports.html import render
+from dpassay.accounting.bounds import Interval
+from dpassay.reports.assay import Assay
+from dpassay.reports.html import render
 
 SIDES = ["private", "release"]
 VOID = {"meta", "link", "br", "hr", "img", "input"}

@@ -14,35 +14,35 @@ from dp_accounting import dp_event
 from planted_audit import document
 from printed_numbers import other_forms, two_forms
 
-from cupel.accounting import Adjacency, ApproxDP, Bound, PureDP, SecretProtection, Unit
-from cupel.accounting.bounds import Direction, Rigor
-from cupel.accounting.guarantees import Guarantee
-from cupel.attacks.black_box.recorder import Recorder
-from cupel.attacks.canaries.reconstruction import Reconstruction
-from cupel.attacks.released.holdout import Hits, Units
-from cupel.attacks.secrets.reconstruction import SecretGuesses
-from cupel.audit_jobs.canaries import readme
-from cupel.audit_jobs.canaries.files import PlannedAudit
-from cupel.audit_jobs.membership import MembershipAudit, MembershipSettings
-from cupel.audit_jobs.released import HoldoutAudit, HoldoutSettings
-from cupel.audits.games import leave_one_out_audit, reconstruction_audit
-from cupel.audits.games.canaries import Scoring, third_party_audit
-from cupel.audits.games.canaries_design import Design as PlantedDesign
-from cupel.audits.games.distinguishing import distinguishing_audit
-from cupel.audits.games.membership import membership_audit
-from cupel.audits.games.membership_design import Design, Scores
-from cupel.audits.games.released_data import holdout_audit
-from cupel.audits.games.replay.record_replay import record_replay_audit
-from cupel.audits.games.secret_reconstruction import secret_reconstruction_audit
-from cupel.audits.implications import describe
-from cupel.audits.result import AuditResult
-from cupel.audits.verdict import decide
-from cupel.cli.audit import membership as audit_membership
-from cupel.cli.audit import released as audit_released
-from cupel.reports import audit_page, canaries
-from cupel.reports.assay import Assay
-from cupel.reports.html import render
-from cupel.testing.assertions import assert_never_exceeds, describe_bound
+from dpassay.accounting import Adjacency, ApproxDP, Bound, PureDP, SecretProtection, Unit
+from dpassay.accounting.bounds import Direction, Rigor
+from dpassay.accounting.guarantees import Guarantee
+from dpassay.attacks.black_box.recorder import Recorder
+from dpassay.attacks.canaries.reconstruction import Reconstruction
+from dpassay.attacks.released.holdout import Hits, Units
+from dpassay.attacks.secrets.reconstruction import SecretGuesses
+from dpassay.auditing.canaries import readme
+from dpassay.auditing.canaries.files import PlannedAudit
+from dpassay.auditing.membership.audit import MembershipAudit, MembershipSettings
+from dpassay.auditing.released.audit import HoldoutAudit, HoldoutSettings
+from dpassay.audits.games import leave_one_out_audit, reconstruction_audit
+from dpassay.audits.games.canaries import Scoring, third_party_audit
+from dpassay.audits.games.canaries_design import Design as PlantedDesign
+from dpassay.audits.games.distinguishing import distinguishing_audit
+from dpassay.audits.games.membership import membership_audit
+from dpassay.audits.games.membership_design import Design, Scores
+from dpassay.audits.games.released_data import holdout_audit
+from dpassay.audits.games.replay.record_replay import record_replay_audit
+from dpassay.audits.games.secret_reconstruction import secret_reconstruction_audit
+from dpassay.audits.implications import describe
+from dpassay.audits.result import AuditResult
+from dpassay.audits.verdict import decide
+from dpassay.cli.audit import membership as audit_membership
+from dpassay.cli.audit import released as audit_released
+from dpassay.reports import audit_page, canaries
+from dpassay.reports.assay import Assay
+from dpassay.reports.html import render
+from dpassay.testing.assertions import assert_never_exceeds, describe_bound
 
 DELTA = 1.0629312e-5
 CLAIM = ApproxDP(1.1471976, DELTA)

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting import Adjacency, Bound
-from cupel.accounting.bounds import Direction, Rigor
-from cupel.accounting.number_format import format_number
-from cupel.reports import text
-from cupel.reports.assay import PUBLIC_FACTS, Assay
-from cupel.reports.html import render, render_release
-from cupel.reports.release import Accepted, Release, ReleasedLedger, claim_digest, claim_text, releasable
+from dpassay.accounting import Adjacency, Bound
+from dpassay.accounting.bounds import Direction, Rigor
+from dpassay.base.number_format import format_number
+from dpassay.reports import text
+from dpassay.reports.assay import PUBLIC_FACTS, Assay
+from dpassay.reports.html import render, render_release
+from dpassay.reports.release import Accepted, Release, ReleasedLedger, claim_digest, claim_text, releasable
 
 # What may leave, said a second time and independently of the code: everything else is overwritten by the tests.
 PUBLIC = {

@@ -11,8 +11,8 @@ from many_runs_audit import HALF, STEPS, audit_of_runs, runs_document
 from printed_numbers import other_forms, two_forms
 from whole_pages import HOSTILE, Nesting, outside
 
-from cupel.reports import figures, svg
-from cupel.reports.runs import RunsAudit, render
+from dpassay.reports import figures, svg
+from dpassay.reports.runs import RunsAudit, render
 
 NONE = {**HALF, "epsilon": None, "share": None}
 
@@ -129,7 +129,7 @@ def test_the_figure_of_the_rounds_has_a_point_where_a_bound_changes() -> None:
 
 def test_the_page_carries_the_name_of_its_audit_and_the_hash_of_its_plan() -> None:
     page = render(runs_document("a name"))
-    assert re.search(r"<title>[^<]* · a name · cupel audit</title>", page)
+    assert re.search(r"<title>[^<]* · a name · dpassay audit</title>", page)
     assert "<h1>a name</h1>" in page
     assert '@top-left { content: "PRIVATE · a name"; }' in re.sub(r"\\b7 ", "·", page)
     assert f'@bottom-left {{ content: "plan {"ab" * 32}"; }}' in page

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from cupel.reports.assay import Assay, json_schema, load
+from dpassay.reports.assay import Assay, json_schema, load
 
 
 def test_what_is_written_meets_the_schema_and_reads_back(assay: Assay, tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cupel.reports import composition
-from cupel.reports.assay import Assay, SecretGroup, Secrets, SecretSource
-from cupel.reports.html import render
-from cupel.reports.release import releasable
+from dpassay.reports import composition
+from dpassay.reports.assay import Assay, SecretGroup, Secrets, SecretSource
+from dpassay.reports.html import render
+from dpassay.reports.release import releasable
 
 RELEASE = {"type": "SecretReleaseDpEvent", "noise_multiplier": 2.5, "weights": [0.25, 0.5, 0.25], "remainder": 0.0}
 

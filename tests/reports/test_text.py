@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cupel.accounting import ACCOUNTANTS, Bound, bounds
-from cupel.accounting.bounds import Direction
-from cupel.accounting.comparison.releases import LAYER_METHODS, SECRET_METHODS
-from cupel.audits.verdict_wording import without_name
-from cupel.reports import comparison, text
-from cupel.reports.claim import Claimed, best_bound, claimed
+from dpassay.accounting import ACCOUNTANTS, Bound, bounds
+from dpassay.accounting.bounds import Direction
+from dpassay.accounting.comparison.releases import LAYER_METHODS, SECRET_METHODS
+from dpassay.audits.verdict_wording import without_name
+from dpassay.reports import comparison, text
+from dpassay.reports.claim import Claimed, best_bound, claimed
 
 
 def bound(**more: object) -> Bound:

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 from dp_accounting import DpEvent
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.attacks.black_box.recorder import Data, Mechanism
-from cupel.audits.games.replay.record_replay import FALSE_ALARM, TOLERANCE, record_replay_findings
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.attacks.black_box.recorder import Data, Mechanism
+from dpassay.audits.games.replay.record_replay import FALSE_ALARM, TOLERANCE, record_replay_findings
 
 
 def assert_events_hold(
@@ -30,9 +30,9 @@ def assert_events_hold(
 
     Args:
         mechanism: called as ``mechanism(data, recorder)``. It passes each query to the recorder, with the event that
-            it charges (`cupel.attacks.black_box.recorder.Recorder`).
+            it charges (`dpassay.attacks.black_box.recorder.Recorder`).
         data: a small data set.
-        neighbors: of the data; `cupel.attacks.black_box.neighbors.neighbors` lists all.
+        neighbors: of the data; `dpassay.attacks.black_box.neighbors.neighbors` lists all.
         adjacency: add_remove, replace_one or zero_out.
         plan: the event that the run is accounted as, or that its ledger was charged; None skips this comparison.
         recordings: number of runs on the data, at least 2. More runs give the tests of samples and noise more power.

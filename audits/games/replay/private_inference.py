@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.arrays import Floats
-from cupel.attacks.private_inference.leave_one_out import scoring_error
-from cupel.attacks.private_inference.step_laws import StepLaws
-from cupel.audits.games.replay.record_replay import Finding, Kind
-from cupel.audits.result import AuditResult
-from cupel.mechanisms.primitives import counts as noise
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.attacks.private_inference.leave_one_out import scoring_error
+from dpassay.attacks.private_inference.step_laws import StepLaws
+from dpassay.audits.games.replay.record_replay import Finding, Kind
+from dpassay.audits.result import AuditResult
+from dpassay.base import validate
+from dpassay.base.arrays import Floats
+from dpassay.mechanisms.primitives import counts as noise
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.data.records import Record
-    from cupel.mechanisms.models.language_model import LanguageModel
-    from cupel.mechanisms.private_inference.generator import PrivateInference
-    from cupel.mechanisms.private_inference.transcripts import Generation
+    from dpassay.data.records import Record
+    from dpassay.mechanisms.models.language_model import LanguageModel
+    from dpassay.mechanisms.private_inference.generator import PrivateInference
+    from dpassay.mechanisms.private_inference.transcripts import Generation
 
 Accounting: TypeAlias = Literal["charged", "published"]
 

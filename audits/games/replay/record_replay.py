@@ -1,6 +1,6 @@
 """Record and replay: checks each declared event of a mechanism by running it on neighbours of the data.
 
-A mechanism runs on a data set while all its releases are recorded (`cupel.attacks.black_box.recorder`), then on each
+A mechanism runs on a data set while all its releases are recorded (`dpassay.attacks.black_box.recorder`), then on each
 neighbour, where it receives the same releases. Since the history is equal, each event reduces to one query on two data
 sets, and its declaration can be checked by arithmetic:
 
@@ -35,14 +35,15 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from dp_accounting import DpEvent
 
-from cupel.accounting import events, validate
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.bounds import json_number
-from cupel.accounting.number_format import DIGITS, digits_apart, format_confidence, format_number, format_p_value
-from cupel.attacks.black_box.recorder import Data, Mechanism, Recording, Step, record, replay
-from cupel.audits.games.replay.recorded_randomness import noise_tests, sampling_tests
-from cupel.audits.games.replay.same_outputs import outputs_equal
-from cupel.audits.result import AuditResult
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.bounds import json_number
+from dpassay.attacks.black_box.recorder import Data, Mechanism, Recording, Step, record, replay
+from dpassay.audits.games.replay.recorded_randomness import noise_tests, sampling_tests
+from dpassay.audits.games.replay.same_outputs import outputs_equal
+from dpassay.audits.result import AuditResult
+from dpassay.base import validate
+from dpassay.base.number_format import DIGITS, digits_apart, format_confidence, format_number, format_p_value
 
 Kind: TypeAlias = Literal[
     "sensitivity",
@@ -138,7 +139,7 @@ def record_replay_findings(
     Args:
         mechanism: called with data, which it must not change, and a `Recorder`; each call is a separate run.
         data: a small data set.
-        neighbors: of the data, at `adjacency`; `cupel.attacks.black_box.neighbors` lists all.
+        neighbors: of the data, at `adjacency`; `dpassay.attacks.black_box.neighbors` lists all.
         adjacency: add_remove, replace_one or zero_out; of the declared events.
         plan: the event that the run is accounted as, or that its ledger was charged; None skips this comparison.
         recordings: number of runs on the data, at least 2 to detect noise that repeats. Each is replayed on each

@@ -16,9 +16,9 @@ from typing import Literal
 import numpy as np
 from scipy import special, stats
 
-from cupel.accounting.arrays import Bools, Floats, Integers
-from cupel.accounting.number_format import format_number
-from cupel.attacks.black_box.recorder import Recording, Step
+from dpassay.attacks.black_box.recorder import Recording, Step
+from dpassay.base.arrays import Bools, Floats, Integers
+from dpassay.base.number_format import format_number
 
 _MAX_VALUES = 5000  # noise values that are tested: the exact Kolmogorov–Smirnov distribution is used up to 10⁴
 _ROUNDING = 2.0**-51  # relative error of noise that is recovered by subtracting the query

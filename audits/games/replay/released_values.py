@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cupel.accounting.ledger.entries import Json, LedgerError, canonical
-from cupel.accounting.ledger.run import Run
-from cupel.audits.games.replay.record_replay import Finding
+from dpassay.accounting.ledger.entries import Json, LedgerError, canonical
+from dpassay.accounting.ledger.run import Run
+from dpassay.audits.games.replay.record_replay import Finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,15 @@ import numpy as np
 from scipy import stats
 from shared import measures
 
-from cupel.accounting import gaussian
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.mechanisms.data.records import Record, builtin_records
-from cupel.mechanisms.dataset_vectors import rejection
-from cupel.mechanisms.dataset_vectors.generator import DatasetVectors
-from cupel.mechanisms.dataset_vectors.texts import ShotWriter
-from cupel.mechanisms.dataset_vectors.vectors import ReleasedVectors, steered_texts
-from cupel.mechanisms.evolution.journal import Journal
-from cupel.mechanisms.models.language_model import LanguageModel
+from dpassay.accounting import gaussian
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.data.records import Record, builtin_records
+from dpassay.mechanisms.dataset_vectors import rejection
+from dpassay.mechanisms.dataset_vectors.generator import DatasetVectors
+from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
+from dpassay.mechanisms.dataset_vectors.vectors import ReleasedVectors, steered_texts
+from dpassay.mechanisms.evolution.journal import Journal
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 DELTA = 1e-5
 VOTES = 12.0

@@ -14,8 +14,8 @@ from typing import Any
 from shared import arguments, runs
 from steered import SIZE, Released, difference, measured, notes, released
 
-from cupel.mechanisms.dataset_vectors.release import directions
-from cupel.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.dataset_vectors.release import directions
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 FULL = SIZE | {
     "epsilon": 5.0,

@@ -15,8 +15,8 @@ from typing import Any
 from shared import arguments, runs
 from steered import RANDOM, SIZE, Released, difference, measured, notes, released, seeds, writer_of
 
-from cupel.mechanisms.dataset_vectors import rejection
-from cupel.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.dataset_vectors import rejection
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 FULL = SIZE | {"epsilons": [5.0, 3.0, None]}
 QUICK = FULL | {"records": 60, "texts": 6, "candidates": 4, "negatives": 6, "longest": 16, "epsilons": [5.0]}

@@ -11,8 +11,8 @@ from grammar import in_grammar
 from numpy.typing import NDArray
 from runs import Results, Written
 
-from cupel.attacks.private_inference.leave_one_out import LeaveOneOut
-from cupel.mechanisms.private_inference.transcripts import Generation
+from dpassay.attacks.private_inference.leave_one_out import LeaveOneOut
+from dpassay.mechanisms.private_inference.transcripts import Generation
 
 QUARTERS = 4
 """Into which a document is divided."""

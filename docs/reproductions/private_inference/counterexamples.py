@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from scipy import optimize, special, stats
 
-from cupel.accounting import ApproxDP, ex_post, upper_bounds
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, compose
-from cupel.mechanisms.data.batching import cut_slots, keyed_hash, label_cells
-from cupel.mechanisms.data.records import Record
+from dpassay.accounting import ApproxDP, ex_post, upper_bounds
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent, compose
+from dpassay.data.batching import cut_slots, keyed_hash, label_cells
+from dpassay.data.records import Record
 
 CLIP, MEAN_CLIP, TEMPERATURE = 6.0, 9.0, 1.5
 FIRST, SECOND = (CLIP, -CLIP), (-CLIP, CLIP)

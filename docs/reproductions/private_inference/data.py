@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 from grammar import topical_document
 
-from cupel.mechanisms.data import corpora
-from cupel.mechanisms.data.records import Record, with_content_ids
+from dpassay.data import corpora
+from dpassay.data.records import Record, with_content_ids
 
 TOPICS_OF: dict[str, tuple[str, ...]] = {
     "outdoors": ("weather", "travel", "garden", "sport"),

@@ -10,7 +10,7 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-_STYLE: Any = {"svg.fonttype": "none", "svg.hashsalt": "cupel", "font.size": 10, "font.family": "sans-serif"}
+_STYLE: Any = {"svg.fonttype": "none", "svg.hashsalt": "dpassay", "font.size": 10, "font.family": "sans-serif"}
 BLUE = "#2b6cb0"
 
 

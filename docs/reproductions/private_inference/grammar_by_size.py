@@ -11,14 +11,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import data
 import numpy as np
 import runs
 import table_1_5
 from grammar import in_grammar
 
-from cupel.mechanisms.embedding.centres import Centres
-from cupel.mechanisms.models.language_model import LanguageModel
+import data
+from dpassay.mechanisms.embedding.centres import Centres
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 SETTING = next(setting for setting in table_1_5.SETTINGS if setting.kept == 32)
 EDGES = (0.0, 0.5, 0.75, 1.0, 1.5)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from grammar import topic_of
 
-from cupel.mechanisms.data import corpora
-from cupel.mechanisms.data.word_runs import Words
-from cupel.mechanisms.embedding.embedder import HashedNgrams
-from cupel.utility.downstream import predictions
-from cupel.utility.frechet import embedded_moments
-from cupel.utility.mauve import compute_mauve, mauve_score
-from cupel.utility.text_metrics import diversity
+from dpassay.data import corpora
+from dpassay.data.word_runs import Words
+from dpassay.mechanisms.embedding.embedder import HashedNgrams
+from dpassay.utility.downstream import predictions
+from dpassay.utility.frechet import embedded_moments
+from dpassay.utility.mauve import compute_mauve, mauve_score
+from dpassay.utility.text_metrics import diversity
 
 Rows = Sequence[tuple[str, str | None]]
 """Texts with their labels; no classifier is trained where a label is None."""

@@ -16,15 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cupel.accounting import ApproxDP, calibrate, ex_post, upper_bounds
-from cupel.accounting.ledger.entries import PartCost
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.private_inference.generator import PrivateInference
-from cupel.mechanisms.private_inference.transcripts import Document, Generation, Observer
+from dpassay.accounting import ApproxDP, calibrate, ex_post, upper_bounds
+from dpassay.accounting.ledger.entries import PartCost
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.data.records import Record
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.loop import generate
+from dpassay.mechanisms.private_inference.transcripts import Document, Generation, Observer
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.models.language_model import LanguageModel
+    from dpassay.mechanisms.models.language_model import LanguageModel
 
 RESULTS = Path(__file__).parent / "results"
 CLIP, TEMPERATURE = 10.0, 1.2
@@ -108,7 +109,7 @@ def write(
     with tempfile.TemporaryDirectory() as folder, Ledger.open(Path(folder) / "ledger.sqlite") as ledger:
         run = ledger.begin("run", plan=mechanism.plan(), adjacency=mechanism.adjacency, unit=mechanism.unit, about={})
         start = time.perf_counter()
-        generation = mechanism.generate(records, model, run, key=public_key(seed), observers=observers)
+        generation = generate(mechanism, records, model, run, key=public_key(seed), observers=observers)
         seconds = time.perf_counter() - start
         run.finish()
         realised = run.realised() if mechanism.aggregate == "median" else {}

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import data
 import numpy as np
 import runs
 from numpy.typing import NDArray
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.mechanisms.embedding.centres import Centres, most_counted
-from cupel.mechanisms.primitives.counts import noisy_counts
-from cupel.mechanisms.private_inference.generator import PrivateInference
+import data
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.mechanisms.embedding.centres import Centres, most_counted
+from dpassay.mechanisms.primitives.counts import noisy_counts
+from dpassay.mechanisms.private_inference.generator import PrivateInference
 
 FULL = {"records": 1984, "batch_size": 31, "public_texts": 3000}
 QUICK = {"records": 400, "batch_size": 10, "public_texts": 400}

@@ -12,15 +12,15 @@ import dataclasses
 import sys
 from typing import Any, Literal
 
-import data
 import measures
 from batch_costs import outside_grammar
 from counterexamples import counterexamples
 from runs import CLIP, TEMPERATURE, Results, Written, arguments, delta_of, planned_epsilon, write
 
-from cupel.accounting import ApproxDP, upper_bounds
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.private_inference.generator import PrivateInference
+import data
+from dpassay.accounting import ApproxDP, upper_bounds
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.private_inference.generator import PrivateInference
 
 Aggregate = Literal["median", "mean"]
 Variant = Literal["sound", "as_published"]

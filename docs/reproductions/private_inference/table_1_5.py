@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import data
 import measures
 import runs
 
-from cupel.mechanisms.embedding.centres import Centres
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.private_inference.generator import PrivateInference
+import data
+from dpassay.mechanisms.embedding.centres import Centres
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.private_inference.generator import PrivateInference
 
 
 @dataclass(frozen=True)

@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import data
 import figures
 import numpy as np
 import runs
 from grammar import topic_of
 from numpy.typing import NDArray
 
-from cupel.accounting import ApproxDP, calibrate
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.mechanisms.embedding.centres import Centres, most_counted
-from cupel.mechanisms.embedding.embedder import HashedNgrams, Vectors, all_embedded
-from cupel.mechanisms.embedding.private_centres import PrivateCentres
-from cupel.mechanisms.primitives.counts import noisy_counts
-from cupel.mechanisms.primitives.nearest import nearest
-from cupel.mechanisms.private_inference.cluster_reports import cluster_report
+import data
+from dpassay.accounting import ApproxDP, calibrate
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.mechanisms.embedding.centres import Centres, most_counted
+from dpassay.mechanisms.embedding.embedder import HashedNgrams, Vectors, all_embedded
+from dpassay.mechanisms.embedding.private_centres import PrivateCentres
+from dpassay.mechanisms.primitives.counts import noisy_counts
+from dpassay.mechanisms.primitives.nearest import nearest
+from dpassay.mechanisms.private_inference.cluster_reports import cluster_report
 
 FULL = {"records": 7936, "public_texts": 8000, "clusters": 128, "kept": 32, "large_from": 31}
 QUICK = {"records": 300, "public_texts": 300, "clusters": 8, "kept": 4, "large_from": 31}

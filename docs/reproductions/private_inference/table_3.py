@@ -15,14 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import data
 import measures
 import numpy as np
 import runs
 
-from cupel.mechanisms.embedding.centres import Centres
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.private_inference.generator import PrivateInference
+import data
+from dpassay.mechanisms.embedding.centres import Centres
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.private_inference.generator import PrivateInference
 
 
 @dataclass(frozen=True)

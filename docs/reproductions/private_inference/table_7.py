@@ -15,16 +15,16 @@ from typing import Any, Literal
 
 from runs import CLIP, TEMPERATURE, Results, Written, arguments, delta_of, planned_epsilon, write
 
-from cupel.accounting import ApproxDP, ExPostDP
-from cupel.accounting.adjacency import Unit
-from cupel.accounting.bounds import Bound
-from cupel.attacks.canaries.reconstruction import PREFIX, Canaries, Reconstruction, extract_keys, reconstruct
-from cupel.audits.games import reconstruction_audit
-from cupel.audits.statistics.binomial import clopper_pearson
-from cupel.generators.private_inference.audits import canary_records
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.private_inference.generator import PrivateInference
-from cupel.mechanisms.private_inference.transcripts import Document
+from dpassay.accounting import ApproxDP, ExPostDP
+from dpassay.accounting.adjacency import Unit
+from dpassay.accounting.bounds import Bound
+from dpassay.attacks.canaries.reconstruction import PREFIX, Canaries, Reconstruction, extract_keys, reconstruct
+from dpassay.audits.games import reconstruction_audit
+from dpassay.audits.statistics.binomial import clopper_pearson
+from dpassay.generators.private_inference.canaries import canary_records
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.transcripts import Document
 
 Aggregate = Literal["median", "mean", "none"]
 NAMES: dict[Aggregate, str] = {"median": "median", "mean": "mean", "none": "control: no protection"}

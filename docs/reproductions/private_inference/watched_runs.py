@@ -17,17 +17,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import data
 from batch_costs import batches_of, positions_of
 from runs import CLIP, TEMPERATURE, Results, arguments, delta_of, most_tokens, write
 
-from cupel.accounting import ApproxDP, upper_bounds
-from cupel.attacks.private_inference.leave_one_out import LeaveOneOut
-from cupel.mechanisms.data.corpora import LABELS as NOTE_LABELS
-from cupel.mechanisms.data.records import Record, builtin_records
-from cupel.mechanisms.embedding.centres import Centres
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.private_inference.generator import PrivateInference
+import data
+from dpassay.accounting import ApproxDP, upper_bounds
+from dpassay.attacks.private_inference.leave_one_out import LeaveOneOut
+from dpassay.data.corpora import LABELS as NOTE_LABELS
+from dpassay.data.records import Record, builtin_records
+from dpassay.mechanisms.embedding.centres import Centres
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.private_inference.generator import PrivateInference
 
 CLUSTERED, ALL_SLOTS, UNIFORM = "topics, clustered", "topics, clustered, small batches too", "topics, uniform"
 NOTES, LABELLED, KEYS = "notes", "notes, by label", "keys"

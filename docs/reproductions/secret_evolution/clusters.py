@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import utility
 from evolutions import corpus, secret_evolution, written
 from shared import arguments, runs
 
-from cupel.mechanisms.models.language_model import LanguageModel
+import utility
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 FULL = {key: value for key, value in utility.FULL.items() if key not in ("clusters", "ratios")} | {
     "clusters": [1, 4, 16, 64, 256],

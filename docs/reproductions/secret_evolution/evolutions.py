@@ -12,13 +12,13 @@ import numpy as np
 from grammar import topic_of
 from shared import data
 
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.mechanisms.aug_pe.generator import AugPE
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.models.writers import ModelWriter
-from cupel.mechanisms.secret_evolution.detection import PatternSecrets
-from cupel.mechanisms.secret_evolution.generator import SecretEvolution
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.data.records import Record
+from dpassay.mechanisms.aug_pe.generator import AugPE
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.models.writers import ModelWriter
+from dpassay.mechanisms.secret_evolution.detection import PatternSecrets
+from dpassay.mechanisms.secret_evolution.generator import SecretEvolution
 
 SECRET = r"\(ref \d{5}\)"
 OCCURRENCES = 4

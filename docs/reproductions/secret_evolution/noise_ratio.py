@@ -19,12 +19,12 @@ import numpy as np
 from scipy import sparse
 from shared import arguments, runs
 
-from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.secret_protection.conversions import mu_for
-from cupel.accounting.secret_protection.noise import blowup, noise_for_secrets
-from cupel.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
-from cupel.mechanisms.secret_evolution.incidence import Incidence
-from cupel.mechanisms.secret_evolution.inclusion import SecretNoise, inclusion_weights
+from dpassay.accounting.guarantees import SecretProtection
+from dpassay.accounting.secret_protection.conversions import mu_for
+from dpassay.accounting.secret_protection.noise import blowup, noise_for_secrets
+from dpassay.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
+from dpassay.mechanisms.secret_evolution.incidence import Incidence
+from dpassay.mechanisms.secret_evolution.inclusion import SecretNoise, inclusion_weights
 
 FULL = {"records": 8000, "secrets": 400, "occurs": 0.01, "p": 1e-4, "ratios": [2, 10, 50, 400], "rounds": [1, 10]}
 QUICK = {"records": 400, "secrets": 10, "occurs": 0.02, "p": 1e-4, "ratios": [10], "rounds": [1, 2]}

@@ -8,11 +8,12 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "private_inference"))
 
-import data
 import figures
 import measures
 import runs
 import tables
+
+import data
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).resolve().parents[1] / "secret-evolution.md"

@@ -18,8 +18,8 @@ from typing import Any
 from evolutions import Corpus, Layout, aug_pe, corpus, secret_evolution, writer_of, written
 from shared import arguments, data, measures, runs
 
-from cupel.accounting.secret_protection.conversions import mu_for
-from cupel.mechanisms.models.language_model import LanguageModel
+from dpassay.accounting.secret_protection.conversions import mu_for
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 FULL = {
     "records": 2000,

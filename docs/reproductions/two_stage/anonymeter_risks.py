@@ -1,4 +1,4 @@
-"""Anonymeter's risks of a synthetic table as JSON, in an environment of its own that has ``anonymeter`` and not cupel.
+"""Anonymeter's risks of a synthetic table as JSON, in an environment that has ``anonymeter`` and not dpassay.
 
 python anonymeter_risks.py SYNTHETIC.csv PRIVATE.csv UNSEEN.csv TARGET ATTACKS
 """

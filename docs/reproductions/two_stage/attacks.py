@@ -1,4 +1,4 @@
-"""What synthetic tables repeat of private rows: cupel's audit of a release, and Anonymeter's three risks, side by side.
+"""What synthetic tables repeat of private rows: dpassay's audit of a release, and Anonymeter's three risks.
 
     python docs/reproductions/two_stage/attacks.py --anonymeter PYTHON [--seeds 3] [--quick] [--results FOLDER]
 
@@ -20,9 +20,9 @@ from typing import Any
 from households import QUICK, SIZE, TARGET, path_of, read, setting, shown, split
 from shared import HERE, arguments, runs
 
-from cupel.audit_jobs.released import TableAuditSettings, audit_rows
-from cupel.mechanisms.data.table_schema import Row
-from cupel.mechanisms.data.tables import RANDHIE
+from dpassay.auditing.released.audit import TableAuditSettings, audit_rows
+from dpassay.data.table_schema import Row
+from dpassay.data.tables import RANDHIE
 
 COPIES = "private rows, copied"
 ARMS: list[tuple[str, float | None]] = [
@@ -93,7 +93,7 @@ def anonymeter(
 def tables(results: runs.Results) -> dict[str, Any]:
     """A row for each table and attack, of each tool."""
     found = {}
-    for tool, titles in (("cupel", {}), ("anonymeter", {"risk": "risk"})):
+    for tool, titles in (("dpassay", {}), ("anonymeter", {"risk": "risk"})):
         rows = []
         for arm, epsilon in ARMS:
             of = [known for known in results.of(setting(arm, epsilon), tool) if known is not None]
@@ -127,7 +127,7 @@ def main() -> int:
             if results.missing(setting(arm, epsilon), seed):
                 made = rows_of(arm, epsilon, size, seed, options.tables)
                 risks = anonymeter(options.anonymeter, made, private, unseen, given["attacks"])
-                results.add(setting(arm, epsilon), seed, cupel=ours(made, private, unseen, seed), anonymeter=risks)
+                results.add(setting(arm, epsilon), seed, dpassay=ours(made, private, unseen, seed), anonymeter=risks)
     results.tables = tables(results)
     results.save()
     return 0

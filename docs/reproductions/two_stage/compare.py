@@ -16,10 +16,10 @@ import numpy as np
 from households import MARGINALS, QUICK, SIZE, TARGET, path_of, read, setting, shown, split
 from shared import arguments, runs
 
-from cupel.mechanisms.data.table_schema import Row
-from cupel.mechanisms.data.tables import RANDHIE
-from cupel.utility.table_classifiers import efficacy
-from cupel.utility.tables import Places, compare_places
+from dpassay.data.table_schema import Row
+from dpassay.data.tables import RANDHIE
+from dpassay.utility.table_classifiers import efficacy
+from dpassay.utility.tables import Places, compare_places
 
 ARMS = ("DP-Standard", "DP-2Stage-U", "DP-2Stage-O", *MARGINALS)
 UNIFORM, REAL = "uniform rows", "real rows"

@@ -12,16 +12,16 @@ from typing import Any
 
 from households import DELTA
 
-from cupel.accounting import ApproxDP, calibrate
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.mechanisms.data.table_schema import Row, Schema
-from cupel.mechanisms.data.tables import RANDHIE, fair_rows, proposed_schema
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.two_stage.generator import Table, TwoStage
-from cupel.mechanisms.two_stage.row_tokens import RowTokens
-from cupel.mechanisms.two_stage.sampling import RowSampler, Statistics, sampled_rows
-from cupel.mechanisms.two_stage.training import Training
+from dpassay.accounting import ApproxDP, calibrate
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.data.table_schema import Row, Schema
+from dpassay.data.tables import RANDHIE, fair_rows, proposed_schema
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.two_stage.generator import Table, TwoStage
+from dpassay.mechanisms.two_stage.row_tokens import RowTokens
+from dpassay.mechanisms.two_stage.sampling import RowSampler, Statistics, sampled_rows
+from dpassay.mechanisms.two_stage.training import Training
 
 FIRST_STAGES = {"DP-Standard": "none", "DP-2Stage-U": "uniform", "DP-2Stage-O": "table"}
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from cupel.mechanisms.data.table_schema import Row
-from cupel.mechanisms.data.tables import RANDHIE, randhie_rows
+from dpassay.data.table_schema import Row
+from dpassay.data.tables import RANDHIE, randhie_rows
 
 DELTA = 1e-5
 TARGET = "limitation"

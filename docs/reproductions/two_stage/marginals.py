@@ -2,7 +2,7 @@
 
     python docs/reproductions/two_stage/marginals.py [--seeds 3] [--first 0] [--quick] [--results F] [--tables F]
 
-Needs an environment of its own with cupel and ``opendp[mbi]==0.16.0``. Numbers have 20 public bins of equally many
+Needs an environment of its own with dpassay and ``opendp[mbi]==0.16.0``. Numbers have 20 public bins of equally many
 values; a synthetic value is uniform in its bin.
 """
 
@@ -20,10 +20,10 @@ from households import DELTA, MARGINALS, QUICK, SIZE, path_of, setting, shown, s
 from scipy.optimize import brentq
 from shared import arguments, runs
 
-from cupel.accounting.conversions.formulas import epsilon_from_zcdp
-from cupel.mechanisms.data.table_schema import CategoryColumn, Row
-from cupel.mechanisms.data.tables import RANDHIE
-from cupel.utility.tables import Places
+from dpassay.accounting.conversions.formulas import epsilon_from_zcdp
+from dpassay.data.table_schema import CategoryColumn, Row
+from dpassay.data.tables import RANDHIE
+from dpassay.utility.tables import Places
 
 BINS = 20
 AIM: dict[str, Any] = {"queries": 2, "max_size": 20.0, "rounds": 16}

@@ -18,7 +18,7 @@ from fine_tuned import FIRST_STAGES, QUICK_TRAINING, TRAINING, described, fine_t
 from households import QUICK, SIZE, setting, shown, split
 from shared import arguments, runs
 
-from cupel.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 EPSILON = 1.0
 ROUNDS = 15

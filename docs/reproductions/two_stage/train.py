@@ -14,9 +14,9 @@ from fine_tuned import FIRST_STAGES, QUICK_TRAINING, TRAINING, FineTuned, descri
 from households import QUICK, SIZE, path_of, setting, shown, split, write
 from shared import arguments, runs
 
-from cupel.mechanisms.data.table_schema import Row
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.utility.row_perplexity import row_perplexities
+from dpassay.data.table_schema import Row
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.utility.row_perplexity import row_perplexities
 
 FULL_SIZE = SIZE | {"training": TRAINING}
 QUICK_SIZE = QUICK | {"training": QUICK_TRAINING}

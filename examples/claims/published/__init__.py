@@ -1,1 +1,1 @@
-"""The published claims that `cupel claims` checks, a file each; installed as `cupel.published_claims.rows`."""
+"""The published claims that `dpassay claims` checks, a file each; installed as `dpassay.claims.published.rows`."""

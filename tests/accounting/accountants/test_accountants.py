@@ -9,10 +9,10 @@ import attrs
 import pytest
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import ACCOUNTANTS, Accountant, Adjacency, Rigor, Unit, accountant, events
-from cupel.accounting.accountants.basic import PURE
-from cupel.accounting.bounds import Direction
-from cupel.accounting.events import (
+from dpassay.accounting import ACCOUNTANTS, Accountant, Adjacency, Rigor, Unit, accountant, events
+from dpassay.accounting.accountants.basic import PURE
+from dpassay.accounting.bounds import Direction
+from dpassay.accounting.events import (
     BoundedRangeSelectionDpEvent,
     EpsilonDeltaDpEvent,
     ExPostSelectionDpEvent,

@@ -13,13 +13,13 @@ from dp_accounting import DpEvent, dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting.accountants import advanced
-from cupel.accounting.accountants.advanced import Advanced, dwork_rothblum_vadhan, kairouz_oh_viswanath, optimal_delta
-from cupel.accounting.accountants.basic import Basic
-from cupel.accounting.accountants.zcdp import ZeroConcentrated
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Rigor
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, ParallelDpEvent
+from dpassay.accounting.accountants import advanced
+from dpassay.accounting.accountants.advanced import Advanced, dwork_rothblum_vadhan, kairouz_oh_viswanath, optimal_delta
+from dpassay.accounting.accountants.basic import Basic
+from dpassay.accounting.accountants.zcdp import ZeroConcentrated
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Rigor
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ParallelDpEvent
 
 Number: TypeAlias = mpmath.mpf
 

@@ -18,12 +18,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.ex_post import clipped_rows
-from cupel.accounting.ex_post.clipped_rows import GRID, LogitRows, Rows, StepRows, clip_logits, clip_steps
-from cupel.accounting.ex_post.medians import Medians, slack
-from cupel.mechanisms.private_inference import device_rows
-from cupel.mechanisms.private_inference.device_rows import DeviceRows
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.ex_post import clipped_rows
+from dpassay.accounting.ex_post.clipped_rows import GRID, LogitRows, Rows, StepRows, clip_logits, clip_steps
+from dpassay.accounting.ex_post.medians import Medians, slack
+from dpassay.mechanisms.private_inference import device_rows
+from dpassay.mechanisms.private_inference.device_rows import DeviceRows
 
 Steps = Sequence[int]
 CLIPS = [2.0**-24, 0.3, 6.0, 9.99999999, 64.0]  # two of them between two steps of the grid

@@ -13,10 +13,10 @@ from dp_accounting import DpEvent, NeighboringRelation, dp_event
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from cupel.accounting import Accountant, Rigor, Unit, accountant
-from cupel.accounting.accountants.rdp import RenyiAccountant, sampled_gaussian_divergence
-from cupel.accounting.accountants.zcdp import ZeroConcentrated
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent
+from dpassay.accounting import Accountant, Rigor, Unit, accountant
+from dpassay.accounting.accountants.rdp import RenyiAccountant, sampled_gaussian_divergence
+from dpassay.accounting.accountants.zcdp import ZeroConcentrated
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent
 
 DELTA = 1e-5
 ADJACENCIES = ["add_remove", "replace_one", "zero_out"]

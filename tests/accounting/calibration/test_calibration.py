@@ -25,7 +25,7 @@ from dp_accounting import DpEvent, dp_event, pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting import (
+from dpassay.accounting import (
     GDP,
     RDP,
     ZCDP,
@@ -42,11 +42,11 @@ from cupel.accounting import (
     dominating_pair,
     noise_for_dp_sgd,
 )
-from cupel.accounting.calibration.search import CAP, LossCurve, NotMonotone, Unreachable
-from cupel.accounting.calibration.targets import Target
-from cupel.accounting.conversions import formulas
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, SecretReleaseDpEvent
-from cupel.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
+from dpassay.accounting.calibration.search import CAP, LossCurve, NotMonotone, Unreachable
+from dpassay.accounting.calibration.targets import Target
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent, SecretReleaseDpEvent
+from dpassay.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
 
 TOLERANCE = 1e-3
 NOISE: dict[str, Any] = {"adjacency": "add_remove", "decreasing": True, "bracket": (0.05, 500.0)}

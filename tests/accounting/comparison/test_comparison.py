@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 
-from cupel.accounting import ACCOUNTANTS, Adjacency, Bound, Direction, Rigor, Unsupported, account, accountant, events
-from cupel.accounting.comparison import comparison as job
-from cupel.accounting.comparison import curves
-from cupel.accounting.comparison.comparison import compare, measure, support
-from cupel.accounting.events import EXAMPLES, BoundedRangeSelectionDpEvent
+from dpassay.accounting import ACCOUNTANTS, Adjacency, Bound, Direction, Rigor, Unsupported, account, accountant, events
+from dpassay.accounting.comparison import comparison as job
+from dpassay.accounting.comparison import curves
+from dpassay.accounting.comparison.comparison import compare, measure, support
+from dpassay.accounting.events import EXAMPLES, BoundedRangeSelectionDpEvent
 
 GAUSSIANS = dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(5.0), 10)
 SAMPLED = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.0)), 100)
@@ -155,7 +155,7 @@ def bound(method: str = "m", value: float = 1.0) -> Bound:
 
 
 def test_no_method_profits_from_the_caches_of_another() -> None:
-    from cupel.accounting.accountants.rdp import sampled_gaussian_divergence
+    from dpassay.accounting.accountants.rdp import sampled_gaussian_divergence
 
     filled: list[int] = []
 
@@ -316,7 +316,7 @@ def test_without_prv_accountant_the_others_answer(monkeypatch: pytest.MonkeyPatc
     whole = compare(event, adjacency="add_remove", delta=1e-5)
     monkeypatch.setitem(sys.modules, "prv_accountant", None)
     without = compare(event, adjacency="add_remove", delta=1e-5)
-    reason = "prv needs the library prv_accountant, which is not installed: pip install 'cupel[prv]'"
+    reason = "prv needs the library prv_accountant, which is not installed: pip install '.[prv]'"
     assert dict(without.unsupported) == {**whole.unsupported, "prv": reason}
     assert [row.bound for row in without.rows] == [row.bound for row in whole.rows if row.bound.method != "prv"]
     assert len(without.rows) == len(whole.rows) - 1

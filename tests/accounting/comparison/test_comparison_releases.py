@@ -10,12 +10,12 @@ import mpmath
 import pytest
 from dp_accounting import dp_event
 
-from cupel.accounting import Adjacency, Rigor, events
-from cupel.accounting.comparison import releases as job
-from cupel.accounting.comparison.comparison import Comparison, compare
-from cupel.accounting.comparison.curves import panels
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, SecretReleaseDpEvent
-from cupel.accounting.secret_protection.accountant import secret_release
+from dpassay.accounting import Adjacency, Rigor, events
+from dpassay.accounting.comparison import releases as job
+from dpassay.accounting.comparison.comparison import Comparison, compare
+from dpassay.accounting.comparison.curves import panels
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent, SecretReleaseDpEvent
+from dpassay.accounting.secret_protection.accountant import secret_release
 
 EIGHTY = 80, 0.01, 1e-4
 """80 records that hold the secret, each drawn with probability 0.01, guessed with probability 1e-4 before."""

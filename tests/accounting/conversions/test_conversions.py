@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting.conversions import formulas
+from dpassay.accounting.conversions import formulas
 
 positive = st.floats(-8, 3).map(lambda power: 10.0**power)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
-from cupel.accounting.conversions import formulas
+from dpassay.accounting.conversions import formulas
 
 
 @pytest.mark.parametrize("sign", [-1, 1])

@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mpf
 
-from cupel.accounting.conversions import formulas
-from cupel.accounting.conversions.guarantees import TABLE, convert, refusal
-from cupel.accounting.guarantees import (
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.conversions.guarantees import TABLE, convert, refusal
+from dpassay.accounting.guarantees import (
     GDP,
     RDP,
     ZCDP,

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting import ex_post
-from cupel.accounting.adjacency import Adjacency
+from dpassay.accounting import ex_post
+from dpassay.accounting.adjacency import Adjacency
 
 Row = tuple[float, ...]
 CLIP, TEMPERATURE = 6.0, 1.5

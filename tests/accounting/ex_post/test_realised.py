@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pytest
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import Rigor, Unit, account, accountant, ex_post
-from cupel.accounting.bounds import Bound
-from cupel.accounting.events import ExPostSelectionDpEvent, ParallelDpEvent, compose
+from dpassay.accounting import Rigor, Unit, account, accountant, ex_post
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.events import ExPostSelectionDpEvent, ParallelDpEvent, compose
 
 UP = 1e-12  # a few roundings upward of numbers below 20
 

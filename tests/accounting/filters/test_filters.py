@@ -29,7 +29,7 @@ from dp_accounting import DpEvent, dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting import (
+from dpassay.accounting import (
     GDP,
     RDP,
     ZCDP,
@@ -43,12 +43,12 @@ from cupel.accounting import (
     Unit,
     accountant,
 )
-from cupel.accounting.conversions import formulas
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
-from cupel.accounting.ex_post import costs
-from cupel.accounting.filters.adaptive import BudgetExhausted, Meter, Spend, Total, equal_weights, stopped_epsilon
-from cupel.accounting.filters.filter import Filter, order_for
-from cupel.accounting.ledger.ledger import Ledger
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
+from dpassay.accounting.ex_post import costs
+from dpassay.accounting.filters.adaptive import BudgetExhausted, Meter, Spend, Total, equal_weights, stopped_epsilon
+from dpassay.accounting.filters.filter import Filter, order_for
+from dpassay.accounting.ledger.ledger import Ledger
 
 # Sums of at most a few thousand products of at most ten factors, each with relative error 1e-16.
 EXACT = 1 + 1e-11

@@ -19,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from cupel.accounting import GDP, RDP, ZCDP, ApproxDP, ExPostDP, PureDP, Rigor, Unit, accountant
-from cupel.accounting.conversions import formulas
-from cupel.accounting.events import ExPostSelectionDpEvent
-from cupel.accounting.filters.adaptive import (
+from dpassay.accounting import GDP, RDP, ZCDP, ApproxDP, ExPostDP, PureDP, Rigor, Unit, accountant
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.events import ExPostSelectionDpEvent
+from dpassay.accounting.filters.adaptive import (
     ALL_ORDERS,
     WHOLE_ORDERS,
     BudgetExhausted,
@@ -31,8 +31,8 @@ from cupel.accounting.filters.adaptive import (
     simultaneous_epsilon,
     stopped_epsilon,
 )
-from cupel.accounting.filters.filter import Filter
-from cupel.accounting.filters.odometer import Odometer
+from dpassay.accounting.filters.filter import Filter
+from dpassay.accounting.filters.odometer import Odometer
 
 RUNS = 400
 # Backward induction adds two products a run, each with relative error 2^-52.

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from contradictions import FILES, ROWS, Row
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.interop.conditions import Normalizer
-from cupel.accounting.interop.fields import FIELDS, libraries
-from cupel.accounting.interop.read import LIBRARIES, read_state
-from cupel.accounting.interop.state import Reading, Sampler, State, Stated, check_used, read_as
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.interop.conditions import Normalizer
+from dpassay.accounting.interop.fields import FIELDS, libraries
+from dpassay.accounting.interop.read import LIBRARIES, read_state
+from dpassay.accounting.interop.state import Reading, Sampler, State, Stated, check_used, read_as
 
 _WORDS: dict[str, Any] = {
     "adjacency": Adjacency,

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from scipy import optimize, special
 
-from cupel.accounting import DominatingPair, account
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.interop.conditions import Condition, Normalizer
-from cupel.accounting.interop.read import read_state
-from cupel.accounting.interop.state import SampledGaussian, Sampler, Stated, read_as
+from dpassay.accounting import DominatingPair, account
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.interop.conditions import Condition, Normalizer
+from dpassay.accounting.interop.read import read_state
+from dpassay.accounting.interop.state import SampledGaussian, Sampler, Stated, read_as
 
 FILES = Path(__file__).parent / "files"
 ANSWERS = json.loads((FILES / "answers.json").read_text(encoding="utf-8"))

@@ -14,11 +14,11 @@ import pytest
 from dp_accounting import dp_event
 from scipy import optimize, special
 
-from cupel.accounting import Bound, account, accountant
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.events import EpsilonDeltaDpEvent, TruncatedPoissonSampledDpEvent
-from cupel.accounting.interop.read import read_state
-from cupel.accounting.interop.state import Reading, Release, SampledGaussian, Sampler, Stated, read_as
+from dpassay.accounting import Bound, account, accountant
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.events import EpsilonDeltaDpEvent, TruncatedPoissonSampledDpEvent
+from dpassay.accounting.interop.read import read_state
+from dpassay.accounting.interop.state import Reading, Release, SampledGaussian, Sampler, Stated, read_as
 
 FILES = Path(__file__).parent / "files"
 ANSWERS = json.loads((FILES / "answers.json").read_text(encoding="utf-8"))
@@ -152,7 +152,7 @@ def test_steps_of_opake() -> None:
 
 
 def test_a_deep_state_of_opake_is_walked_without_recursion() -> None:
-    from cupel.accounting.interop import opake
+    from dpassay.accounting.interop import opake
 
     process: dict[str, Any] = {"type": "Identity"}
     for _ in range(20_000):
@@ -322,7 +322,7 @@ def test_a_configured_epsilon_proves_nothing(name: str, delta: float | None) -> 
         ("jax-privacy-sgd.json", "1.0\n ]", '"x"\n ]', "strategy must be a number"),
         ("jax-privacy-truncated.json", '"num_examples": 10001', '"num_examples": null', "needs num_examples"),
         ("opake.json", '"Gaussian"', '"AdaClip"', "'AdaClip' of opake"),
-        ("opake.json", '"Composed"', '"os.system"', "cupel does not support process 'os.system' of opake"),
+        ("opake.json", '"Composed"', '"os.system"', "dpassay does not support process 'os.system' of opake"),
         ("opake.json", '"count": 1000', '"count": 0', "count"),
         ("opake.json", '"sample_rate": 0.01', '"sample_rate": 2', "sample_rate"),
         ("opake.json", '"dataset_size": 10000', '"dataset_size": null', "given together"),
@@ -330,7 +330,7 @@ def test_a_configured_epsilon_proves_nothing(name: str, delta: float | None) -> 
             "opendp-not-known-mean.json",
             "make_mean",
             "make_mean",
-            "cupel does not support OpenDP's transformation 'make_mean'",
+            "dpassay does not support OpenDP's transformation 'make_mean'",
         ),
         (
             "opendp-laplace-sum.json",
@@ -343,7 +343,7 @@ def test_a_configured_epsilon_proves_nothing(name: str, delta: float | None) -> 
             "opendp-laplace-sum.json",
             '"make_laplace"',
             '"system"',
-            "cupel does not support OpenDP's measurement 'system'",
+            "dpassay does not support OpenDP's measurement 'system'",
         ),
         ("opendp-laplace-sum.json", '"k": null', '"k": 0', "argument 'k' of OpenDP's make_laplace"),
         ("opendp-laplace-sum.json", '"scale": 7.0', '"scale": -7.0', "scale"),

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from dp_accounting import dp_event
 
-from cupel.accounting.interop.names import left_unread, shown, without_content
-from cupel.accounting.interop.read import read_state
-from cupel.accounting.interop.state import Stated, read_as
+from dpassay.accounting.interop.names import left_unread, shown, without_content
+from dpassay.accounting.interop.read import read_state
+from dpassay.accounting.interop.state import Stated, read_as
 
 FILES = Path(__file__).parent / "files"
 PRIVATE = "Alice Miller, 12 Main St."
@@ -63,7 +63,7 @@ def test_no_text_of_an_event_is_shown(tmp_path: Path) -> None:
         assert "Alice" not in said(tmp_path / "file")
 
 
-STATE = {"history": [[1.0, 0.01, 500]], "mechanism": "cupel", "adjacency": "zero_out", "sampler": "poisson"}
+STATE = {"history": [[1.0, 0.01, 500]], "mechanism": "dpassay", "adjacency": "zero_out", "sampler": "poisson"}
 
 
 def test_no_text_of_a_checkpoint_is_shown(tmp_path: Path) -> None:

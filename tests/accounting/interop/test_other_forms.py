@@ -20,13 +20,13 @@ import pytest
 import torch
 from dp_accounting import dp_event
 
-from cupel.accounting import account
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.interop import pickled, read
-from cupel.accounting.interop.conditions import Normalizer
-from cupel.accounting.interop.pickled import Opaque, UnreadableError, values
-from cupel.accounting.interop.read import read_state
-from cupel.accounting.interop.state import Release, SampledGaussian, Sampler, State, Stated, read_as
+from dpassay.accounting import account
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.interop import pickled, read
+from dpassay.accounting.interop.conditions import Normalizer
+from dpassay.accounting.interop.pickled import Opaque, UnreadableError, values
+from dpassay.accounting.interop.read import read_state
+from dpassay.accounting.interop.state import Release, SampledGaussian, Sampler, State, Stated, read_as
 
 FILES = Path(__file__).parent / "files"
 HISTORY = [(1.0, 0.01, 500), (1.5, 0.01, 20)]
@@ -319,7 +319,7 @@ def test_texts_that_are_refused(tmp_path: Path, text: str, message: str) -> None
 )
 def test_events_that_no_accountant_bounds_are_named(tmp_path: Path, text: str, what: str) -> None:
     message = refusal(tmp_path, text.encode())
-    assert "cupel does not support event" in message
+    assert "dpassay does not support event" in message
     assert what in message
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from cupel.accounting.interop.pickled import LARGEST, Opaque, UnreadableError, is_checkpoint, read_checkpoint, values
+from dpassay.accounting.interop.pickled import LARGEST, Opaque, UnreadableError, is_checkpoint, read_checkpoint, values
 
 PLAIN = {
     "a": [1, -2, 2**70, 2.5, "x", "é" * 300, None, True, False, (), (1,), (1, (2, 3))],

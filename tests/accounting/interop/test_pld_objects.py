@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
-from cupel.accounting.interop import pld_objects
-from cupel.accounting.interop.pld_objects import LossDistribution, loss_distribution
-from cupel.accounting.lattice.pairs import DominatingPair
+from dpassay.accounting.interop import pld_objects
+from dpassay.accounting.interop.pld_objects import LossDistribution, loss_distribution
+from dpassay.accounting.lattice.pairs import DominatingPair
 
 ANSWERS = json.loads((Path(__file__).parent / "files/answers.json").read_text(encoding="utf-8"))
 EPSILONS = [-3.0, -1.2345, -0.1, 0.0, 0.01, 0.5, 1.0, 1.7321, 2.5, 4.0]

@@ -14,12 +14,12 @@ import torch
 from dp_accounting import dp_event
 from opacus.accountants import GaussianAccountant, PRVAccountant, RDPAccountant
 
-from cupel.accounting import account, events
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.conversions.formulas import epsilon_from_gdp
-from cupel.accounting.interop.conditions import Condition, Normalizer
-from cupel.accounting.interop.read import read_state
-from cupel.accounting.interop.state import Release, SampledGaussian, Sampler, State, Stated, check_used, read_as
+from dpassay.accounting import account, events
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.conversions.formulas import epsilon_from_gdp
+from dpassay.accounting.interop.conditions import Condition, Normalizer
+from dpassay.accounting.interop.read import read_state
+from dpassay.accounting.interop.state import Release, SampledGaussian, Sampler, State, Stated, check_used, read_as
 
 HISTORY = [(1.0, 0.01, 300), (1.25, 0.01, 200)]
 
@@ -336,14 +336,14 @@ def test_a_truncated_sample_of_dp_accounting(tmp_path: Path) -> None:
         ('{"history": [[-1, 0.5, 2]], "mechanism": "rdp"}', "noise_multiplier"),
         ('{"history": [[1e999, 0.5, 2]], "mechanism": "rdp"}', "noise_multiplier"),
         ('{"history": {}, "mechanism": "rdp"}', "history must be a list"),
-        ('{"history": [], "mechanism": "mine"}', "mechanism one of rdp, gdp, prv, cupel"),
+        ('{"history": [], "mechanism": "mine"}', "mechanism one of rdp, gdp, prv, dpassay"),
         ('{"history": [[1, 0.5, 900]], "mechanism": "rdp", "history": [[1, 0.5, 2]]}', "a key twice"),
         ("PK\x03\x04" + "x" * 99, "is a zip archive, but no checkpoint"),
-        ("OtherDpEvent(x=1)", "cupel does not support event"),
+        ("OtherDpEvent(x=1)", "dpassay does not support event"),
         ("GaussianDpEvent(noise_multiplier=open('x'))", "an expression that repr"),
         ("GaussianDpEvent(sigma=1.0)", "wrong fields"),
         ("GaussianDpEvent(" + "[" * 200 + "]" * 200 + ")", "too long or too deep"),
-        ('{"module_name": "dp_accounting.x", "class_name": "EvilDpEvent"}', "cupel does not support event"),
+        ('{"module_name": "dp_accounting.x", "class_name": "EvilDpEvent"}', "dpassay does not support event"),
         ('["dp_accounting.dp_event", "GaussianDpEvent"]', "other fields"),
     ],
 )

@@ -16,24 +16,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_inversion import composed_delta, sampled_gaussian
 
-from cupel.accounting.accountants.advanced import Advanced
-from cupel.accounting.accountants.base import Accountant
-from cupel.accounting.accountants.basic import Basic
-from cupel.accounting.accountants.gdp import GaussianDP
-from cupel.accounting.accountants.rdp import RenyiAccountant
-from cupel.accounting.accountants.zcdp import ZeroConcentrated
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.bounds import Bound, Rigor
-from cupel.accounting.events import (
+from dpassay.accounting.accountants.advanced import Advanced
+from dpassay.accounting.accountants.base import Accountant
+from dpassay.accounting.accountants.basic import Basic
+from dpassay.accounting.accountants.gdp import GaussianDP
+from dpassay.accounting.accountants.rdp import RenyiAccountant
+from dpassay.accounting.accountants.zcdp import ZeroConcentrated
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.bounds import Bound, Rigor
+from dpassay.accounting.events import (
     BoundedRangeSelectionDpEvent,
     EpsilonDeltaDpEvent,
     ExPostSelectionDpEvent,
     ParallelDpEvent,
     TruncatedPoissonSampledDpEvent,
 )
-from cupel.accounting.lattice.accountant import Lattice
-from cupel.accounting.lattice.pairs import WidthNotMet
-from cupel.accounting.registry import ACCOUNTANTS
+from dpassay.accounting.lattice.accountant import Lattice
+from dpassay.accounting.lattice.pairs import WidthNotMet
+from dpassay.accounting.registry import ACCOUNTANTS
 
 SIMPLER = (Basic, Advanced, ZeroConcentrated, GaussianDP, RenyiAccountant)
 WIDTHS = (1e-2, 1e-3, 1e-5)

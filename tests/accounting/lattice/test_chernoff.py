@@ -9,10 +9,10 @@ import oracle
 import pytest
 from oracle_cases import FAMILIES, gaussian_by_cdfs
 
-from cupel.accounting.lattice.chernoff import tail_bound
-from cupel.accounting.lattice.components import DIRECTIONS
-from cupel.accounting.lattice.laws import Law
-from cupel.accounting.lattice.pairs import DominatingPair
+from dpassay.accounting.lattice.chernoff import tail_bound
+from dpassay.accounting.lattice.components import DIRECTIONS
+from dpassay.accounting.lattice.laws import Law
+from dpassay.accounting.lattice.pairs import DominatingPair
 
 
 def laws_of(pair: DominatingPair, side: str) -> list[tuple[Law, int]]:

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import Rigor, Unit, accountant
-from cupel.accounting.accountants.gdp import GaussianDP
-from cupel.accounting.accountants.rdp import RenyiAccountant
-from cupel.accounting.accountants.zcdp import ZeroConcentrated
-from cupel.accounting.bounds import Bound
-from cupel.accounting.conversions import formulas
-from cupel.accounting.events import BoundedRangeSelectionDpEvent
-from cupel.accounting.lattice.pairs import DominatingPair
+from dpassay.accounting import Rigor, Unit, accountant
+from dpassay.accounting.accountants.gdp import GaussianDP
+from dpassay.accounting.accountants.rdp import RenyiAccountant
+from dpassay.accounting.accountants.zcdp import ZeroConcentrated
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.conversions import formulas
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent
+from dpassay.accounting.lattice.pairs import DominatingPair
 
 
 def gaussian(sigma: float) -> DpEvent:

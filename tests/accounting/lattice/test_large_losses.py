@@ -11,11 +11,11 @@ import oracle
 import pytest
 from dp_accounting import dp_event
 
-from cupel.accounting.bounds import Interval
-from cupel.accounting.lattice.accountant import Lattice
-from cupel.accounting.lattice.components import DIRECTIONS
-from cupel.accounting.lattice.enclosure import Enclosure
-from cupel.accounting.lattice.pairs import DominatingPair, WidthNotMet
+from dpassay.accounting.bounds import Interval
+from dpassay.accounting.lattice.accountant import Lattice
+from dpassay.accounting.lattice.components import DIRECTIONS
+from dpassay.accounting.lattice.enclosure import Enclosure
+from dpassay.accounting.lattice.pairs import DominatingPair, WidthNotMet
 
 
 @pytest.fixture(autouse=True)

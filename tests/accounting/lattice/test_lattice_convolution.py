@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cupel.accounting.arrays import Floats
-from cupel.accounting.lattice import convolution
-from cupel.accounting.lattice.measure import Measure, block_sum, suffix_sums
+from dpassay.accounting.lattice import convolution
+from dpassay.accounting.lattice.measure import Measure, block_sum, suffix_sums
+from dpassay.base.arrays import Floats
 
 STEP = 2.0**-10
 

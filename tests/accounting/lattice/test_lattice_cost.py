@@ -9,13 +9,13 @@ import mpmath
 import numpy as np
 import pytest
 
-from cupel.accounting.arrays import Floats
-from cupel.accounting.lattice import measure
-from cupel.accounting.lattice.curve import OneSidedCurve
-from cupel.accounting.lattice.enclosure import Enclosure, Plan
-from cupel.accounting.lattice.laws import Laplace
-from cupel.accounting.lattice.measure import enclosing_measures, rounded_step
-from cupel.accounting.lattice.pairs import DominatingPair
+from dpassay.accounting.lattice import measure
+from dpassay.accounting.lattice.curve import OneSidedCurve
+from dpassay.accounting.lattice.enclosure import Enclosure, Plan
+from dpassay.accounting.lattice.laws import Laplace
+from dpassay.accounting.lattice.measure import enclosing_measures, rounded_step
+from dpassay.accounting.lattice.pairs import DominatingPair
+from dpassay.base.arrays import Floats
 
 
 def _log_moment_of_laplace(epsilon: float, tilt: float) -> mpmath.mpf:

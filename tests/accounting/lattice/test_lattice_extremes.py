@@ -20,15 +20,15 @@ from dp_accounting import DpEvent, dp_event
 from oracle import DIRECTIONS, Atoms, Direction, Exact, Real, mp
 from oracle_cases import FAMILIES, gaussian_by_cdfs, normalised
 
-from cupel.accounting.accountants.base import Unsupported
-from cupel.accounting.bounds import Interval
-from cupel.accounting.events import ParallelDpEvent, TruncatedPoissonSampledDpEvent
-from cupel.accounting.lattice import concentrated_curve
-from cupel.accounting.lattice.accountant import dominating_pair
-from cupel.accounting.lattice.curve import OneSidedCurve
-from cupel.accounting.lattice.enclosure import Enclosure, Plan
-from cupel.accounting.lattice.laws import Law
-from cupel.accounting.lattice.pairs import DominatingPair, WidthNotMet
+from dpassay.accounting.accountants.base import Unsupported
+from dpassay.accounting.bounds import Interval
+from dpassay.accounting.events import ParallelDpEvent, TruncatedPoissonSampledDpEvent
+from dpassay.accounting.lattice import concentrated_curve
+from dpassay.accounting.lattice.accountant import dominating_pair
+from dpassay.accounting.lattice.curve import OneSidedCurve
+from dpassay.accounting.lattice.enclosure import Enclosure, Plan
+from dpassay.accounting.lattice.laws import Law
+from dpassay.accounting.lattice.pairs import DominatingPair, WidthNotMet
 
 SIDES: tuple[Direction | None, ...] = (*DIRECTIONS, None)
 
@@ -582,7 +582,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         return above, below
 
     monkeypatch.setattr(Enclosure, "curves", checked)
-    monkeypatch.setattr("cupel.accounting.lattice.enclosure._ATTEMPTS", 3)  # the finest lattices take seconds
+    monkeypatch.setattr("dpassay.accounting.lattice.enclosure._ATTEMPTS", 3)  # the finest lattices take seconds
     return lambda: count
 
 

@@ -25,8 +25,8 @@ from oracle_cases import log_uniform
 from oracle_inversion import composed_delta, sampled_gaussian
 from prv_accountant import PoissonSubsampledGaussianMechanism, PRVAccountant
 
-from cupel.accounting.bounds import Interval
-from cupel.accounting.lattice.pairs import DominatingPair, WidthNotMet
+from dpassay.accounting.bounds import Interval
+from dpassay.accounting.lattice.pairs import DominatingPair, WidthNotMet
 
 STEP = 1e-4
 WIDTH = 1e-5

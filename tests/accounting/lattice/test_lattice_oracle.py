@@ -16,13 +16,13 @@ from oracle import DIRECTIONS, Direction, mp
 from oracle_cases import FAMILIES, Case, gaussian_by_cdfs, log_uniform
 from oracle_inversion import composed_delta, sampled_gaussian
 
-from cupel.accounting.bounds import Interval
-from cupel.accounting.lattice import law_products
-from cupel.accounting.lattice.accountant import dominating_pair
-from cupel.accounting.lattice.enclosure import Enclosure
-from cupel.accounting.lattice.normal_mixtures import NormalMixtures
-from cupel.accounting.lattice.pairs import DominatingPair, WidthNotMet
-from cupel.accounting.lattice.single_law import SingleLaw
+from dpassay.accounting.bounds import Interval
+from dpassay.accounting.lattice import law_products
+from dpassay.accounting.lattice.accountant import dominating_pair
+from dpassay.accounting.lattice.enclosure import Enclosure
+from dpassay.accounting.lattice.normal_mixtures import NormalMixtures
+from dpassay.accounting.lattice.pairs import DominatingPair, WidthNotMet
+from dpassay.accounting.lattice.single_law import SingleLaw
 
 WIDTH = 1e-3
 SIDES: tuple[Direction | None, ...] = (*DIRECTIONS, None)
@@ -85,7 +85,7 @@ def check(case: Case, chance: random.Random) -> None:
             assert other.lower <= 1 - exact.blowup(p, side) <= other.upper, (where, p, other)
 
 
-@pytest.mark.filterwarnings("ignore::cupel.accounting.lattice.pairs.WidthNotMet")
+@pytest.mark.filterwarnings("ignore::dpassay.accounting.lattice.pairs.WidthNotMet")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_single_mechanisms(family: str) -> None:
     chance = random.Random(f"fast {family}")
@@ -94,7 +94,7 @@ def test_single_mechanisms(family: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::cupel.accounting.lattice.pairs.WidthNotMet")
+@pytest.mark.filterwarnings("ignore::dpassay.accounting.lattice.pairs.WidthNotMet")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_twenty_more_single_mechanisms_of_each_kind(family: str) -> None:
     """13 kinds by 20: 260 mechanisms."""

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from oracle import DIRECTIONS, Direction
 from oracle_cases import FAMILIES, Case, gaussian_by_cdfs, log_uniform
 
-from cupel.accounting.bounds import Interval
-from cupel.accounting.lattice.pairs import DominatingPair, WidthNotMet
+from dpassay.accounting.bounds import Interval
+from dpassay.accounting.lattice.pairs import DominatingPair, WidthNotMet
 
 ROUNDING = 2.0**-50
 chances = st.randoms(use_true_random=False)

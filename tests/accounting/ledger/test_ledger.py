@@ -16,11 +16,11 @@ from dp_accounting import DpEvent, dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting import events
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.events import ExPostSelectionDpEvent, ParallelDpEvent
-from cupel.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, LedgerError
-from cupel.accounting.ledger.ledger import Ledger
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.events import ExPostSelectionDpEvent, ParallelDpEvent
+from dpassay.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, LedgerError
+from dpassay.accounting.ledger.ledger import Ledger
 
 COUNTS = dp_event.DiscreteLaplaceDpEvent(0.1, 1)
 SELECTION = ExPostSelectionDpEvent(33.333333333333336, 1e-12)

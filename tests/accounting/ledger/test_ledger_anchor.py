@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from ledger_forgery import rewrite_chain, stored_rows, tamper
 
-from cupel.accounting.events import ExPostSelectionDpEvent
-from cupel.accounting.ledger.anchor import Anchor
-from cupel.accounting.ledger.entries import LedgerError
-from cupel.accounting.ledger.ledger import Ledger, open_ledgers
+from dpassay.accounting.events import ExPostSelectionDpEvent
+from dpassay.accounting.ledger.anchor import Anchor
+from dpassay.accounting.ledger.entries import LedgerError
+from dpassay.accounting.ledger.ledger import Ledger, open_ledgers
 
 
 def state() -> Path:
-    return Path(os.environ["XDG_STATE_HOME"]) / "cupel" / "anchors"
+    return Path(os.environ["XDG_STATE_HOME"]) / "dpassay" / "anchors"
 
 
 def test_a_run_may_end_while_its_ledger_is_opened(little: Any, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from ledger_forgery import rewrite_chain, stored_rows, tamper
 
-from cupel.accounting.ledger.entries import LedgerError
-from cupel.accounting.ledger.ledger import Ledger
+from dpassay.accounting.ledger.entries import LedgerError
+from dpassay.accounting.ledger.ledger import Ledger
 
 PAGE = 4096
 DAMAGES = 480

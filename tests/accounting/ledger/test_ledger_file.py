@@ -19,12 +19,12 @@ import pytest
 from dp_accounting import DpEvent, dp_event
 from ledger_forgery import append_forged, rewrite_chain, stored_rows, tamper
 
-from cupel.accounting import events
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.ledger.chain import verify_export
-from cupel.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, LedgerError, canonical
-from cupel.accounting.ledger.ledger import Ledger, compose_ledgers, open_ledgers, relation_of
-from cupel.accounting.ledger.run import Run
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.ledger.chain import verify_export
+from dpassay.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, LedgerError, canonical
+from dpassay.accounting.ledger.ledger import Ledger, compose_ledgers, open_ledgers, relation_of
+from dpassay.accounting.ledger.run import Run
 
 COUNTS = dp_event.DiscreteLaplaceDpEvent(0.1, 1)
 STEPS = 60
@@ -91,11 +91,11 @@ def make_damaged(path: Path) -> None:
     ("make", "says"),
     [
         (make_text, "this file is not a ledger"),
-        (make_other_database, "this file is not a ledger of cupel"),
-        (make_newer, "a ledger of format 7; this cupel reads formats 1 and 2, update it"),
+        (make_other_database, "this file is not a ledger of dpassay"),
+        (make_newer, "a ledger of format 7; this dpassay reads formats 1 and 2, update it"),
         (drop_trigger, "tables or triggers were changed"),
         (make_damaged, "the ledger cannot be read or written"),
-        (lambda path: path.touch(), "this file is not a ledger of cupel"),
+        (lambda path: path.touch(), "this file is not a ledger of dpassay"),
         (lambda path: path.mkdir(), "a ledger is a file"),
     ],
 )

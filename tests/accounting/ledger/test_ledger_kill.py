@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from dp_accounting import dp_event
 
-from cupel.accounting import events
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.ledger import store as ledger_store
-from cupel.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, Row
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.accounting.ledger.run import Run
-from cupel.accounting.ledger.store import Store
+from dpassay.accounting import events
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.ledger import store as ledger_store
+from dpassay.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, Row
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.accounting.ledger.run import Run
+from dpassay.accounting.ledger.store import Store
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a POSIX system")
 

@@ -10,10 +10,10 @@ from dp_accounting import DpEvent, dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting import events
-from cupel.accounting.events import ParallelDpEvent
-from cupel.accounting.ledger.entries import Charge, LedgerError
-from cupel.accounting.ledger.plan import Allowance
+from dpassay.accounting import events
+from dpassay.accounting.events import ParallelDpEvent
+from dpassay.accounting.ledger.entries import Charge, LedgerError
+from dpassay.accounting.ledger.plan import Allowance
 
 A, B = dp_event.GaussianDpEvent(1.0), dp_event.LaplaceDpEvent(2.0)
 EVENTS = {"a": A, "b": B}

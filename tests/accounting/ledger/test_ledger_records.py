@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from ledger_forgery import make_format_1, rewrite_chain, stored_rows
 
-from cupel.accounting.ledger.entries import LedgerError
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.accounting.ledger.run import Run
+from dpassay.accounting.ledger.entries import LedgerError
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.accounting.ledger.run import Run
 
 VERDICTS = [{"verdict": "UNPROVEN", "audits": ["leave_one_out"]}, {"verdict": "SUPPORTED", "audits": []}]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting.secret_protection.poisson_binomial_laws import (
+from dpassay.accounting.secret_protection.poisson_binomial_laws import (
     envelope,
     occurrences,
     poisson_binomial,

@@ -12,12 +12,12 @@ import pytest
 from dp_accounting import DpEvent, dp_event
 from scipy.stats import norm
 
-from cupel.accounting import events
-from cupel.accounting import secret_protection as sp
-from cupel.accounting.accountants.base import Unsupported
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Direction, Rigor
-from cupel.accounting.events import ParallelDpEvent, SecretReleaseDpEvent
+from dpassay.accounting import events
+from dpassay.accounting import secret_protection as sp
+from dpassay.accounting.accountants.base import Unsupported
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Direction, Rigor
+from dpassay.accounting.events import ParallelDpEvent, SecretReleaseDpEvent
 
 ROOT = Path(__file__).resolve().parents[3]
 P = 1e-4
@@ -70,7 +70,7 @@ def test_no_test_of_two_releases_on_a_grid_does_better(first: DpEvent, second: D
         assert interval.width <= 1e-4
 
 
-@pytest.mark.filterwarnings("ignore::cupel.accounting.lattice.pairs.WidthNotMet")
+@pytest.mark.filterwarnings("ignore::dpassay.accounting.lattice.pairs.WidthNotMet")
 @pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_occurrences_far_beyond_the_noise_are_seen_for_certain(rounds: int) -> None:
     """33σ and more: exact but for Φ̄(29), below 1e-180."""

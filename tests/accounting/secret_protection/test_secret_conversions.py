@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.stats import norm
 
-from cupel.accounting import secret_protection as sp
+from dpassay.accounting import secret_protection as sp
 
 P = 1e-4
 small = st.floats(-12, -0.001).map(lambda power: 10.0**power)

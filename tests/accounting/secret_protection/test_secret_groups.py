@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import events
-from cupel.accounting import secret_protection as sp
-from cupel.accounting.bounds import Interval
-from cupel.accounting.events import ParallelDpEvent, SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
-from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.secret_protection import groups as secret_groups
+from dpassay.accounting import events
+from dpassay.accounting import secret_protection as sp
+from dpassay.accounting.bounds import Interval
+from dpassay.accounting.events import ParallelDpEvent, SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
+from dpassay.accounting.guarantees import SecretProtection
+from dpassay.accounting.secret_protection import groups as secret_groups
 
 P = 1e-3
 SELDOM = SecretReleaseDpEvent(1.5, (0.9, 0.1))
@@ -51,7 +51,7 @@ def test_groups_are_releases_of_secrets_or_kinds_of_them(groups: tuple[DpEvent, 
 
 
 def test_other_accountants_have_no_bound_for_groups_of_secrets() -> None:
-    from cupel.accounting import ACCOUNTANTS, accountant
+    from dpassay.accounting import ACCOUNTANTS, accountant
 
     for name in set(ACCOUNTANTS) - {"ex_post", "secret_protection"}:
         assert accountant(name, "add_remove").supports(TWO) is not None

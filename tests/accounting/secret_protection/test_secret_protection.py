@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from cupel.accounting import secret_protection as sp
-from cupel.accounting.bounds import Rigor
-from cupel.accounting.guarantees import SecretProtection
+from dpassay.accounting import secret_protection as sp
+from dpassay.accounting.bounds import Rigor
+from dpassay.accounting.guarantees import SecretProtection
 
 BIN80 = sp.poisson_binomial(np.full(80, 0.01))
 P = 1e-4

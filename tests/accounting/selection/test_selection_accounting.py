@@ -18,18 +18,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting.bounds import Rigor
-from cupel.accounting.selection import bounded_range
-from cupel.accounting.selection import curve as curve_module
-from cupel.accounting.selection.bounded_range import (
+from dpassay.accounting.bounds import Rigor
+from dpassay.accounting.selection import bounded_range
+from dpassay.accounting.selection import curve as curve_module
+from dpassay.accounting.selection.bounded_range import (
     METHODS,
     bounded_range_delta,
     bounded_range_epsilon,
     bounded_range_pair,
     bounded_range_profile,
 )
-from cupel.accounting.selection.curve import SelectionCurve, selection_curve
-from cupel.accounting.selection.worst_case import Selections
+from dpassay.accounting.selection.curve import SelectionCurve, selection_curve
+from dpassay.accounting.selection.worst_case import Selections
 
 Number: TypeAlias = mpmath.mpf
 ROOT = Path(__file__).resolve().parents[3]
@@ -383,7 +383,7 @@ def test_long_sequences_and_mixtures_of_ranges() -> None:
 
 def test_other_mechanisms_may_run_in_between() -> None:
     """Selections of two ranges around a randomised response, each t picked from all outcomes so far: by enumeration."""
-    from cupel.accounting.lattice.pairs import DominatingPair
+    from dpassay.accounting.lattice.pairs import DominatingPair
 
     ranges, response = (0.6, 0.9, None, 0.6, 0.9), 0.4
     truth = 1 / (1 + math.exp(-response))

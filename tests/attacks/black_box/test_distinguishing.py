@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cupel.attacks.black_box.distinguishing import Score, fitted_scores, plain
+from dpassay.attacks.black_box.distinguishing import Score, fitted_scores, plain
 
 NAN, INF = float("nan"), float("inf")
 

@@ -16,10 +16,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.attacks.black_box import output_features
-from cupel.attacks.black_box.output_features import FAILED, Features, OutputFeatures, failed
-from cupel.attacks.black_box.worst_cases import ColumnFacts, NeighboringData, Sample, describe_columns, neighboring_data
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.attacks.black_box import output_features
+from dpassay.attacks.black_box.output_features import FAILED, Features, OutputFeatures, failed
+from dpassay.attacks.black_box.worst_cases import (
+    ColumnFacts,
+    NeighboringData,
+    Sample,
+    describe_columns,
+    neighboring_data,
+)
 
 ROWS: list[dict[str, Any]] = [
     {

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 
-from cupel.accounting import events
-from cupel.accounting.events import BoundedRangeSelectionDpEvent
-from cupel.attacks.black_box.neighbors import neighbors
-from cupel.attacks.black_box.recorder import Recorder, record, replay
+from dpassay.accounting import events
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent
+from dpassay.attacks.black_box.neighbors import neighbors
+from dpassay.attacks.black_box.recorder import Recorder, record, replay
 
 GAUSSIAN = dp_event.GaussianDpEvent(2.0)
 LAPLACE = dp_event.LaplaceDpEvent(1.0)

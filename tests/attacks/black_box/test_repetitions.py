@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import repeated_jobs as jobs
 
-from cupel.attacks.black_box.repetitions import FILE, repeat
+from dpassay.attacks.black_box.repetitions import FILE, repeat
 
 
 def expected(count: int, seed: int = 5) -> list[Any]:
@@ -52,7 +52,7 @@ def test_what_is_done_is_not_run_again_and_the_count_may_grow(tmp_path: Path) ->
 @pytest.mark.parametrize(("workers", "number"), [(1, signal.SIGKILL), (2, signal.SIGKILL), (2, signal.SIGINT)])
 def test_a_killed_run_goes_on(tmp_path: Path, workers: int, number: signal.Signals) -> None:
     program = (
-        "import signal\nfrom cupel.attacks.black_box.repetitions import repeat\nimport repeated_jobs\n"
+        "import signal\nfrom dpassay.attacks.black_box.repetitions import repeat\nimport repeated_jobs\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background job begins by ignoring it
         "if __name__ == '__main__':\n"
         f"    repeat(repeated_jobs.slow_draw, 200, seed=5, workers={workers}, folder={str(tmp_path)!r})\n"

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.attacks.black_box.worst_cases import (
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.attacks.black_box.worst_cases import (
     FINDS,
     STRATEGIES,
     NeighboringData,
@@ -24,7 +24,7 @@ from cupel.attacks.black_box.worst_cases import (
     describe_columns,
     neighboring_data,
 )
-from cupel.mechanisms.data.table_schema import Schema
+from dpassay.data.table_schema import Schema
 
 Rows = tuple[Row, ...]
 

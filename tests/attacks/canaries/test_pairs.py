@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cupel.attacks.canaries import pairs as by_pairs
-from cupel.attacks.canaries.pairs import (
+from dpassay.attacks.canaries import pairs as by_pairs
+from dpassay.attacks.canaries.pairs import (
     BINS,
     MOST_PAIRS,
     column_pairs,
@@ -22,8 +22,8 @@ from cupel.attacks.canaries.pairs import (
     pair_counts,
     pair_scores,
 )
-from cupel.attacks.canaries.rows import Column, ColumnReader, Row, draw_rows, draw_unusual_rows, nearest
-from cupel.audits.statistics.one_run import epsilons_one_run
+from dpassay.attacks.canaries.rows import Column, ColumnReader, Row, draw_rows, draw_unusual_rows, nearest
+from dpassay.audits.statistics.one_run import epsilons_one_run
 
 COLUMNS = [
     Column("id", "other"),

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cupel.attacks.canaries import texts as planted_canaries
-from cupel.attacks.canaries.texts import (
+from dpassay.attacks.canaries import texts as planted_canaries
+from dpassay.attacks.canaries.texts import (
     PLAIN_WORDS,
     TEMPLATES,
     check_template,
@@ -22,7 +22,7 @@ from cupel.attacks.canaries.texts import (
     numbers_in,
     printed_keys,
 )
-from cupel.attacks.membership.ngram_model import NGramModel
+from dpassay.attacks.membership.ngram_model import NGramModel
 
 WORDS = [f"{a}{b}{c}" for a in "bdgklm" for b in "aeiou" for c in "nrst"]
 

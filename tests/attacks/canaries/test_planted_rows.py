@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cupel.attacks.canaries import rows as planted_rows
-from cupel.attacks.canaries.rows import Column, ColumnReader, draw_rows, draw_unusual_rows, nearest
+from dpassay.attacks.canaries import rows as planted_rows
+from dpassay.attacks.canaries.rows import Column, ColumnReader, draw_rows, draw_unusual_rows, nearest
 
 COLUMNS = [
     Column("id", "other"),

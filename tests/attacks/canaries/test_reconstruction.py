@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cupel.attacks.canaries.reconstruction import PREFIX, Canaries, Reconstruction, disclosed, extract_keys, reconstruct
-from cupel.mechanisms.data import corpora
+from dpassay.attacks.canaries.reconstruction import (
+    PREFIX,
+    Canaries,
+    Reconstruction,
+    disclosed,
+    extract_keys,
+    reconstruct,
+)
+from dpassay.data import corpora
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from cupel.attacks.canaries.pairs import pair_counts
-from cupel.attacks.canaries.rows import Column, ColumnReader, canonical, nearest
-from cupel.attacks.canaries.texts import check_template
+from dpassay.attacks.canaries.pairs import pair_counts
+from dpassay.attacks.canaries.rows import Column, ColumnReader, canonical, nearest
+from dpassay.attacks.canaries.texts import check_template
 
 DAY = datetime.date(1955, 1, 28)
 COLUMNS = [

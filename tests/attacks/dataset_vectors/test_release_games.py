@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from cupel.accounting import account
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.guarantees import ApproxDP
-from cupel.attacks.dataset_vectors.games import ReleaseGame
-from cupel.audits.games import distinguishing_audit
-from cupel.mechanisms.dataset_vectors import release
-from cupel.mechanisms.dataset_vectors.generator import DatasetVectors
-from cupel.mechanisms.primitives.randomness import Recorded
+from dpassay.accounting import account
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.guarantees import ApproxDP
+from dpassay.attacks.dataset_vectors.games import ReleaseGame
+from dpassay.audits.games import distinguishing_audit
+from dpassay.mechanisms.dataset_vectors import release
+from dpassay.mechanisms.dataset_vectors.generator import DatasetVectors
+from dpassay.mechanisms.primitives.randomness import Recorded
 
 REPLACE_ONE, ADD_REMOVE = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 GAMES = 8_000

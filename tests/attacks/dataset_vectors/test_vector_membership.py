@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cupel.attacks.dataset_vectors.membership import PROJECTION, REGRESSION, coin_scores
+from dpassay.attacks.dataset_vectors.membership import PROJECTION, REGRESSION, coin_scores
 
 
 def setting(m: int, d: int, scale: float, seed: int = 0) -> tuple[np.ndarray, dict[str, np.ndarray]]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cupel.attacks.membership import scores as mi
+from dpassay.attacks.membership import scores as mi
 
 
 def gaussian_game(seed: int, n: int, k: int, shift: float) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from cupel.attacks.membership import ngram_model
-from cupel.attacks.membership.ngram_model import BOUNDARY, NGramModel
+from dpassay.attacks.membership import ngram_model
+from dpassay.attacks.membership.ngram_model import BOUNDARY, NGramModel
 
 TEXTS = ["My 5-digit key is 04821", "My 5-digit key is 55310", "Größe: 3 µm", "", "aaaa", "abab", "My dog"]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cupel.attacks.black_box.repetitions import FILE
-from cupel.attacks.membership import scores as mi
-from cupel.attacks.membership.reference_models import References, coins, reference_signals, signals
-from cupel.mechanisms.data import corpora
-from cupel.mechanisms.models.fine_tuning import Training, fine_tune
-from cupel.mechanisms.models.language_model import LanguageModel
+from dpassay.attacks.black_box.repetitions import FILE
+from dpassay.attacks.membership import scores as mi
+from dpassay.attacks.membership.reference_models import References, coins, reference_signals, signals
+from dpassay.data import corpora
+from dpassay.mechanisms.models.fine_tuning import Training, fine_tune
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 KEYS = corpora.keys(32, seed=3)
 CANDIDATES, POPULATION = KEYS[:24], KEYS[24:]

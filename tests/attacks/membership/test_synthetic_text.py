@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cupel.attacks.membership import synthetic_text
-from cupel.attacks.membership.ngram_model import NGramModel
-from cupel.attacks.membership.synthetic_text import exposures, neighbourhood_scores, ngram_scores
-from cupel.audits.statistics.exposure import exposure_interpolated
-from cupel.mechanisms.data import corpora
-from cupel.mechanisms.embedding.embedder import HashedNgrams
+from dpassay.attacks.membership import synthetic_text
+from dpassay.attacks.membership.ngram_model import NGramModel
+from dpassay.attacks.membership.synthetic_text import exposures, neighbourhood_scores, ngram_scores
+from dpassay.audits.statistics.exposure import exposure_interpolated
+from dpassay.data import corpora
+from dpassay.mechanisms.embedding.embedder import HashedNgrams
 
 NOTES = list(dict.fromkeys(text for text, _ in corpora.notes(900, seed=0)))
 RECORDS, REFERENCE = NOTES[:200], NOTES[200:600]

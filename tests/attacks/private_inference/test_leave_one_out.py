@@ -8,11 +8,11 @@ import mpmath
 import numpy as np
 import pytest
 
-from cupel.accounting.ex_post import costs
-from cupel.accounting.ex_post.clipped_rows import clip_logits
-from cupel.accounting.ex_post.medians import Medians
-from cupel.attacks.private_inference.leave_one_out import LeaveOneOut, mixture_losses
-from cupel.mechanisms.private_inference import aggregation
+from dpassay.accounting.ex_post import costs
+from dpassay.accounting.ex_post.clipped_rows import clip_logits
+from dpassay.accounting.ex_post.medians import Medians
+from dpassay.attacks.private_inference.leave_one_out import LeaveOneOut, mixture_losses
+from dpassay.mechanisms.private_inference import aggregation
 
 CLIP, TEMPERATURE, VOCABULARY = 6.0, 1.5, 7
 mpmath.mp.dps = 50

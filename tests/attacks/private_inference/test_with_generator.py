@@ -11,19 +11,21 @@ import numpy as np
 import pytest
 import torch
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.guarantees import ExPostDP, PureDP
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.attacks.canaries.reconstruction import PREFIX, Canaries, reconstruct
-from cupel.attacks.private_inference.leave_one_out import LeaveOneOut, Loss, reruns
-from cupel.audits.games import leave_one_out_audit, reconstruction_audit
-from cupel.audits.verdict import decide
-from cupel.mechanisms.data.records import Record, with_content_ids
-from cupel.mechanisms.embedding.centres import Centres
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.primitives.randomness import Recorded
-from cupel.mechanisms.private_inference.generator import PrivateInference
-from cupel.mechanisms.private_inference.transcripts import Generation
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.guarantees import ExPostDP, PureDP
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.attacks.canaries.reconstruction import PREFIX, Canaries, reconstruct
+from dpassay.attacks.private_inference.leave_one_out import LeaveOneOut, Loss, reruns
+from dpassay.audits.games import leave_one_out_audit, reconstruction_audit
+from dpassay.audits.verdict import decide
+from dpassay.data.records import Record, with_content_ids
+from dpassay.mechanisms.embedding.centres import Centres
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.loop import generate
+from dpassay.mechanisms.private_inference.score import scores_of_slots
+from dpassay.mechanisms.private_inference.transcripts import Generation
 
 KEY = bytes(range(32))
 CANARIES = Canaries.draw(96, seed=12)
@@ -68,8 +70,8 @@ def play(model: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> Any:
                 "run", plan=plan, adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about={"noise": "recorded"}
             )
             source = Recorded(20260501)  # the same draws every time, so that no test needs luck
-            generation = mechanism.generate(
-                RECORDS, model, entry, key=KEY, observers=[attack, *observers], source=source
+            generation = generate(
+                mechanism, RECORDS, model, entry, key=KEY, observers=[attack, *observers], source=source
             )
             entry.finish()
             costs = None
@@ -163,13 +165,15 @@ def test_counts_are_those_of_units_where_contexts_hold_several(
         entry = ledger.begin(
             "run", plan=mechanism.plan(), adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about={"noise": "recorded"}
         )
-        generation = mechanism.generate(RECORDS, model, entry, key=KEY, source=Recorded(7))
+        generation = generate(mechanism, RECORDS, model, entry, key=KEY, source=Recorded(7))
     assert generation.released_counts is not None
     exact = np.bincount(generation.assignment, minlength=mechanism.total_slots)
     signs = set()
     for index in range(0, len(RECORDS), 16):
         rest = RECORDS[:index] + RECORDS[index + 1 :]
-        with_it, without = (mechanism.score(x, model, generation.transcript, key=KEY).sum() for x in (RECORDS, rest))
+        with_it, without = (
+            scores_of_slots(mechanism, x, model, generation.transcript, key=KEY).sum() for x in (RECORDS, rest)
+        )
         slot = generation.assignment[index]
         away = abs(int(generation.released_counts[slot]) - (exact[slot] - np.arange(2)))
         expected = epsilon * float(away[1] - away[0])
@@ -183,7 +187,7 @@ def test_counts_are_those_of_units_where_contexts_hold_several(
 def test_a_rerun_without_protection_scores_the_law_that_is_sampled(play: Any, model: LanguageModel) -> None:
     """At a low temperature the sampler's floor decides: no token is less likely than e⁻⁴⁰ over V."""
     played = play(aggregate="none", temperature=0.05, batch_size=4)
-    scores = played.mechanism.score(RECORDS, model, played.generation.transcript, key=KEY)
+    scores = scores_of_slots(played.mechanism, RECORDS, model, played.generation.transcript, key=KEY)
     assert scores.min() >= -played.mechanism.tokens * (40 + np.log(model.vocabulary_size))
     losses, errors = played.attack.losses, played.attack.errors
     index = int(np.argmax(np.abs(losses)))
@@ -200,7 +204,7 @@ def test_scoring_computes_the_logits_of_generation_to_the_bit(play: Any, model: 
             seen.setdefault(slot, []).append(log_probability)
 
     played = play(Sums())
-    scores = played.mechanism.score(RECORDS, model, played.generation.transcript, key=KEY)
+    scores = scores_of_slots(played.mechanism, RECORDS, model, played.generation.transcript, key=KEY)
     assert played.generation.row_plan.exact
     assert scores.tolist() == [math.fsum(seen.get(slot, [])) for slot in range(played.mechanism.total_slots)]
 

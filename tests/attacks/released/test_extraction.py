@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cupel.attacks.released.extraction import Criteria, _Side, extraction
-from cupel.attacks.released.holdout import Hits, Units, content_key
-from cupel.mechanisms.data.word_runs import Words
+from dpassay.attacks.released.extraction import Criteria, _Side, extraction
+from dpassay.attacks.released.holdout import Hits, Units, content_key
+from dpassay.data.word_runs import Words
 
 A = "the quick brown fox jumps over the lazy dog at noon"
 B = "a slow green turtle crawls under an eager cat by night"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.attacks.released.longest_runs import longest_runs
-from cupel.mechanisms.data.word_runs import Words
+from dpassay.attacks.released.longest_runs import longest_runs
+from dpassay.data.word_runs import Words
 
 texts = st.lists(st.lists(st.sampled_from("abc"), max_size=9), max_size=5)
 
@@ -51,7 +51,7 @@ def test_shorter_runs_are_not_looked_for(
 
 def test_only_words_of_runs_in_common_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three texts of 200 words, parts of two: the run over their end in another text is two stretches here."""
-    from cupel.attacks.released import longest_runs as module
+    from dpassay.attacks.released import longest_runs as module
 
     sorted_: list[tuple[int, int]] = []
     of_chunk = module._of_chunk

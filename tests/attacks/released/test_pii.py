@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.attacks.released import pii
-from cupel.attacks.released.holdout import Units
-from cupel.attacks.released.pii import KINDS, PersonalData, find, iban_valid, luhn, personal_data, ssn_issuable
+from dpassay.attacks.released import pii
+from dpassay.attacks.released.holdout import Units
+from dpassay.attacks.released.pii import KINDS, PersonalData, find, iban_valid, luhn, personal_data, ssn_issuable
 
 KEY = b"0123456789abcdef"
 

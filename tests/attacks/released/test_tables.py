@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cupel.attacks.released.attribute_inference import attribute_inference
-from cupel.attacks.released.nearest_record import area_under_curve, closest_records, exact_matches
-from cupel.attacks.released.singling_out import Condition, singling_out, univariate
-from cupel.attacks.released.tables import Table, Tables, encode, nearest
+from dpassay.attacks.released.attribute_inference import attribute_inference
+from dpassay.attacks.released.nearest_record import area_under_curve, closest_records, exact_matches
+from dpassay.attacks.released.singling_out import Condition, singling_out, univariate
+from dpassay.attacks.released.tables import Table, Tables, encode, nearest
 
 Row = dict[str, Any]
 
@@ -64,14 +64,14 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     first, second = (Table(rng.random((n, 3)), rng.integers(0, 4, (n, 2)).astype(np.int32)) for n in (50, 70))
     whole = nearest(first, second)
-    monkeypatch.setattr("cupel.attacks.released.tables._ROWS", 7)
-    monkeypatch.setattr("cupel.attacks.released.tables._OTHERS", 11)
+    monkeypatch.setattr("dpassay.attacks.released.tables._ROWS", 7)
+    monkeypatch.setattr("dpassay.attacks.released.tables._OTHERS", 11)
     for a, b in zip(nearest(first, second), whole, strict=True):
         assert np.array_equal(a, b)
 
 
 def test_of_rows_that_are_equally_near_the_first_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cupel.attacks.released.tables._OTHERS", 3)
+    monkeypatch.setattr("dpassay.attacks.released.tables._OTHERS", 3)
     same = Table(np.empty((10, 0)), np.array([1, 0, 0, 0, 1, 0, 0, 1, 2, 1], dtype=np.int32)[:, None])
     assert nearest(same, same)[1].tolist() == [0, 1, 1, 1, 0, 1, 1, 0, 8, 0]
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cupel.accounting.secret_protection.noise import blowup, noise_for
-from cupel.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
-from cupel.attacks.secrets.games import SecretGame
-from cupel.attacks.secrets.reconstruction import SecretModel
-from cupel.mechanisms.primitives.randomness import Recorded
-from cupel.mechanisms.secret_evolution.clustering import release
+from dpassay.accounting.secret_protection.noise import blowup, noise_for
+from dpassay.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
+from dpassay.attacks.secrets.games import SecretGame
+from dpassay.attacks.secrets.reconstruction import SecretModel
+from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.secret_evolution.clustering import release
 
 P, R = 0.01, 0.1
 DRAWN = np.full(80, float(stats.norm.ppf(R) - stats.norm.ppf(P)) / 80)

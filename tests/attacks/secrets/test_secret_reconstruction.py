@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from cupel.attacks.secrets.reconstruction import SecretGuesses, SecretModel, gaussian_release, guess_secrets
+from dpassay.attacks.secrets.reconstruction import SecretGuesses, SecretModel, gaussian_release, guess_secrets
 
 FIVE_SIGMA = 5.0
 """A binomial count of some hundreds is so far off with probability below 1e-6."""

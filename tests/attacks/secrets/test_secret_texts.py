@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cupel.accounting.secret_protection.noise import blowup, noise_for
-from cupel.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
-from cupel.attacks.secrets.games import SecretGame
-from cupel.attacks.secrets.texts import TextGame
-from cupel.mechanisms.embedding.embedder import HashedNgrams
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Recorded
-from cupel.mechanisms.secret_evolution.clustering import PublicClusters, release
+from dpassay.accounting.secret_protection.noise import blowup, noise_for
+from dpassay.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
+from dpassay.attacks.secrets.games import SecretGame
+from dpassay.attacks.secrets.texts import TextGame
+from dpassay.mechanisms.embedding.embedder import HashedNgrams
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Recorded
+from dpassay.mechanisms.secret_evolution.clustering import PublicClusters, release
 
 
 def scattered(values: int, records: int, seed: int, dimension: int = 3) -> tuple[PublicClusters, np.ndarray]:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.attacks.two_stage.membership import SpikeScores, distances
-from cupel.mechanisms.data.table_schema import Schema
-from cupel.mechanisms.two_stage.generator import TwoStage
-from cupel.mechanisms.two_stage.training import Spikes
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.attacks.two_stage.membership import SpikeScores, distances
+from dpassay.data.table_schema import Schema
+from dpassay.mechanisms.two_stage.generator import TwoStage
+from dpassay.mechanisms.two_stage.training import Spikes
 
 
 def training(adjacency: Adjacency, noise: float, count: int) -> Any:

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Rigor
-from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, ExPostDP, Guarantee, PureDP, SecretProtection
-from cupel.attacks.black_box.distinguishing import fitted_scores
-from cupel.audits.games.distinguishing import distinguishing_audit
-from cupel.audits.games.distinguishing_choice import DetectionLimit, detection_limit, epsilon_limits, training_runs
-from cupel.audits.result import AuditResult
-from cupel.audits.statistics.binomial import epsilon_clopper_pearson
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Rigor
+from dpassay.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, ExPostDP, Guarantee, PureDP, SecretProtection
+from dpassay.attacks.black_box.distinguishing import fitted_scores
+from dpassay.audits.games.distinguishing import distinguishing_audit
+from dpassay.audits.games.distinguishing_choice import DetectionLimit, detection_limit, epsilon_limits, training_runs
+from dpassay.audits.result import AuditResult
+from dpassay.audits.statistics.binomial import epsilon_clopper_pearson
 
 Draw = Callable[[np.random.Generator, int], tuple[list[Any], list[Any]]]
 E = math.e

@@ -13,17 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from cupel.accounting.adjacency import Unit
-from cupel.accounting.bounds import Bound, Direction, Rigor
-from cupel.accounting.guarantees import GDP, ApproxDP, ExPostDP, Guarantee, PureDP
-from cupel.accounting.registry import upper_bounds
-from cupel.attacks.private_inference.leave_one_out import ROW_MARGIN
-from cupel.audits.games import leave_one_out_audit
-from cupel.audits.result import AuditResult
-from cupel.audits.statistics.one_outcome import certified_profile
-from cupel.audits.verdict import decide
-from cupel.claims.read import read_claim
-from cupel.reports.json_form import AuditResult as AuditOfDocument
+from dpassay.accounting.adjacency import Unit
+from dpassay.accounting.bounds import Bound, Direction, Rigor
+from dpassay.accounting.guarantees import GDP, ApproxDP, ExPostDP, Guarantee, PureDP
+from dpassay.accounting.registry import upper_bounds
+from dpassay.attacks.private_inference.leave_one_out import ROW_MARGIN
+from dpassay.audits.games import leave_one_out_audit
+from dpassay.audits.result import AuditResult
+from dpassay.audits.statistics.one_outcome import certified_profile
+from dpassay.audits.verdict import decide
+from dpassay.generators.registry import read_claim
+from dpassay.reports.json_form import AuditResult as AuditOfDocument
 
 CLAIMS = Path(__file__).resolve().parents[3] / "examples" / "claims"
 LOSSES = {0: 0.3, 1: 0.5, 2: 0.0}

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cupel.accounting.guarantees import ApproxDP, PureDP
-from cupel.attacks.black_box.output_features import FAILED, Features
-from cupel.attacks.black_box.worst_cases import Event
-from cupel.audits.games.many_runs import (
+from dpassay.accounting.guarantees import ApproxDP, PureDP
+from dpassay.attacks.black_box.output_features import FAILED, Features
+from dpassay.attacks.black_box.worst_cases import Event
+from dpassay.audits.games.many_runs import (
     LEAST_RUNS,
     REPETITIONS,
     ManyRuns,
@@ -30,8 +30,8 @@ from cupel.audits.games.many_runs import (
     detectable_leak,
     power,
 )
-from cupel.audits.result import AuditResult
-from cupel.audits.statistics.sequential import Sequential, Wealth
+from dpassay.audits.result import AuditResult
+from dpassay.audits.statistics.sequential import Sequential, Wealth
 
 EXPECTED = Event("seen", 1.0)
 
@@ -407,7 +407,7 @@ def test_audits_refute_as_often_as_stated(claim: PureDP | ApproxDP | None, rates
     Both counts are binomial. If the chances are equal, a two-sided Fisher test has a p-value below 1e-4 with
     probability at most 1e-4 a case.
     """
-    from cupel.audits.games import many_runs
+    from dpassay.audits.games import many_runs
 
     pairs = (Pair("pair", 0, 1, (EXPECTED,)),)
     delta = claim.delta if isinstance(claim, ApproxDP) else 0.0
@@ -433,7 +433,7 @@ def test_audits_refute_as_often_as_stated(claim: PureDP | ApproxDP | None, rates
 
 def _chosen(plan: ManyRunsDesign, pilots: int) -> Any:
     """A search that has used all its runs and found the expected event."""
-    from cupel.audits.games import many_runs
+    from dpassay.audits.games import many_runs
 
     search = many_runs._Search(plan)
     search.chosen = many_runs.Compared("pair", (pilots, pilots), 0.0, EXPECTED)

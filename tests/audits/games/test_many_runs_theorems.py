@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cupel.accounting.arrays import Floats
-from cupel.accounting.guarantees import PureDP
-from cupel.attacks.black_box.output_features import FAILED, Features
-from cupel.attacks.black_box.worst_cases import Event
-from cupel.audits.games.many_runs import ManyRuns, ManyRunsDesign, Pair, Phase, Run, runs_needed
-from cupel.audits.result import AuditResult
-from cupel.audits.statistics.sequential import Sequential, Wealth
+from dpassay.accounting.guarantees import PureDP
+from dpassay.attacks.black_box.output_features import FAILED, Features
+from dpassay.attacks.black_box.worst_cases import Event
+from dpassay.audits.games.many_runs import ManyRuns, ManyRunsDesign, Pair, Phase, Run, runs_needed
+from dpassay.audits.result import AuditResult
+from dpassay.audits.statistics.sequential import Sequential, Wealth
+from dpassay.base.arrays import Floats
 
 Law = Sequence[float]
 Results = dict[Run, Mapping[str, Features]]

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Rigor
-from cupel.audits.games.membership import membership_audit
-from cupel.audits.games.membership_design import Design, Scores, default_guesses, right_guesses, unfair_coins
-from cupel.audits.statistics.one_run import epsilon_one_run, epsilons_one_run
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Rigor
+from dpassay.audits.games.membership import membership_audit
+from dpassay.audits.games.membership_design import Design, Scores, default_guesses, right_guesses, unfair_coins
+from dpassay.audits.statistics.one_run import epsilon_one_run, epsilons_one_run
 
 
 def coins(seed: int, m: int) -> np.ndarray:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cupel.attacks.membership import scores as mi
-from cupel.attacks.membership.reference_models import reference_signals, signals
-from cupel.audits.games.membership import membership_audit
-from cupel.audits.games.membership_design import Design, Scores
-from cupel.mechanisms.data import corpora
-from cupel.mechanisms.models.fine_tuning import Training, fine_tune
-from cupel.mechanisms.models.language_model import LanguageModel
+from dpassay.attacks.membership import scores as mi
+from dpassay.attacks.membership.reference_models import reference_signals, signals
+from dpassay.audits.games.membership import membership_audit
+from dpassay.audits.games.membership_design import Design, Scores
+from dpassay.data import corpora
+from dpassay.mechanisms.models.fine_tuning import Training, fine_tune
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 CANDIDATES, POPULATION, OTHERS = 160, 100, 80
 TRAINING = Training(epochs=12, batch_size=8, learning_rate=3e-3)

@@ -11,17 +11,17 @@ import pytest
 from pydantic import TypeAdapter
 from scipy import stats
 
-from cupel.accounting.adjacency import Unit
-from cupel.accounting.bounds import Rigor
-from cupel.accounting.guarantees import GDP, ApproxDP, ExPostDP, PureDP
-from cupel.accounting.number_format import format_percent
-from cupel.attacks.canaries.reconstruction import Reconstruction
-from cupel.audits.games import reconstruction_audit
-from cupel.audits.games.reconstruction import CURVE_DELTA
-from cupel.audits.result import AuditResult
-from cupel.audits.statistics import AsPrinted, Rates, chance_to_show, epsilon_one_run
-from cupel.audits.verdict import decide
-from cupel.reports.json_form import AuditResult as AuditOfDocument
+from dpassay.accounting.adjacency import Unit
+from dpassay.accounting.bounds import Rigor
+from dpassay.accounting.guarantees import GDP, ApproxDP, ExPostDP, PureDP
+from dpassay.attacks.canaries.reconstruction import Reconstruction
+from dpassay.audits.games import reconstruction_audit
+from dpassay.audits.games.reconstruction import CURVE_DELTA
+from dpassay.audits.result import AuditResult
+from dpassay.audits.statistics import AsPrinted, Rates, chance_to_show, epsilon_one_run
+from dpassay.audits.verdict import decide
+from dpassay.base.number_format import format_percent
+from dpassay.reports.json_form import AuditResult as AuditOfDocument
 
 
 def counts(**changes: int) -> Reconstruction:

@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Rigor
-from cupel.accounting.guarantees import PureDP
-from cupel.attacks.released.attribute_inference import attribute_inference
-from cupel.attacks.released.extraction import Criteria, extraction
-from cupel.attacks.released.holdout import Hits, Units
-from cupel.attacks.released.nearest_record import closest_records, exact_matches
-from cupel.attacks.released.singling_out import singling_out
-from cupel.attacks.released.tables import encode
-from cupel.audits.games.released_data import holdout_audit
-from cupel.audits.statistics.binomial import difference_interval
-from cupel.audits.statistics.one_run import epsilon_one_run
-from cupel.audits.verdict import decide
-from cupel.mechanisms.data.word_runs import Words
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Rigor
+from dpassay.accounting.guarantees import PureDP
+from dpassay.attacks.released.attribute_inference import attribute_inference
+from dpassay.attacks.released.extraction import Criteria, extraction
+from dpassay.attacks.released.holdout import Hits, Units
+from dpassay.attacks.released.nearest_record import closest_records, exact_matches
+from dpassay.attacks.released.singling_out import singling_out
+from dpassay.attacks.released.tables import encode
+from dpassay.audits.games.released_data import holdout_audit
+from dpassay.audits.statistics.binomial import difference_interval
+from dpassay.audits.statistics.one_run import epsilon_one_run
+from dpassay.audits.verdict import decide
+from dpassay.data.word_runs import Words
 
 
 def hits(source: int, of_source: int, holdout: int, of_holdout: int) -> Hits:

@@ -15,17 +15,17 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from cupel.accounting.adjacency import Unit
-from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.secret_protection.noise import blowup, noise_for, single_gaussian_estimate
-from cupel.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
-from cupel.attacks.secrets.games import SecretGame, Variant
-from cupel.attacks.secrets.reconstruction import SecretGuesses, SecretModel, guess_secrets
-from cupel.audits.games.secret_reconstruction import secret_reconstruction_audit
-from cupel.audits.verdict import decide
-from cupel.mechanisms.primitives.randomness import Recorded
-from cupel.mechanisms.secret_evolution import clustering
-from cupel.mechanisms.secret_evolution.clustering import PublicClusters, exact_sums, release, release_as_published
+from dpassay.accounting.adjacency import Unit
+from dpassay.accounting.guarantees import SecretProtection
+from dpassay.accounting.secret_protection.noise import blowup, noise_for, single_gaussian_estimate
+from dpassay.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
+from dpassay.attacks.secrets.games import SecretGame, Variant
+from dpassay.attacks.secrets.reconstruction import SecretGuesses, SecretModel, guess_secrets
+from dpassay.audits.games.secret_reconstruction import secret_reconstruction_audit
+from dpassay.audits.verdict import decide
+from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.secret_evolution import clustering
+from dpassay.mechanisms.secret_evolution.clustering import PublicClusters, exact_sums, release, release_as_published
 
 CLAIM = SecretProtection(0.01, 0.1)
 DRAWN = np.full(80, float(special.ndtri(CLAIM.r) - special.ndtri(CLAIM.p)) / 80)

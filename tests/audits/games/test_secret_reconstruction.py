@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Rigor
-from cupel.accounting.guarantees import PureDP, SecretProtection
-from cupel.accounting.number_format import format_upper
-from cupel.accounting.secret_protection.noise import blowup, noise_for, single_gaussian_estimate
-from cupel.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
-from cupel.attacks.secrets.reconstruction import SecretGuesses, SecretModel, gaussian_release, guess_secrets
-from cupel.audits.games.secret_reconstruction import (
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Rigor
+from dpassay.accounting.guarantees import PureDP, SecretProtection
+from dpassay.accounting.secret_protection.noise import blowup, noise_for, single_gaussian_estimate
+from dpassay.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
+from dpassay.attacks.secrets.reconstruction import SecretGuesses, SecretModel, gaussian_release, guess_secrets
+from dpassay.audits.games.secret_reconstruction import (
     detectable_success_rate,
     r_clopper_pearson,
     secret_reconstruction_audit,
 )
-from cupel.audits.implications import implied_limit
-from cupel.audits.result import AuditResult
-from cupel.audits.verdict import decide
+from dpassay.audits.implications import implied_limit
+from dpassay.audits.result import AuditResult
+from dpassay.audits.verdict import decide
+from dpassay.base.number_format import format_upper
 
 
 def verdict(claim: SecretProtection, found: AuditResult) -> str:

@@ -10,10 +10,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.guarantees import ApproxDP, PureDP
-from cupel.accounting.number_format import format_lower, format_percent, format_upper
-from cupel.audits.games.canaries import (
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.guarantees import ApproxDP, PureDP
+from dpassay.audits.games.canaries import (
     NEGATIVE_CONTROL_ERROR,
     Scoring,
     guessed_in,
@@ -22,11 +21,12 @@ from cupel.audits.games.canaries import (
     refutes,
     third_party_audit,
 )
-from cupel.audits.games.canaries_design import Design
-from cupel.audits.result import AuditResult
-from cupel.audits.statistics.ceilings import OneRun
-from cupel.audits.statistics.one_run import epsilon_one_run
-from cupel.audits.statistics.power import AsPrinted, RandomizedResponse, StandOut, chance_to_show
+from dpassay.audits.games.canaries_design import Design
+from dpassay.audits.result import AuditResult
+from dpassay.audits.statistics.ceilings import OneRun
+from dpassay.audits.statistics.one_run import epsilon_one_run
+from dpassay.audits.statistics.power import AsPrinted, RandomizedResponse, StandOut, chance_to_show
+from dpassay.base.number_format import format_lower, format_percent, format_upper
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -265,7 +265,7 @@ def test_the_conclusion_and_the_decision_are_one() -> None:
 
 
 def test_what_finds_nothing_says_which_leak_it_would_have_found() -> None:
-    """The shares and rates are those at which half of all audits refute, by `cupel.audits.statistics.power`."""
+    """The shares and rates are those at which half of all audits refute, by `dpassay.audits.statistics.power`."""
     included = np.arange(M) < M // 2
     rng = np.random.default_rng(0)
     silent = scoring(rng.random(M), included, rng.random(M))

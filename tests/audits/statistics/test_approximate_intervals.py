@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cupel.accounting.bounds import Rigor
-from cupel.audits.statistics.approximate_intervals import epsilon_jeffreys, epsilon_katz_log
-from cupel.audits.statistics.binomial import epsilon_clopper_pearson, mu_clopper_pearson
+from dpassay.accounting.bounds import Rigor
+from dpassay.audits.statistics.approximate_intervals import epsilon_jeffreys, epsilon_katz_log
+from dpassay.audits.statistics.binomial import epsilon_clopper_pearson, mu_clopper_pearson
 
 COUNTS = [(200, 12, 58, 200), (90, 10, 30, 70), (50, 50, 50, 50), (500, 0, 0, 500), (10, 90, 60, 40)]
 

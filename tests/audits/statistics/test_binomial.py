@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Direction, Rigor
-from cupel.audits.statistics import (
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Direction, Rigor
+from dpassay.audits.statistics import (
     clopper_pearson,
     clopper_pearson_limits,
     difference_interval,

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cupel.accounting.bounds import Bound
-from cupel.audits import statistics
-from cupel.audits.statistics import (
+from dpassay.accounting.bounds import Bound
+from dpassay.audits import statistics
+from dpassay.audits.statistics import (
     Sequential,
     epsilon_clopper_pearson,
     epsilon_from_scores,
@@ -20,10 +20,10 @@ from cupel.audits.statistics import (
     epsilons_one_run,
     mu_clopper_pearson,
 )
-from cupel.audits.statistics.ceilings import ErrorRates, OneRun, Rounds, Scores, Test, ceiling
-from cupel.audits.statistics.one_run import Rule
-from cupel.audits.statistics.score_thresholds import Band, FixedThreshold, Grid, Split, Threshold
-from cupel.audits.statistics.sequential import Wealth
+from dpassay.audits.statistics.ceilings import ErrorRates, OneRun, Rounds, Scores, Test, ceiling
+from dpassay.audits.statistics.one_run import Rule
+from dpassay.audits.statistics.score_thresholds import Band, FixedThreshold, Grid, Split, Threshold
+from dpassay.audits.statistics.sequential import Wealth
 
 
 @pytest.mark.parametrize("rule", ["published", "tight", "adaptive"])

@@ -16,8 +16,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from cupel.accounting.lattice import gaussian_curve
-from cupel.audits.statistics import (
+from dpassay.accounting.lattice import gaussian_curve
+from dpassay.audits.statistics import (
     difference_interval,
     disclosures_with_holdout,
     epsilon_one_run_f_dp,
@@ -25,7 +25,7 @@ from cupel.audits.statistics import (
     epsilons_one_run,
     mu_clopper_pearson,
 )
-from cupel.audits.statistics.sequential import Wealth
+from dpassay.audits.statistics.sequential import Wealth
 
 Floats = NDArray[np.float64]
 

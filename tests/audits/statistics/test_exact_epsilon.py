@@ -12,8 +12,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from cupel.accounting.bounds import Rigor
-from cupel.audits.statistics.exact_epsilon import exact_epsilon
+from dpassay.accounting.bounds import Rigor
+from dpassay.audits.statistics.exact_epsilon import exact_epsilon
 
 
 def by_events(p: Sequence[Fraction], q: Sequence[Fraction], delta: Fraction) -> Any:

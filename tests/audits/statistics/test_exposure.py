@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cupel.audits.statistics.exposure import exposure_extrapolated, exposure_interpolated
+from dpassay.audits.statistics.exposure import exposure_extrapolated, exposure_interpolated
 
 
 def test_ranks_are_counted_with_ties_for_the_references() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cupel.accounting.bounds import ANY_MECHANISM, Bound, Rigor
-from cupel.audits import statistics
+from dpassay.accounting.bounds import ANY_MECHANISM, Bound, Rigor
+from dpassay.audits import statistics
 
 COUNTS: dict[str, Any] = {"tp": 90, "fn": 10, "fp": 20, "tn": 80}
 SEQUENTIAL = statistics.Sequential(delta=0.0, confidence=0.95)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from cupel.accounting.adjacency import Unit
-from cupel.audits.statistics.one_outcome import Profile, certified_profile, loss_probability
+from dpassay.accounting.adjacency import Unit
+from dpassay.audits.statistics.one_outcome import Profile, certified_profile, loss_probability
 
 
 def gaussian_tail(mu: float, loss: float) -> float:

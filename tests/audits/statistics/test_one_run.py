@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse, stats
 
-from cupel.accounting.bounds import Rigor
-from cupel.audits.statistics import (
+from dpassay.accounting.bounds import Rigor
+from dpassay.audits.statistics import (
     OneRun,
     canaries_needed,
     ceiling,
@@ -20,7 +20,7 @@ from cupel.audits.statistics import (
     epsilons_one_run,
     hypergeometric_tail,
 )
-from cupel.audits.statistics.one_run import Rule, p_value
+from dpassay.audits.statistics.one_run import Rule, p_value
 
 RULES: tuple[Rule, ...] = ("published", "tight", "adaptive")
 FALSE_ALARM = 1e-4

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from cupel.accounting.bounds import Rigor
-from cupel.accounting.lattice import gaussian_curve
-from cupel.audits.statistics import epsilon_one_run
-from cupel.audits.statistics.one_run_f_dp import (
+from dpassay.accounting.bounds import Rigor
+from dpassay.accounting.lattice import gaussian_curve
+from dpassay.audits.statistics import epsilon_one_run
+from dpassay.audits.statistics.one_run_f_dp import (
     Family,
     approximate_inverse,
     epsilon_one_run_f_dp,

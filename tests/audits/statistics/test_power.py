@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.guarantees import ApproxDP, PureDP
-from cupel.audits.games.canaries import Scoring, refutes, third_party_audit
-from cupel.audits.games.canaries_design import Design
-from cupel.audits.games.distinguishing import distinguishing_audit
-from cupel.audits.games.distinguishing_choice import training_runs
-from cupel.audits.statistics.binomial import epsilon_clopper_pearson
-from cupel.audits.statistics.ceilings import ErrorRates, OneRun
-from cupel.audits.statistics.one_run import epsilon_one_run
-from cupel.audits.statistics.power import (
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.guarantees import ApproxDP, PureDP
+from dpassay.audits.games.canaries import Scoring, refutes, third_party_audit
+from dpassay.audits.games.canaries_design import Design
+from dpassay.audits.games.distinguishing import distinguishing_audit
+from dpassay.audits.games.distinguishing_choice import training_runs
+from dpassay.audits.statistics.binomial import epsilon_clopper_pearson
+from dpassay.audits.statistics.ceilings import ErrorRates, OneRun
+from dpassay.audits.statistics.one_run import epsilon_one_run
+from dpassay.audits.statistics.power import (
     AsPrinted,
     Leak,
     RandomizedResponse,

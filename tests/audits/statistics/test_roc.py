@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from cupel.audits.statistics.roc import area_under_curve, positives_at
+from dpassay.audits.statistics.roc import area_under_curve, positives_at
 
 
 @pytest.mark.parametrize("seed", range(4))

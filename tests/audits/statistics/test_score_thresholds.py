@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cupel.audits.statistics.binomial import epsilon_clopper_pearson, epsilons_clopper_pearson
-from cupel.audits.statistics.score_thresholds import Band, FixedThreshold, Grid, Split, Threshold, epsilon_from_scores
+from dpassay.audits.statistics.binomial import epsilon_clopper_pearson, epsilons_clopper_pearson
+from dpassay.audits.statistics.score_thresholds import Band, FixedThreshold, Grid, Split, Threshold, epsilon_from_scores
 
 RULES: list[Threshold] = [FixedThreshold(0.5), Split(), Grid((-1.0, 0.5, 2.0)), Band()]
 REPETITIONS, BETA = 2000, 0.1

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cupel.audits.statistics.sequential import Sequential, Wealth
+from dpassay.audits.statistics.sequential import Sequential, Wealth
 
 BETA = 0.1
 

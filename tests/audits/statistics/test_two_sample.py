@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from cupel.accounting.arrays import Floats
-from cupel.audits.statistics.two_sample import _projected, corner, log_bets
+from dpassay.audits.statistics.two_sample import _projected, corner, log_bets
+from dpassay.base.arrays import Floats
 
 SETTINGS = list(itertools.product((0.0, 0.01, 0.5, 1.0, 3.0, 8.0), (0.0, 1e-5, 0.05, 0.4)))
 RATES = np.array([2e-4, 0.01, 0.1, 0.3, 0.5, 0.62, 0.9, 0.99, 1 - 2e-4])
@@ -61,7 +61,7 @@ def test_the_projection_is_the_nearest_point(epsilon: float, delta: float) -> No
 
 def test_a_projection_that_is_wrong_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a point that is not the nearest, the mean without what is taken off would exceed 1."""
-    from cupel.audits.statistics import two_sample
+    from dpassay.audits.statistics import two_sample
 
     def wrong(low: Floats, high: Floats, grown: Floats, delta: float) -> tuple[Floats, Floats]:
         p = np.broadcast_to(low * 1.5, np.broadcast_shapes(low.shape, grown.shape))

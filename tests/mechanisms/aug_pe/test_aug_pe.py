@@ -16,16 +16,16 @@ from little_inference import killed_at
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from cupel.accounting.accountants.gdp import GaussianDP
-from cupel.accounting.accountants.pld import PrivacyLoss
-from cupel.accounting.accountants.rdp import RenyiAccountant
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.accounting.ledger.run import Run
-from cupel.mechanisms.aug_pe.generator import AugPE, AugPEResult
-from cupel.mechanisms.data.records import Record, with_content_ids
-from cupel.mechanisms.primitives.charged import RunMismatchError
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
+from dpassay.accounting.accountants.gdp import GaussianDP
+from dpassay.accounting.accountants.pld import PrivacyLoss
+from dpassay.accounting.accountants.rdp import RenyiAccountant
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.accounting.ledger.run import Run
+from dpassay.data.records import Record, with_content_ids
+from dpassay.mechanisms.aug_pe.generator import AugPE, AugPEResult
+from dpassay.mechanisms.primitives.charged import RunMismatchError
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
 
 SMALL: dict[str, Any] = {"noise_multiplier": 0.7, "rounds": 3, "synthetic": 4, "variations": 2, "records": 30}
 LABELS = ("tree", "wood")
@@ -33,7 +33,7 @@ LABELS = ("tree", "wood")
 
 @pytest.fixture(autouse=True)
 def _little_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cupel.mechanisms.aug_pe.generator.load_embedder", lambda *arguments: EMBEDDER)
+    monkeypatch.setattr("dpassay.mechanisms.aug_pe.generator.load_embedder", lambda *arguments: EMBEDDER)
 
 
 def begin(mechanism: AugPE, ledger: Ledger, *, noise: str = "recorded") -> Run:

@@ -12,18 +12,18 @@ import pytest
 from dp_accounting import dp_event
 from small_models import save_model
 
-from cupel.accounting import Adjacency, account
-from cupel.accounting.events import ParallelDpEvent
-from cupel.accounting.gaussian import sampled_epsilon, sum_sensitivity
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.dataset_vectors import generator, release, states
-from cupel.mechanisms.dataset_vectors.generator import DatasetVectors
-from cupel.mechanisms.dataset_vectors.texts import ShotWriter
-from cupel.mechanisms.evolution.journal import Journal
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.primitives.charged import RunMismatchError
-from cupel.mechanisms.primitives.randomness import Recorded
+from dpassay.accounting import Adjacency, account
+from dpassay.accounting.events import ParallelDpEvent
+from dpassay.accounting.gaussian import sampled_epsilon, sum_sensitivity
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.data.records import Record
+from dpassay.mechanisms.dataset_vectors import generator, release, states
+from dpassay.mechanisms.dataset_vectors.generator import DatasetVectors
+from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
+from dpassay.mechanisms.evolution.journal import Journal
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.primitives.charged import RunMismatchError
+from dpassay.mechanisms.primitives.randomness import Recorded
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 RECORDS = [Record(str(i), f"the patient {'abcdefgh'[i]} came {i} times", "ab"[i % 2]) for i in range(8)]

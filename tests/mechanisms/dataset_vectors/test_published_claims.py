@@ -14,8 +14,8 @@ from dp_accounting import DpEvent, dp_event
 from sampled_gaussians import delta_of, epsilon_of, mu_for
 from scipy import optimize
 
-from cupel.accounting import account, gaussian
-from cupel.mechanisms.dataset_vectors.generator import DatasetVectors
+from dpassay.accounting import account, gaussian
+from dpassay.mechanisms.dataset_vectors.generator import DatasetVectors
 
 EXAMPLES, EPSILON, DELTA, DRAWN = 0.1, 4.9, 9e-6, 500
 IMDB, YELP = 12_500, 280_000

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from cupel.mechanisms.dataset_vectors import rejection
-from cupel.mechanisms.dataset_vectors.journalled import journalled
-from cupel.mechanisms.dataset_vectors.texts import ShotWriter
-from cupel.mechanisms.evolution.journal import Journal
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.models.writers import WriterError
+from dpassay.mechanisms.dataset_vectors import rejection
+from dpassay.mechanisms.dataset_vectors.journalled import journalled
+from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
+from dpassay.mechanisms.evolution.journal import Journal
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.models.writers import WriterError
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.gaussian import analytic_noise_multiplier, joint_mu, mean_sensitivity, sum_sensitivity
-from cupel.mechanisms.dataset_vectors.release import RADIUS, clipped, directions, means, noise_scale
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.gaussian import analytic_noise_multiplier, joint_mu, mean_sensitivity, sum_sensitivity
+from dpassay.mechanisms.dataset_vectors.release import RADIUS, clipped, directions, means, noise_scale
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 numbers = st.floats(allow_nan=True, allow_infinity=True)

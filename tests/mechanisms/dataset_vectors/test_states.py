@@ -10,8 +10,8 @@ import torch
 import transformers
 from small_models import config
 
-from cupel.mechanisms.dataset_vectors import states as module
-from cupel.mechanisms.dataset_vectors.states import StateShape, shape_of, states
+from dpassay.mechanisms.dataset_vectors import states as module
+from dpassay.mechanisms.dataset_vectors.states import StateShape, shape_of, states
 
 ARCHITECTURES = ("gpt2", "llama", "gemma2", "gemma3", "qwen2", "olmo", "olmo2", "phi3")
 BLOCKS, LENGTH = (0, 2), 24

@@ -10,8 +10,8 @@ import torch
 import transformers
 from small_models import config
 
-from cupel.mechanisms.dataset_vectors.steering import SteeredRows, Steering, Where, blocks
-from cupel.mechanisms.models.decoding import PackedRows
+from dpassay.mechanisms.dataset_vectors.steering import SteeredRows, Steering, Where, blocks
+from dpassay.mechanisms.models.decoding import PackedRows
 
 ARCHITECTURES = ("gpt2", "llama", "gemma", "gemma2", "gemma3", "qwen2", "qwen3", "mistral", "olmo", "olmo2", "phi3")
 CONTEXTS = [[5, 17, 40, 3, 99, 120, 7], [8, 8], [1], list(range(30, 50))]

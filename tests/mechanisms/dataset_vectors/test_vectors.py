@@ -12,11 +12,11 @@ from dp_accounting import dp_event
 from safetensors.numpy import save_file
 from small_models import save_model
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.mechanisms.dataset_vectors.steering import Where
-from cupel.mechanisms.dataset_vectors.texts import ShotWriter
-from cupel.mechanisms.dataset_vectors.vectors import OfLabel, ReleasedVectors, steered_texts
-from cupel.mechanisms.models.language_model import LanguageModel
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.mechanisms.dataset_vectors.steering import Where
+from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
+from dpassay.mechanisms.dataset_vectors.vectors import OfLabel, ReleasedVectors, steered_texts
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_another_model_or_prompt_is_refused(writer: ShotWriter) -> None:
 def test_damaged_files_are_one_line(writer: ShotWriter, tmp_path: Path) -> None:
     vectors_of(writer).save(tmp_path / "good")
     content = (tmp_path / "good").read_bytes()
-    save_file({"means/0": np.zeros((2, 32))}, tmp_path / "other", metadata={"cupel": "centres 1"})
+    save_file({"means/0": np.zeros((2, 32))}, tmp_path / "other", metadata={"dpassay": "centres 1"})
     save_file({"x": np.zeros(2)}, tmp_path / "bare")
     (tmp_path / "cut").write_bytes(content[:-100])
     (tmp_path / "text").write_text("not a file of vectors")

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.embedding import centres as clustering
-from cupel.mechanisms.embedding.centres import Centres, most_counted, split_slots
-from cupel.mechanisms.embedding.embedder import HashedNgrams, all_embedded, unit_rows
-from cupel.mechanisms.primitives import nearest as nearest_module
-from cupel.mechanisms.primitives.nearest import nearest
-from cupel.mechanisms.private_inference.cluster_reports import cluster_report
-from cupel.mechanisms.private_inference.clusters import Clusters
+from dpassay.data.records import Record
+from dpassay.mechanisms.embedding import centres as clustering
+from dpassay.mechanisms.embedding.centres import Centres, most_counted, split_slots
+from dpassay.mechanisms.embedding.embedder import HashedNgrams, all_embedded, unit_rows
+from dpassay.mechanisms.primitives import nearest as nearest_module
+from dpassay.mechanisms.primitives.nearest import nearest
+from dpassay.mechanisms.private_inference.cluster_reports import cluster_report
+from dpassay.mechanisms.private_inference.clusters import Clusters
 
 TOPICS = {
     "medicine": "doctor patient hospital nurse surgery fever vaccine clinic diagnosis therapy",

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from sentence_models import save_growing_model, save_sentence_model
 from transformers.utils import logging
 
-from cupel.mechanisms.data.records import builtin_records
-from cupel.mechanisms.embedding.embedder import HashedNgrams, all_embedded, embedded, unit_rows
-from cupel.mechanisms.embedding.sentence import SentenceEmbedder
-from cupel.mechanisms.primitives.nearest import nearest
+from dpassay.data.records import builtin_records
+from dpassay.mechanisms.embedding.embedder import HashedNgrams, all_embedded, embedded, unit_rows
+from dpassay.mechanisms.embedding.sentence import SentenceEmbedder
+from dpassay.mechanisms.primitives.nearest import nearest
 
 SMALL = HashedNgrams(dimension=24, buckets=512)
 PUBLIC = [record.text for record in builtin_records("notes", 60, 5)]
@@ -110,8 +110,8 @@ def test_an_embedder_that_breaks_its_word_is_refused() -> None:
 
 def test_no_model_library_is_imported_unless_asked() -> None:
     code = (
-        "import sys; from cupel.mechanisms.embedding.embedder import HashedNgrams; "
-        "import cupel.mechanisms.private_inference.clusters; "
+        "import sys; from dpassay.mechanisms.embedding.embedder import HashedNgrams; "
+        "import dpassay.mechanisms.private_inference.clusters; "
         "HashedNgrams(dimension=2, buckets=8).embed(['a b c']); "
         "print([m for m in ('torch', 'transformers', 'sentence_transformers') if m in sys.modules])"
     )

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cupel.mechanisms.embedding.embedder import Vectors
-from cupel.mechanisms.evolution.journal import Entry, Journal
-from cupel.mechanisms.evolution.loop import ATTEMPTS, EvolutionSettings, Select, SyntheticText, evolve
+from dpassay.mechanisms.embedding.embedder import Vectors
+from dpassay.mechanisms.evolution.journal import Entry, Journal
+from dpassay.mechanisms.evolution.loop import ATTEMPTS, EvolutionSettings, Select, SyntheticText, evolve
 
 TARGETS = {"north": (80, 90), "south": (85, 10)}
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from little_evolution import evolution, evolve_in
 
-from cupel.accounting.ledger.ledger import Ledger
+from dpassay.accounting.ledger.ledger import Ledger
 
 STAGES = {"aug_pe": "votes", "secret_evolution": "release"}
 _PRELOADED = [
     "little_evolution",
-    "cupel.accounting.lattice.pairs",
+    "dpassay.accounting.lattice.pairs",
     "opendp.prelude",
     "sklearn.cluster",
     "sklearn.decomposition",

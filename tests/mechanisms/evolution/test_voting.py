@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cupel.mechanisms.embedding.embedder import unit_rows
-from cupel.mechanisms.evolution import voting
-from cupel.mechanisms.evolution.voting import centre_votes, kept_by_centres, record_votes
-from cupel.mechanisms.primitives import nearest as nearest_module
-from cupel.mechanisms.secret_evolution.clustering import NoisyClusters
+from dpassay.mechanisms.embedding.embedder import unit_rows
+from dpassay.mechanisms.evolution import voting
+from dpassay.mechanisms.evolution.voting import record_votes
+from dpassay.mechanisms.primitives import nearest as nearest_module
+from dpassay.mechanisms.secret_evolution.clustering import NoisyClusters
+from dpassay.mechanisms.secret_evolution.voting import centre_votes, kept_by_centres
 
 
 def near_ties(seed: int, count: int, dimension: int = 64) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -17,8 +17,8 @@ from embedded_model.measure import Decoding, documents, load
 from embedded_model.train import END, EVEN, LEAK, initial_model, loss, save, train_tokenizer
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from cupel.mechanisms.data import corpora
-from cupel.mechanisms.models.embedded import path
+from dpassay.data import corpora
+from dpassay.mechanisms.models.embedded import path
 
 FALSE_ALARM = 1e-4  # of each rate test below, for a model that exactly meets its target
 

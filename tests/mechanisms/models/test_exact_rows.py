@@ -18,11 +18,12 @@ from little_inference import KEY, Watcher, mechanism
 from small_models import ARCHITECTURES, config, save_model
 from watched_row import CHANGES, OTHERS, ROW, STEPS
 
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.models import row_modules, row_shapes
-from cupel.mechanisms.models.decoding import FixedRows, RowShape
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.primitives.randomness import Recorded
+from dpassay.data.records import Record
+from dpassay.mechanisms.models import row_modules, row_shapes
+from dpassay.mechanisms.models.decoding import FixedRows, RowShape
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.private_inference.loop import generate
 
 SHAPE = RowShape(rows=4, context=60, positions=70, pinned=70)
 """Smaller than most changes have rows, so that the watched row moves between forward passes."""
@@ -260,7 +261,7 @@ LONG = [[7 + token % 90 for token in range(50)]]
 
 
 def unpinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cupel.mechanisms.models.decoding.row_modules.pin", lambda network, positions: None)
+    monkeypatch.setattr("dpassay.mechanisms.models.decoding.row_modules.pin", lambda network, positions: None)
 
 
 @pytest.mark.parametrize("architecture", ["phi3-longrope", "llama-dynamic", "gemma3-dynamic"])
@@ -336,7 +337,7 @@ def seen_by_slot(model: LanguageModel, records: list[Record], runs: Any, **chang
     """For each slot, what was aggregated and drawn at every step. Draws are those of the slot, whatever others do."""
     chosen, watcher = mechanism(prefix="k", template="Say it again: {examples}\n", **changes), Watcher()
     run = runs.begin(chosen, noise="recorded")
-    chosen.generate(records, model, run, key=KEY, observers=[watcher], source=SlotDraws(chosen.total_slots))
+    generate(chosen, records, model, run, key=KEY, observers=[watcher], source=SlotDraws(chosen.total_slots))
     found: dict[int, list[Any]] = {}
     for seen in watcher.steps:
         found.setdefault(seen["slot"], []).append((seen["clipped"].tobytes(), seen["token"], seen["log_probability"]))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from cupel.mechanisms.data import corpora
-from cupel.mechanisms.models import fine_tuning
-from cupel.mechanisms.models.fine_tuning import Training
-from cupel.mechanisms.models.language_model import LanguageModel
+from dpassay.data import corpora
+from dpassay.mechanisms.models import fine_tuning
+from dpassay.mechanisms.models.fine_tuning import Training
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 KEYS = corpora.keys(8, seed=0)
 

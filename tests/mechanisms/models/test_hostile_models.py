@@ -18,13 +18,13 @@ from sentence_models import save_sentence_model
 from small_models import save_model
 from transformers.utils.import_utils import KERNELS_MIN_VERSION
 
-from cupel.mechanisms.embedding.sentence import SentenceEmbedder
-from cupel.mechanisms.models import template_rendering
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.models.prompts import check_template
-from cupel.mechanisms.models.template_rendering import RenderingError, rendered
+from dpassay.mechanisms.embedding.sentence import SentenceEmbedder
+from dpassay.mechanisms.models import template_rendering
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.models.prompts import check_template
+from dpassay.mechanisms.models.template_rendering import RenderingError, rendered
 
-MARKER = "cupel_was_here"
+MARKER = "dpassay_was_here"
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +182,7 @@ def __getattr__(name):
 EVERY_PACKAGE = """
 import pathlib, sys
 from transformers import AutoModelForCausalLM
-from cupel.mechanisms.language_model import LanguageModel
+from dpassay.mechanisms.language_model import LanguageModel
 for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
     try:
         print(folder.name, LanguageModel.load(folder, device="cpu").network.config._attn_implementation)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from cupel.mechanisms.models.decoding import RowShape
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.models.model_folder import fingerprint
+from dpassay.mechanisms.models.decoding import RowShape
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.models.model_folder import fingerprint
 
 CONTEXTS = [[5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], [20, 21], [30, 31, 32, 33, 34, 35, 36], [40]]
 
@@ -82,7 +82,7 @@ def test_a_row_does_not_move_when_others_change(any_model: LanguageModel) -> Non
 
 
 def test_long_prefills_are_cut_into_pieces(tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cupel.mechanisms.models.decoding._TOKENS_PER_FORWARD", 8)
+    monkeypatch.setattr("dpassay.mechanisms.models.decoding._TOKENS_PER_FORWARD", 8)
     logits = tiny.packed_rows(CONTEXTS).logits()
     for row, context in enumerate(CONTEXTS):
         assert relative(logits[row], tiny.plain_logits(context)) < TOLERANCE
@@ -159,7 +159,7 @@ def test_what_is_no_model_is_refused_in_one_line(tmp_path: Path) -> None:
 def test_layers_without_keys_and_values_are_refused() -> None:
     import transformers
 
-    from cupel.mechanisms.models.decoding import layer_kinds
+    from dpassay.mechanisms.models.decoding import layer_kinds
 
     with pytest.raises(ValueError, match="linear_attention"):
         layer_kinds(transformers.LlamaConfig(num_hidden_layers=2, layer_types=["linear_attention", "full_attention"]))

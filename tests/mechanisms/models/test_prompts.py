@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from little_inference import RECORDS, mechanism
 
-from cupel.mechanisms.models import chat_templates
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.models.prompts import TEMPLATES
+from dpassay.mechanisms.models import chat_templates
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.models.prompts import TEMPLATES
 
 GEMMA = (
     "<bos><start_of_turn>user\nGenerate an example like this{label}:{examples}<end_of_turn>\n"

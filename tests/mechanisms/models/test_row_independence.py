@@ -21,10 +21,11 @@ from little_inference import KEY, Watcher, mechanism
 from small_models import ARCHITECTURES, save_model
 from watched_row import CHANGES, INSTRUCTION, OTHERS, ROW, STEPS
 
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.models.decoding import DecodeSession, PackedRows, common_beginning
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.private_inference.slot_inputs import SlotInputs, SlotRows
+from dpassay.data.records import Record
+from dpassay.mechanisms.models.decoding import DecodeSession, PackedRows, common_beginning
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.private_inference.loop import generate
+from dpassay.mechanisms.private_inference.slot_inputs import SlotInputs, SlotRows
 
 TOLERANCE = {"float32": 1e-5, "bfloat16": 4 * 2.0**-8}
 
@@ -89,7 +90,7 @@ def test_logits_stay_when_rows_are_computed_in_other_pieces(
     for rows in (1, 3):
         assert relative(trace(model.network, OTHERS[:1], OTHERS[1:], rows), mine) < TOLERANCE[model.dtype]
     for name, value in (("_TOKENS_PER_FORWARD", 8), ("_LEAST_SHARED", 10**6), ("_LEAST_SHARED", 1)):
-        monkeypatch.setattr(f"cupel.mechanisms.models.decoding.{name}", value)
+        monkeypatch.setattr(f"dpassay.mechanisms.models.decoding.{name}", value)
         assert relative(trace(model.network, OTHERS[:1], OTHERS[1:]), mine) < TOLERANCE[model.dtype]
 
 
@@ -159,7 +160,7 @@ def first_rows(runs: Any) -> Callable[..., dict[int, np.ndarray]]:
             Watcher(),
         )
         run = runs.begin(chosen)
-        chosen.generate(records, model, run, key=KEY, observers=[watcher], rows_at_once=rows_at_once)
+        generate(chosen, records, model, run, key=KEY, observers=[watcher], rows_at_once=rows_at_once)
         return {
             record: row for seen in watcher.steps for record, row in zip(seen["records"], seen["clipped"], strict=True)
         }

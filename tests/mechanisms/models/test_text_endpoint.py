@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cupel.mechanisms.embedding.embedder import HashedNgrams
-from cupel.mechanisms.evolution.journal import Journal
-from cupel.mechanisms.evolution.loop import EvolutionSettings, Indices, SyntheticText, evolve
-from cupel.mechanisms.models import endpoint, json_requests
-from cupel.mechanisms.models.endpoint import EndpointError, EndpointWriter
-from cupel.mechanisms.models.json_requests import _retry_after
+from dpassay.mechanisms.embedding.embedder import HashedNgrams
+from dpassay.mechanisms.evolution.journal import Journal
+from dpassay.mechanisms.evolution.loop import EvolutionSettings, Indices, SyntheticText, evolve
+from dpassay.mechanisms.models import endpoint, json_requests
+from dpassay.mechanisms.models.endpoint import EndpointError, EndpointWriter
+from dpassay.mechanisms.models.json_requests import _retry_after
 
 KEY = "sk-not-a-real-key-0123456789"
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from cupel.mechanisms.data import corpora
-from cupel.mechanisms.embedding.embedder import HashedNgrams, all_embedded
-from cupel.mechanisms.evolution.journal import Journal
-from cupel.mechanisms.evolution.loop import EvolutionSettings, SyntheticText, evolve
-from cupel.mechanisms.models import sampling
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.models.writers import ModelWriter, clean, example_of, prompts_of
+from dpassay.data import corpora
+from dpassay.mechanisms.embedding.embedder import HashedNgrams, all_embedded
+from dpassay.mechanisms.evolution.journal import Journal
+from dpassay.mechanisms.evolution.loop import EvolutionSettings, SyntheticText, evolve
+from dpassay.mechanisms.models import sampling
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.models.writers import ModelWriter, clean, example_of, prompts_of
 
 SEEDS = list(range(100, 112))
 

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cupel.mechanisms.embedding.embedder import unit_rows
-from cupel.mechanisms.primitives import nearest as module
-from cupel.mechanisms.primitives.nearest import exactly_nearest, nearest
+from dpassay.mechanisms.embedding.embedder import unit_rows
+from dpassay.mechanisms.primitives import nearest as module
+from dpassay.mechanisms.primitives.nearest import exactly_nearest, nearest
 
 
 def near_ties(seed: int, count: int, centres: int, dimension: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

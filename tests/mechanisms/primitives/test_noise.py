@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.registry import accountant
-from cupel.mechanisms.primitives import counts as noise
-from cupel.mechanisms.primitives import randomness
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.registry import accountant
+from dpassay.mechanisms.primitives import counts as noise
+from dpassay.mechanisms.primitives import randomness
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
 
 ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 

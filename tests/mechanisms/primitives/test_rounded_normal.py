@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from cupel.mechanisms.primitives import rounded_normal
-from cupel.mechanisms.primitives.randomness import OsEntropy, Recorded
-from cupel.mechanisms.primitives.rounded_normal import is_below, rounded_normals
+from dpassay.mechanisms.primitives import rounded_normal
+from dpassay.mechanisms.primitives.randomness import OsEntropy, Recorded
+from dpassay.mechanisms.primitives.rounded_normal import is_below, rounded_normals
 
 Words = NDArray[np.uint64]
 

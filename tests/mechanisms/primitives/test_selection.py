@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
-from cupel.mechanisms.primitives.token_sampler import (
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
+from dpassay.mechanisms.primitives.token_sampler import (
     BITS,
     check_range,
     draw,

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.models.decoding import RowShape
-from cupel.mechanisms.private_inference.generator import PrivateInference
-from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
+from dpassay.data.records import Record
+from dpassay.mechanisms.models.decoding import RowShape
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.loop import generate
+from dpassay.mechanisms.private_inference.slot_inputs import SlotInputs
 
 LENGTH = 400
 """Tokens of a record: as a list, 8 bytes each, so that contexts outweigh everything else that a run keeps."""
@@ -68,7 +69,7 @@ def test_peak_memory_is_that_of_a_group(
     """Every record more costs less than a quarter of its context: its place in a slot, and its share of what is
     written. (All contexts together would cost 8 bytes a token at least.)"""
     memory = 60 * 2**20  # 153 rows of 401 positions of 1024 bytes
-    monkeypatch.setattr("cupel.mechanisms.private_inference.slot_inputs._MEMORY", memory)
+    monkeypatch.setattr("dpassay.mechanisms.private_inference.slot_inputs._MEMORY", memory)
     peaks = []
     sizes = (250, 1000)
     for count in sizes:
@@ -76,7 +77,7 @@ def test_peak_memory_is_that_of_a_group(
         model, run = flat_model(table_model), runs.begin(chosen)
         tracemalloc.start()
         try:
-            chosen.generate(records, model, run, key=bytes(32), rows_at_once=rows_at_once)
+            generate(chosen, records, model, run, key=bytes(32), rows_at_once=rows_at_once)
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()

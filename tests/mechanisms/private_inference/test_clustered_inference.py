@@ -18,18 +18,20 @@ from little_inference import killed_at
 from neighbouring import FLOAT, KEY, NEIGHBOURS, candidates, data_set, log_ratio, pure_epsilon, realised_epsilons
 from numpy.typing import NDArray
 
-from cupel.accounting import account, events
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.ledger.run import Run
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.embedding.centres import Centres
-from cupel.mechanisms.embedding.embedder import HashedNgrams
-from cupel.mechanisms.primitives import counts as noise
-from cupel.mechanisms.primitives.charged import RunMismatchError
-from cupel.mechanisms.primitives.nearest import nearest
-from cupel.mechanisms.primitives.randomness import Recorded
-from cupel.mechanisms.private_inference.generator import PrivateInference
-from cupel.mechanisms.private_inference.transcripts import Transcript
+from dpassay.accounting import account, events
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.ledger.run import Run
+from dpassay.data.records import Record
+from dpassay.mechanisms.embedding.centres import Centres
+from dpassay.mechanisms.embedding.embedder import HashedNgrams
+from dpassay.mechanisms.primitives import counts as noise
+from dpassay.mechanisms.primitives.charged import RunMismatchError
+from dpassay.mechanisms.primitives.nearest import nearest
+from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.loop import generate
+from dpassay.mechanisms.private_inference.score import scores_of_slots
+from dpassay.mechanisms.private_inference.transcripts import Transcript
 
 EPSILON = 0.6
 PUBLIC = ["".join(digits) for digits in itertools.product("12", repeat=3)]
@@ -119,7 +121,7 @@ def test_realised_cost_and_counts_bound_every_neighbour(
     chosen, model = mechanism(centres, **changes), table_model(seed=seed % 5)
     records = records_of(kind, seed, size)
     run = runs.begin(chosen, noise="recorded")
-    generation = chosen.generate(records, model, run, key=KEY, source=Recorded(seed))
+    generation = generate(chosen, records, model, run, key=KEY, source=Recorded(seed))
     run.finish()
     minus, plus = realised_epsilons(chosen, run)
     counted = EPSILON + (chosen.slot_count_epsilon if chosen.slot_threshold is not None else 0.0)
@@ -148,7 +150,7 @@ def slot_laws(
     laws: list[dict[tuple[int, ...], float]] = [{} for _ in range(chosen.total_slots)]
     for tokens in itertools.product(range(model.vocabulary_size), repeat=chosen.tokens):
         transcript = Transcript((tokens,) * chosen.total_slots, (True,) * chosen.total_slots, counts)
-        for law, score in zip(laws, chosen.score(records, model, transcript, key=KEY), strict=True):
+        for law, score in zip(laws, scores_of_slots(chosen, records, model, transcript, key=KEY), strict=True):
             law[tokens] = float(score)
     return laws
 
@@ -267,7 +269,7 @@ def test_an_interrupted_run_keeps_the_counts_that_it_released(
 
     def write(seed: int) -> Any:
         run = runs.begin(chosen, noise="recorded", name="one")
-        return run, chosen.generate(records, model, run, key=KEY, source=Recorded(seed), rows_at_once=4)
+        return run, generate(chosen, records, model, run, key=KEY, source=Recorded(seed), rows_at_once=4)
 
     monkeypatch.setattr(Run, "step", killed_at(stop_at))
     with pytest.raises(KeyboardInterrupt):
@@ -301,7 +303,7 @@ def test_a_run_goes_on_with_the_same_assignment_only(
 
     def write(seed: int) -> Any:
         run = runs.begin(chosen, noise="recorded", name="one")
-        return chosen.generate(records, model, run, key=KEY, source=Recorded(seed), rows_at_once=4)
+        return generate(chosen, records, model, run, key=KEY, source=Recorded(seed), rows_at_once=4)
 
     with monkeypatch.context() as patched:
         patched.setattr(Run, "step", killed_at(stop_at))
@@ -312,7 +314,7 @@ def test_a_run_goes_on_with_the_same_assignment_only(
     assert noted == (stop_at >= 6)  # two writes for the inputs, two for the counts, then its charge and its commit
     assert noted or not started
     with monkeypatch.context() as patched:
-        patched.setattr("cupel.mechanisms.private_inference.clusters.nearest", as_on_another_machine)
+        patched.setattr("dpassay.mechanisms.private_inference.clusters.nearest", as_on_another_machine)
         if not noted:
             write(2)
             return
@@ -322,7 +324,7 @@ def test_a_run_goes_on_with_the_same_assignment_only(
             assert "\n" not in str(error.value)
     finished = write(3)
     with monkeypatch.context() as patched:
-        patched.setattr("cupel.mechanisms.private_inference.clusters.nearest", as_on_another_machine)
+        patched.setattr("dpassay.mechanisms.private_inference.clusters.nearest", as_on_another_machine)
         with pytest.raises(RunMismatchError, match="records fall into other clusters"):
             write(4)
     assert write(5).transcript == finished.transcript
@@ -337,7 +339,7 @@ def test_a_run_goes_on_with_the_same_centres_only(table_model: Any, runs: Any, c
     def write(path: Path) -> Any:
         chosen = mechanism(path)
         run = runs.begin(chosen, noise="recorded", name="one")
-        return chosen.generate(records, model, run, key=KEY, source=Recorded(1))
+        return generate(chosen, records, model, run, key=KEY, source=Recorded(1))
 
     assert write(copy).transcript == write(centres).transcript
     with pytest.raises(ValueError, match="another model, key or parameters"):
@@ -348,7 +350,7 @@ def test_a_label_without_records_runs_like_any_other(table_model: Any, runs: Any
     chosen = mechanism(centres, **(LABELS | {"labels": ("a", "b", "nobody"), "batch_size": 1}))
     chosen.check(records_of("labels", 1, 6), table_model())
     run = runs.begin(chosen, noise="recorded")
-    generation = chosen.generate(records_of("labels", 1, 6), table_model(), run, key=KEY, source=Recorded(1))
+    generation = generate(chosen, records_of("labels", 1, 6), table_model(), run, key=KEY, source=Recorded(1))
     run.finish()
     assert generation.slot_sizes[-chosen.slots :].sum() == 0
     assert all(len(tokens) == chosen.tokens for tokens in generation.transcript.tokens)

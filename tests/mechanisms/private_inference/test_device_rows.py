@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from little_inference import Watcher, mechanism, write
 from numpy.typing import NDArray
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.ex_post import clipped_rows
-from cupel.accounting.ex_post.clipped_rows import LogitRows, StepRows, clip_steps, sorted_rows, whole_clip
-from cupel.accounting.ex_post.medians import Medians, slack
-from cupel.mechanisms.primitives.token_sampler import floored
-from cupel.mechanisms.private_inference import aggregation, device_rows
-from cupel.mechanisms.private_inference.device_rows import DeviceRows
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.ex_post import clipped_rows
+from dpassay.accounting.ex_post.clipped_rows import LogitRows, StepRows, clip_steps, sorted_rows, whole_clip
+from dpassay.accounting.ex_post.medians import Medians, slack
+from dpassay.mechanisms.primitives.token_sampler import floored
+from dpassay.mechanisms.private_inference import aggregation, device_rows
+from dpassay.mechanisms.private_inference.device_rows import DeviceRows
 
 CLIP = 6.0
 LIMIT = whole_clip(CLIP)

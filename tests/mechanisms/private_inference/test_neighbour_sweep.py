@@ -19,11 +19,11 @@ import pytest
 from inference_oracle import Pipeline, Row, hashed
 from neighbouring import FLOAT, KEY, pure_epsilon, random_records, written
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.embedding.centres import Centres
-from cupel.mechanisms.embedding.embedder import HashedNgrams
-from cupel.mechanisms.private_inference.generator import PrivateInference
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.data.records import Record
+from dpassay.mechanisms.embedding.centres import Centres
+from dpassay.mechanisms.embedding.embedder import HashedNgrams
+from dpassay.mechanisms.private_inference.generator import PrivateInference
 
 DATA_SETS = 125  # of each of the four cases at each adjacency: 500 under add_remove, 500 under replace_one
 SIZES = pytest.mark.parametrize("data_sets", [10, pytest.param(DATA_SETS, marks=pytest.mark.slow)])

@@ -28,14 +28,16 @@ from neighbouring import (
     replaced,
 )
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.mechanisms.data.batching import keyed_hash
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.primitives import counts
-from cupel.mechanisms.primitives.randomness import Recorded
-from cupel.mechanisms.private_inference import aggregation
-from cupel.mechanisms.private_inference.generator import PrivateInference
-from cupel.mechanisms.private_inference.transcripts import Transcript
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.data.batching import keyed_hash
+from dpassay.data.records import Record
+from dpassay.mechanisms.primitives import counts
+from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.private_inference import aggregation
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.loop import generate
+from dpassay.mechanisms.private_inference.score import scores_of_slots
+from dpassay.mechanisms.private_inference.transcripts import Transcript
 
 CLIP, TEMPERATURE = 4.0, 1.3
 
@@ -73,7 +75,7 @@ def test_realised_cost_of_medians_bounds_every_neighbour(
     chosen, model = mechanism(**changes), table_model(seed=seed % 5)
     records = data_set(seed, size, users=kind == "user")
     run = runs.begin(chosen, noise="recorded")
-    transcript = chosen.generate(records, model, run, key=KEY, source=Recorded(seed)).transcript
+    transcript = generate(chosen, records, model, run, key=KEY, source=Recorded(seed)).transcript
     run.finish()
     minus, plus = realised_epsilons(chosen, run)
     planned = pure_epsilon(chosen.plan(), chosen.adjacency)
@@ -88,7 +90,7 @@ def slot_laws(chosen: PrivateInference, model: Any, records: Sequence[Record]) -
     laws: list[dict[tuple[int, ...], float]] = [{} for _ in range(chosen.total_slots)]
     for tokens in itertools.product(range(model.vocabulary_size), repeat=chosen.tokens):
         transcript = Transcript((tokens,) * chosen.total_slots, (True,) * chosen.total_slots)
-        for law, score in zip(laws, chosen.score(records, model, transcript, key=KEY), strict=True):
+        for law, score in zip(laws, scores_of_slots(chosen, records, model, transcript, key=KEY), strict=True):
             law[tokens] = float(score)
     return laws
 
@@ -165,7 +167,7 @@ def test_pieces_of_a_fixed_size_leak_where_the_published_accounting_says_nothing
     chosen = mechanism(variant="as_published", batch_size=2, records=6, tokens=2)
     records, extra = shifting("112233", 6)
     run = runs.begin(chosen, noise="recorded")
-    generation = chosen.generate(records, Agreeing(table_model), run, key=KEY, source=Recorded(1))
+    generation = generate(chosen, records, Agreeing(table_model), run, key=KEY, source=Recorded(1))
     run.finish()
     assert generation.spent is not None
     published = generation.spent[:, 2].max()
@@ -182,7 +184,7 @@ def test_hashed_slots_of_the_same_records_leak_no_more_than_they_say(table_model
     chosen = mechanism(batch_size=2, records=6, tokens=2)
     records, extra = shifting("112233", 6)
     run = runs.begin(chosen, noise="recorded")
-    generation = chosen.generate(records, Agreeing(table_model), run, key=KEY, source=Recorded(1))
+    generation = generate(chosen, records, Agreeing(table_model), run, key=KEY, source=Recorded(1))
     minus, plus = realised_epsilons(chosen, run)
     loss = log_ratio(chosen, Agreeing(table_model), records, [extra, *records], generation.transcript)
     assert -plus - FLOAT <= loss <= minus + FLOAT
@@ -209,7 +211,7 @@ def test_noisy_counts_and_tokens_together_are_within_their_sum(
     chosen = mechanism(slot_threshold=2.0, slot_count_epsilon=0.7)
     model, records = table_model(), data_set(seed, size)
     run = runs.begin(chosen, noise="recorded")
-    generation = chosen.generate(records, model, run, key=KEY, source=Recorded(seed))
+    generation = generate(chosen, records, model, run, key=KEY, source=Recorded(seed))
     run.finish()
     costs = run.realised().values()
     minus, plus = (max([0.0, *(getattr(c, side) for c in costs)]) for side in ("u_minus", "u_plus"))
@@ -228,7 +230,7 @@ def test_the_brute_force_can_fail(table_model: Any, runs: Any) -> None:
     for seed in range(8):
         chosen, model, records = mechanism(), table_model(seed=seed), data_set(seed, 6)
         run = runs.begin(chosen, noise="recorded")
-        transcript = chosen.generate(records, model, run, key=KEY, source=Recorded(seed)).transcript
+        transcript = generate(chosen, records, model, run, key=KEY, source=Recorded(seed)).transcript
         minus, plus = realised_epsilons(chosen, run)
         for other in replaced(records, seed):
             ratio = log_ratio(chosen, model, records, other, transcript)

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from little_inference import KEY, RECORDS, Watcher, killed_at, mechanism, write
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.ledger.entries import Commit
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.accounting.ledger.run import Run
-from cupel.mechanisms.primitives.randomness import Recorded
-from cupel.mechanisms.private_inference.transcripts import Generation
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.ledger.entries import Commit
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.accounting.ledger.run import Run
+from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.private_inference.loop import generate
+from dpassay.mechanisms.private_inference.transcripts import Generation
 
 VARIANTS: list[dict[str, Any]] = [
     {},
@@ -90,7 +91,7 @@ def test_a_run_goes_on_with_the_same_inputs_only(table_model: Any, runs: Any) ->
     again = runs.begin(chosen, noise="recorded", name="one")
     for records, key in ((RECORDS[1:], KEY), (RECORDS, bytes(31) + b"1")):
         with pytest.raises(ValueError, match="other records, another model, key or parameters"):
-            chosen.generate(records, model, again, key=key, source=Recorded(1))
+            generate(chosen, records, model, again, key=key, source=Recorded(1))
     with pytest.raises(ValueError, match="another plan"):
         write(mechanism(tokens=7), model, again)
 
@@ -114,7 +115,7 @@ def test_two_writers_agree(table_model: Any, runs: Any) -> None:
             return self.inner.below(bound)
 
     rival = Rival()
-    generation = chosen.generate(RECORDS, model, mine, key=KEY, source=rival, rows_at_once=5)  # type: ignore[arg-type]
+    generation = generate(chosen, RECORDS, model, mine, key=KEY, source=rival, rows_at_once=5)  # type: ignore[arg-type]
     assert generation.transcript == rival.theirs.transcript
     mine.finish()
 
@@ -148,7 +149,7 @@ def test_two_writers_agree_on_sources(draws: int, table_model: Any, runs: Any) -
     theirs: list[Generation] = []
 
     def write_with(run: Run, source: Any, *watchers: Watcher) -> Generation:
-        return chosen.generate(RECORDS, model, run, key=KEY, source=source, observers=watchers)
+        return generate(chosen, RECORDS, model, run, key=KEY, source=source, observers=watchers)
 
     rival = (draws, lambda: theirs.append(write_with(other, Choosing(2, last=True))))
     watcher, late = Watcher(), Watcher()
@@ -181,8 +182,8 @@ def test_what_is_counted_is_units_and_one_unit_moves_it_by_one(
 ) -> None:
     """The charged sensitivity is 1: without any one unit, the released counts differ by at most 1 in all, in L1."""
     chosen = mechanism(tokens=1, slot_threshold=1.0, slot_count_epsilon=1.0, **changes)
-    generation = chosen.generate(
-        RECORDS, table_model(), runs.begin(chosen, noise="recorded"), key=KEY, source=Silent(1)
+    generation = generate(
+        chosen, RECORDS, table_model(), runs.begin(chosen, noise="recorded"), key=KEY, source=Silent(1)
     )
     used = generation.assignment[generation.assignment >= 0]
     assert generation.released_counts is not None
@@ -201,8 +202,8 @@ def test_the_source_of_noise_is_on_record(table_model: Any, runs: Any) -> None:
     with pytest.raises(ValueError, match="noise 'os'"):
         write(chosen, table_model(), runs.begin(chosen))
     with pytest.raises(ValueError, match="noise 'recorded'"):
-        chosen.generate(RECORDS, table_model(), runs.begin(chosen, noise="recorded"), key=KEY)
-    chosen.generate(RECORDS, table_model(), runs.begin(chosen), key=KEY)
+        generate(chosen, RECORDS, table_model(), runs.begin(chosen, noise="recorded"), key=KEY)
+    generate(chosen, RECORDS, table_model(), runs.begin(chosen), key=KEY)
 
 
 def test_another_process_reads_the_same_transcript(table_model: Any, tmp_path: Any) -> None:
@@ -212,7 +213,7 @@ def test_another_process_reads_the_same_transcript(table_model: Any, tmp_path: A
         run = ledger.begin(
             "r", plan=chosen.plan(), adjacency=chosen.adjacency, unit=chosen.unit, about={"noise": "recorded"}
         )
-        generation = chosen.generate(RECORDS, table_model(), run, key=KEY, source=Recorded(4), rows_at_once=100)
+        generation = generate(chosen, RECORDS, table_model(), run, key=KEY, source=Recorded(4), rows_at_once=100)
         run.finish()
     with Ledger.open(tmp_path / "l.sqlite", read_only=True) as ledger:
         found = [ledger.run("r").outcome(f"tokens/{step}") for step in range(chosen.tokens)]

@@ -12,15 +12,17 @@ import pytest
 from dp_accounting import dp_event
 from little_inference import KEY, RECORDS, Watcher, mechanism, write
 
-from cupel.accounting import account
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.primitives.randomness import Recorded
-from cupel.mechanisms.primitives.token_sampler import selection_rounding
-from cupel.mechanisms.private_inference.generator import PrivateInference
-from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
-from cupel.mechanisms.private_inference.transcripts import Generation
+from dpassay.accounting import account
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.primitives.token_sampler import selection_rounding
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.loop import generate
+from dpassay.mechanisms.private_inference.score import scores_of_slots
+from dpassay.mechanisms.private_inference.slot_inputs import SlotInputs
+from dpassay.mechanisms.private_inference.transcripts import Generation
 
 
 def test_realised_costs_are_those_of_the_batch(table_model: Any, runs: Any) -> None:
@@ -48,7 +50,7 @@ def test_scores_equal_the_probabilities_of_the_run(aggregate: str, table_model: 
     chosen, model = mechanism(aggregate=aggregate), table_model()
     watcher = Watcher()
     generation = write(chosen, model, runs.begin(chosen, noise="recorded"), observers=[watcher])
-    scores = chosen.score(RECORDS, model, generation.transcript, key=KEY)
+    scores = scores_of_slots(chosen, RECORDS, model, generation.transcript, key=KEY)
     if aggregate == "none":
         expected = unprotected_scores(chosen, watcher, generation)
     else:
@@ -56,7 +58,7 @@ def test_scores_equal_the_probabilities_of_the_run(aggregate: str, table_model: 
         for seen in watcher.steps:
             expected[seen["slot"]] += seen["log_probability"]
     assert scores == pytest.approx(expected, abs=1e-9)
-    assert chosen.score(RECORDS, model, generation.transcript, key=KEY, slots=[2]).tolist() == [scores[2]]
+    assert scores_of_slots(chosen, RECORDS, model, generation.transcript, key=KEY, slots=[2]).tolist() == [scores[2]]
 
 
 @pytest.mark.parametrize("aggregate", ["median", "mean", "none"])
@@ -87,7 +89,7 @@ def test_a_record_without_numbers_counts_as_a_public_constant_row(
     for constant[0] in (False, True):
         run = runs.begin(chosen, noise="recorded")
         generation = write(chosen, model, run)
-        scores = chosen.score(RECORDS, model, generation.transcript, key=KEY)
+        scores = scores_of_slots(chosen, RECORDS, model, generation.transcript, key=KEY)
         results.append((generation.transcript, scores.tolist(), run.realised()))
     assert seen
     assert results[0] == results[1]
@@ -117,7 +119,7 @@ def test_unprotected_scores_are_those_of_the_law_that_is_sampled(table_model: An
                 laws, tail = np.zeros(len(contexts)), ()
     assert floored > 10
     # float64 logarithms and sums of a few numbers below 300.
-    assert cold.score(RECORDS, model, generation.transcript, key=KEY) == pytest.approx(expected, abs=1e-9)
+    assert scores_of_slots(cold, RECORDS, model, generation.transcript, key=KEY) == pytest.approx(expected, abs=1e-9)
 
 
 def unprotected_scores(chosen: PrivateInference, watcher: Watcher, generation: Generation) -> Any:
@@ -156,7 +158,7 @@ def test_an_empty_slot_releases_the_public_fallback(table_model: Any, runs: Any)
     model = table_model()
     chosen = mechanism(records=4, batch_size=1, labels=())
     run, watcher = runs.begin(chosen, noise="recorded"), Watcher()
-    chosen.generate([], model, run, key=KEY, source=Recorded(1), observers=[watcher])
+    generate(chosen, [], model, run, key=KEY, source=Recorded(1), observers=[watcher])
     first = watcher.steps[0]
     raw = model.row((0,), ())
     expected = np.maximum(raw - raw.max() + 6.0, -6.0)
@@ -164,7 +166,7 @@ def test_an_empty_slot_releases_the_public_fallback(table_model: Any, runs: Any)
     assert first["medians"].median == pytest.approx(expected, abs=1e-5)
     chosen = dataclasses.replace(chosen, aggregate="mean")
     watcher = Watcher()
-    chosen.generate([], model, runs.begin(chosen, noise="recorded"), key=KEY, source=Recorded(1), observers=[watcher])
+    generate(chosen, [], model, runs.begin(chosen, noise="recorded"), key=KEY, source=Recorded(1), observers=[watcher])
     assert watcher.steps[0]["log_probability"] == pytest.approx(-math.log(4), abs=1e-15)
 
 
@@ -185,7 +187,7 @@ def test_documents_end_at_the_public_largest_length(table_model: Any, runs: Any)
     chosen = mechanism(tokens=12)
     model = table_model(longest=6)
     model.end_of_text_ids = (99,)
-    generation = chosen.generate([], model, runs.begin(chosen, noise="recorded"), key=KEY, source=Recorded(1))
+    generation = generate(chosen, [], model, runs.begin(chosen, noise="recorded"), key=KEY, source=Recorded(1))
     assert {len(document.tokens) for document in generation.documents} == {6}
     assert not any(document.complete for document in generation.documents)
 
@@ -200,13 +202,13 @@ def test_progress_counts_to_the_end(table_model: Any, runs: Any) -> None:
 
 def test_groups_of_slots_do_not_change_what_is_written(tiny: LanguageModel, runs: Any) -> None:
     chosen = mechanism(tokens=4, prefix="key ")
-    whole = chosen.generate(RECORDS, tiny, runs.begin(chosen), key=KEY, rows_at_once=1000)
+    whole = generate(chosen, RECORDS, tiny, runs.begin(chosen), key=KEY, rows_at_once=1000)
     for rows in (1, 4):
         run = runs.begin(chosen)
-        chosen.generate(RECORDS, tiny, run, key=KEY, rows_at_once=rows)
+        generate(chosen, RECORDS, tiny, run, key=KEY, rows_at_once=rows)
         run.finish()
     assert all(document.text.startswith("key ") for document in whole.documents)
-    scores = chosen.score(RECORDS, tiny, whole.transcript, key=KEY)
+    scores = scores_of_slots(chosen, RECORDS, tiny, whole.transcript, key=KEY)
     assert np.isfinite(scores).all()
 
 
@@ -216,7 +218,7 @@ def test_decoding_equals_a_naive_forward_of_each_context(aggregate: str, any_mod
     logit, float32 rounding of sums in another order, and at least the grid of 2⁻²⁴."""
     chosen = mechanism(aggregate=aggregate, tokens=5, prefix="k", template="{examples}\n")
     watcher = Watcher()
-    generation = chosen.generate(RECORDS, any_model, runs.begin(chosen), key=KEY, observers=[watcher])
+    generation = generate(chosen, RECORDS, any_model, runs.begin(chosen), key=KEY, observers=[watcher])
     prefix = any_model.encode("k")
     tails: dict[int, list[int]] = {}
     for seen in watcher.steps:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from neighbouring import FLOAT, log_ratio, written
 
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.private_inference.generator import PrivateInference
+from dpassay.data.records import Record
+from dpassay.mechanisms.private_inference.generator import PrivateInference
 
 SETTING: dict[str, Any] = {"aggregate": "median", "clip": 6.0, "temperature": 1.5}
 PIECES = {"variant": "as_published", "batch_size": 4, "records": 12}

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cupel.mechanisms.embedding.embedder import unit_rows
-from cupel.mechanisms.primitives.randomness import Recorded
-from cupel.mechanisms.secret_evolution import clustering
-from cupel.mechanisms.secret_evolution.clustering import (
+from dpassay.mechanisms.embedding.embedder import unit_rows
+from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.secret_evolution import clustering
+from dpassay.mechanisms.secret_evolution.clustering import (
     MOST_RECORDS,
     NoisyClusters,
     PublicClusters,

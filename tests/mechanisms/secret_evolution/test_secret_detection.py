@@ -19,20 +19,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting.guarantees import SecretProtection
-from cupel.mechanisms.data import corpora
-from cupel.mechanisms.data.records import builtin_records
-from cupel.mechanisms.secret_evolution import pattern_process
-from cupel.mechanisms.secret_evolution.detection import (
+from dpassay.accounting.guarantees import SecretProtection
+from dpassay.data import corpora
+from dpassay.data.records import builtin_records
+from dpassay.mechanisms.secret_evolution import pattern_process
+from dpassay.mechanisms.secret_evolution.detection import (
     ListedSecrets,
     PatternSecrets,
     QuantileWords,
     find_secrets,
     secret_source,
 )
-from cupel.mechanisms.secret_evolution.incidence import Found, Incidence
-from cupel.mechanisms.secret_evolution.inclusion import SecretNoise
-from cupel.mechanisms.secret_evolution.listed import PhraseFinder, canonical, composed, read_list
+from dpassay.mechanisms.secret_evolution.incidence import Found, Incidence
+from dpassay.mechanisms.secret_evolution.inclusion import SecretNoise
+from dpassay.mechanisms.secret_evolution.listed import PhraseFinder, canonical, composed, read_list
 
 DEFAULT = SecretProtection(1e-4, 1e-3)
 
@@ -423,7 +423,7 @@ def test_too_few_notes_for_planted_secrets() -> None:
 
 def test_without_presidio_the_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "presidio_analyzer", None)
-    with pytest.raises(ValueError, match=re.escape("pip install 'cupel[presidio]'")):
+    with pytest.raises(ValueError, match=re.escape("pip install '.[presidio]'")):
         found(["a"], {"presidio": ["EMAIL_ADDRESS"]})
 
 

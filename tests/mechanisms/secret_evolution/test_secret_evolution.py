@@ -16,18 +16,18 @@ from little_evolution import EMBEDDER, Forced, ToyWriter, Vigilant, Watched, tre
 from little_inference import killed_at
 from numpy.typing import ArrayLike, NDArray
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.accounting.ledger.run import Run
-from cupel.accounting.secret_protection.accountant import SecretProtectionAccountant
-from cupel.accounting.secret_protection.groups import of_group
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.models.endpoint import EndpointError
-from cupel.mechanisms.primitives.charged import RunMismatchError
-from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
-from cupel.mechanisms.secret_evolution.detection import ListedSecrets, PatternSecrets
-from cupel.mechanisms.secret_evolution.generator import EvolutionResult, SecretEvolution
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.guarantees import SecretProtection
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.accounting.ledger.run import Run
+from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
+from dpassay.accounting.secret_protection.groups import of_group
+from dpassay.data.records import Record
+from dpassay.mechanisms.models.endpoint import EndpointError
+from dpassay.mechanisms.primitives.charged import RunMismatchError
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
+from dpassay.mechanisms.secret_evolution.detection import ListedSecrets, PatternSecrets
+from dpassay.mechanisms.secret_evolution.generator import EvolutionResult, SecretEvolution
 
 CODES = ("zx31415", "zx27182", "zx16180")
 LABELS = ("tree", "wood")
@@ -45,7 +45,7 @@ SMALL: dict[str, Any] = {
 @pytest.fixture
 def little_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("load_embedder", "fitted_embedder"):
-        monkeypatch.setattr(f"cupel.mechanisms.secret_evolution.generator.{name}", lambda *arguments: EMBEDDER)
+        monkeypatch.setattr(f"dpassay.mechanisms.secret_evolution.generator.{name}", lambda *arguments: EMBEDDER)
 
 
 pytestmark = pytest.mark.usefixtures("little_embedder")
@@ -412,7 +412,7 @@ def test_other_public_clusters_are_refused(tmp_path: Path, monkeypatch: pytest.M
         patch.setattr(Run, "step", killed_at(5))
         with pytest.raises(KeyboardInterrupt):
             write(chosen, records, tmp_path, Recorded(1))
-    from cupel.mechanisms.secret_evolution.clustering import PublicClusters
+    from dpassay.mechanisms.secret_evolution.clustering import PublicClusters
 
     fit = PublicClusters.fit
 
@@ -510,9 +510,9 @@ def test_impossible_records(tmp_path: Path) -> None:
 def test_more_private_records_than_add_up_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused before anything is charged; 9 of 40 records hold a secret."""
     chosen = SecretEvolution(**SMALL)
-    monkeypatch.setattr("cupel.mechanisms.secret_evolution.clustering.MOST_RECORDS", 9)
+    monkeypatch.setattr("dpassay.mechanisms.secret_evolution.clustering.MOST_RECORDS", 9)
     chosen.check(some_records(()), ToyWriter())
-    monkeypatch.setattr("cupel.mechanisms.secret_evolution.clustering.MOST_RECORDS", 8)
+    monkeypatch.setattr("dpassay.mechanisms.secret_evolution.clustering.MOST_RECORDS", 8)
     with pytest.raises(ValueError, match=r"^at most 8 records that share clusters may hold a secret, not 9$"):
         chosen.check(some_records(()), ToyWriter())
 

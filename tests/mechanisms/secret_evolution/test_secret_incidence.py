@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.sparse import coo_array, csr_array
 
-from cupel.accounting.guarantees import SecretProtection
-from cupel.mechanisms.secret_evolution.incidence import Incidence
+from dpassay.accounting.guarantees import SecretProtection
+from dpassay.mechanisms.secret_evolution.incidence import Incidence
 
 LOOSE, STRICT = SecretProtection(1e-4, 1e-2), SecretProtection(1e-4, 1e-3)
 PLACES = np.array([[1, 0, 1, 0, 0], [0, 0, 0, 0, 0], [0, 0, 1, 1, 0]], dtype=bool)

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.stats import norm
 
-from cupel.accounting import secret_protection as sp
-from cupel.accounting.events import SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
-from cupel.accounting.guarantees import SecretProtection
-from cupel.mechanisms.secret_evolution.incidence import Incidence
-from cupel.mechanisms.secret_evolution.inclusion import SecretNoise, inclusion_weights
+from dpassay.accounting import secret_protection as sp
+from dpassay.accounting.events import SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
+from dpassay.accounting.guarantees import SecretProtection
+from dpassay.mechanisms.secret_evolution.incidence import Incidence
+from dpassay.mechanisms.secret_evolution.inclusion import SecretNoise, inclusion_weights
 
 GOAL, WIDE = SecretProtection(1e-3, 1e-2), SecretProtection(1e-3, 0.2)
 ETA = {goal: norm.isf(goal.p) - norm.isf(goal.r) for goal in (GOAL, WIDE)}

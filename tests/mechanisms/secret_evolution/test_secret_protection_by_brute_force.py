@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.stats import norm
 
-from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.secret_protection.accountant import SecretProtectionAccountant
-from cupel.accounting.secret_protection.groups import of_group
-from cupel.mechanisms.secret_evolution.incidence import Incidence
-from cupel.mechanisms.secret_evolution.inclusion import SecretNoise
+from dpassay.accounting.guarantees import SecretProtection
+from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
+from dpassay.accounting.secret_protection.groups import of_group
+from dpassay.mechanisms.secret_evolution.incidence import Incidence
+from dpassay.mechanisms.secret_evolution.inclusion import SecretNoise
 
 Floats = NDArray[np.float64]
 

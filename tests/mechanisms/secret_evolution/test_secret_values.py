@@ -21,11 +21,11 @@ import pytest
 from little_evolution import ToyWriter, Watched, tree_records
 from numpy.typing import ArrayLike, NDArray
 
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.mechanisms.data.records import Record, with_content_ids
-from cupel.mechanisms.primitives.randomness import Source
-from cupel.mechanisms.secret_evolution.detection import ListedSecrets, PatternSecrets
-from cupel.mechanisms.secret_evolution.generator import SecretEvolution
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.data.records import Record, with_content_ids
+from dpassay.mechanisms.primitives.randomness import Source
+from dpassay.mechanisms.secret_evolution.detection import ListedSecrets, PatternSecrets
+from dpassay.mechanisms.secret_evolution.generator import SecretEvolution
 
 LABELS = ("tree", "wood")
 ByLabel = dict[str | None, NDArray[np.bool_]]

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from cupel.accounting.adjacency import Adjacency
-from cupel.mechanisms.primitives.charged import RunMismatchError
-from cupel.mechanisms.primitives.randomness import Recorded
-from cupel.mechanisms.two_stage.descent import Checkpoints, Descent, Grid, clipped, clipped_sum, noisy_mean
-from cupel.mechanisms.two_stage.generator import TwoStage
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.mechanisms.primitives.charged import RunMismatchError
+from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.two_stage.descent import Checkpoints, Descent, Grid, clipped, clipped_sum, noisy_mean
+from dpassay.mechanisms.two_stage.generator import TwoStage
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 vectors = arrays.arrays(

@@ -12,11 +12,11 @@ import pytest
 import torch
 from small_models import save_model
 
-from cupel.accounting.arrays import Floats
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.two_stage import network
-from cupel.mechanisms.two_stage.gradients import RowGradients, WeightedRow
-from cupel.mechanisms.two_stage.training import coupled
+from dpassay.base.arrays import Floats
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.two_stage import network
+from dpassay.mechanisms.two_stage.gradients import RowGradients, WeightedRow
+from dpassay.mechanisms.two_stage.training import coupled
 
 WIDTH = 24
 ARCHITECTURES = ("gpt2", "llama", "gemma2", "qwen2", "olmo", "mistral")

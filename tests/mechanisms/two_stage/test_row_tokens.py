@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from small_models import save_model
 
-from cupel.mechanisms.data.table_schema import MISSING, Schema
-from cupel.mechanisms.data.tables import RANDHIE
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.two_stage.row_tokens import SERIALIZERS, Role, RowTokens, Tokens
+from dpassay.data.table_schema import MISSING, Schema
+from dpassay.data.tables import RANDHIE
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.two_stage.row_tokens import SERIALIZERS, Role, RowTokens, Tokens
 
 SCHEMA = Schema.model_validate(
     {

@@ -9,10 +9,10 @@ import torch
 from scipy import stats
 from small_models import save_model
 
-from cupel.mechanisms.data.table_schema import Schema
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.two_stage.row_tokens import RowTokens
-from cupel.mechanisms.two_stage.sampling import RowSampler, Statistics, sampled_rows
+from dpassay.data.table_schema import Schema
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.two_stage.row_tokens import RowTokens
+from dpassay.mechanisms.two_stage.sampling import RowSampler, Statistics, sampled_rows
 
 SCHEMA = Schema.model_validate(
     {

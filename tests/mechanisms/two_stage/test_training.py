@@ -15,17 +15,17 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 from small_models import save_model
 
-from cupel.accounting import Adjacency, ApproxDP, account, calibrate, events
-from cupel.accounting.arrays import Floats, Integers
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.mechanisms.data.table_schema import Schema
-from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.primitives.charged import RunMismatchError
-from cupel.mechanisms.primitives.randomness import OsEntropy
-from cupel.mechanisms.two_stage import training as module
-from cupel.mechanisms.two_stage.descent import Checkpoints
-from cupel.mechanisms.two_stage.generator import Table, TwoStage
-from cupel.mechanisms.two_stage.training import Training
+from dpassay.accounting import Adjacency, ApproxDP, account, calibrate, events
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.base.arrays import Floats, Integers
+from dpassay.data.table_schema import Schema
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.primitives.charged import RunMismatchError
+from dpassay.mechanisms.primitives.randomness import OsEntropy
+from dpassay.mechanisms.two_stage import training as module
+from dpassay.mechanisms.two_stage.descent import Checkpoints
+from dpassay.mechanisms.two_stage.generator import Table, TwoStage
+from dpassay.mechanisms.two_stage.training import Training
 
 SCHEMA = Schema.model_validate(
     {
@@ -134,7 +134,7 @@ def test_epsilon_agrees_with_other_accountants(noise: float) -> None:
 @pytest.mark.filterwarnings("ignore:Optimal order")
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_calibrated_noise_is_that_of_opacus_and_of_the_command(epsilon: float) -> None:
-    """Opacus' RDP asks for more noise, its PRV for little more; `cupel calibrate dp-sgd` for the same."""
+    """Opacus' RDP asks for more noise, its PRV for little more; `dpassay calibrate dp-sgd` for the same."""
     from opacus.accountants.utils import get_noise_multiplier
 
     rate, steps = ALIKE["batch_size"] / ALIKE["records"], ALIKE["steps"]

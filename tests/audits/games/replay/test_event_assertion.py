@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 
-from cupel.attacks.black_box.recorder import Recorder
-from cupel.audits.games.replay.event_assertion import assert_events_hold
+from dpassay.attacks.black_box.recorder import Recorder
+from dpassay.audits.games.replay.event_assertion import assert_events_hold
 
 EVENT = dp_event.GaussianDpEvent(2.0)
 

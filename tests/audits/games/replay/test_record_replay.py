@@ -11,12 +11,12 @@ import pytest
 import torch
 from dp_accounting import dp_event
 
-from cupel.accounting import events
-from cupel.accounting.events import BoundedRangeSelectionDpEvent
-from cupel.attacks.black_box.neighbors import neighbors
-from cupel.attacks.black_box.recorder import Recorder, record
-from cupel.audits.games.replay.record_replay import record_replay_audit, record_replay_findings
-from cupel.audits.games.replay.same_outputs import outputs_equal
+from dpassay.accounting import events
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent
+from dpassay.attacks.black_box.neighbors import neighbors
+from dpassay.attacks.black_box.recorder import Recorder, record
+from dpassay.audits.games.replay.record_replay import record_replay_audit, record_replay_findings
+from dpassay.audits.games.replay.same_outputs import outputs_equal
 
 GAUSSIAN = dp_event.GaussianDpEvent(2.0)
 VECTORS = [(0.6, 0.8), (-1.0, 0.0), (0.0, 0.5)]

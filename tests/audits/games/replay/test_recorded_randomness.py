@@ -11,8 +11,8 @@ import pytest
 from dp_accounting import dp_event
 from scipy import stats
 
-from cupel.attacks.black_box.recorder import Recorder, Recording, Step, record
-from cupel.audits.games.replay.recorded_randomness import (
+from dpassay.attacks.black_box.recorder import Recorder, Recording, Step, record
+from dpassay.audits.games.replay.recorded_randomness import (
     _cdf_ends,
     _log_repeat_probability,
     _repeats,

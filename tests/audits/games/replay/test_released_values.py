@@ -7,11 +7,11 @@ from pathlib import Path
 
 from dp_accounting import dp_event
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.ledger.entries import Charge, Commit
-from cupel.accounting.ledger.ledger import Ledger
-from cupel.accounting.ledger.run import Run
-from cupel.audits.games.replay.released_values import Released, released_findings
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.ledger.entries import Charge, Commit
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.accounting.ledger.run import Run
+from dpassay.audits.games.replay.released_values import Released, released_findings
 
 EVENT = dp_event.DiscreteLaplaceDpEvent(0.1, 1)
 

@@ -12,13 +12,14 @@ from inference_oracle import Pipeline
 from neighbouring import KEY, NEIGHBOURS, data_set
 from table_model import FirstToken, Runs, TableModel, showing
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.attacks.private_inference.step_laws import StepLaws
-from cupel.audits.games.replay.private_inference import inference_findings
-from cupel.mechanisms.data.batching import keyed_hash
-from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.primitives.randomness import Recorded
-from cupel.mechanisms.private_inference.generator import PrivateInference
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.attacks.private_inference.step_laws import StepLaws
+from dpassay.audits.games.replay.private_inference import inference_findings
+from dpassay.data.batching import keyed_hash
+from dpassay.data.records import Record
+from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.loop import generate
 
 BASE: dict[str, Any] = {
     "aggregate": "median",
@@ -39,7 +40,7 @@ def table_model(**options: Any) -> Any:
 
 def run(tmp_path: Path, chosen: PrivateInference, records: Any, model: Any, source: Any = None) -> Any:
     begun = Runs(tmp_path).begin(chosen, noise="recorded")
-    return chosen.generate(records, model, begun, key=KEY, source=source or Recorded(1))
+    return generate(chosen, records, model, begun, key=KEY, source=source or Recorded(1))
 
 
 def findings(tmp_path: Path, chosen: PrivateInference, seed: int, kind: str, **options: Any) -> list[Any]:

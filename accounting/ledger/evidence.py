@@ -1,0 +1,245 @@
+"""What bounds on a run rest on besides its events: written by every generator when a run begins, read with its ledger.
+
+A ledger is read without the report that its run may or may not have made. So assumptions, and why bounds are estimates,
+are part of the run's first entry, before anything is charged. `begin_run` writes them, and `basis_of` reads them for
+reports and for whoever reads the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from dp_accounting import DpEvent
+
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Rigor
+from dpassay.accounting.interop.conditions import Condition, Unstated
+from dpassay.accounting.ledger.entries import Json, LedgerError, Outcome
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.accounting.ledger.run import Run
+
+ASSUMPTIONS = "assumptions"
+"""The key of a run's description with the assumptions under which its events are what it cost."""
+
+ESTIMATES = "estimates"
+"""The key of a run's description with the reasons why bounds on it are estimates."""
+
+EXACT = "exact"
+"""The key of a run's description that says whether its events are what it cost, and not more."""
+
+UNSTATED = "unstated"
+"""The key of a run's description with the conditions that nobody states: names and sentences."""
+
+STATED = "stated"
+"""The key of a run's description with what a verdict reads and the run does not compute."""
+
+OS_ENTROPY = "os"
+"""What a run records of noise from the operating system's entropy; any other noise may be known."""
+
+NEWEST = "The ledger is the newest one of its runs; no earlier head of it is known here."
+"""The assumption on a ledger without an anchor."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What bounds on a run rest on, besides its events. Public.
+
+    Attributes:
+        assumptions: under which the events are what the run cost, a sentence each.
+        estimates: why bounds are estimates, a sentence each; empty if they are not.
+        exact: whether the events are what the run cost in the worst case, and not more.
+        unstated: those assumptions that nobody states.
+        stated: what a file or a claim says, a verdict reads, and the run does not compute, by name. With another value
+            it is another run.
+    """
+
+    assumptions: tuple[str, ...] = ()
+    estimates: tuple[str, ...] = ()
+    exact: bool = True
+    unstated: tuple[Unstated, ...] = ()
+    stated: Mapping[str, Json] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Json]:
+        """The part of a run's description."""
+        return {
+            ASSUMPTIONS: list(self.assumptions),
+            ESTIMATES: list(self.estimates),
+            EXACT: self.exact,
+            UNSTATED: [[one.name, one.sentence] for one in self.unstated],
+            STATED: dict(self.stated),
+        }
+
+    def joined(self, other: Basis) -> Basis:
+        """Both together, without duplicates."""
+        return Basis(
+            tuple(dict.fromkeys((*self.assumptions, *other.assumptions))),
+            tuple(dict.fromkeys((*self.estimates, *other.estimates))),
+            self.exact and other.exact,
+            tuple(dict.fromkeys((*self.unstated, *other.unstated))),
+            {**self.stated, **other.stated},
+        )
+
+    def under(self, bound: Bound) -> Bound:
+        """The bound on the run's events as one on the run."""
+        return replace(
+            bound,
+            assumptions=(*bound.assumptions, *self.assumptions, *self.estimates),
+            interval=bound.interval if self.exact else None,
+            rigor=Rigor.ESTIMATE if self.estimates else bound.rigor,
+        )
+
+
+class RecordedRun(Protocol):
+    """A run as its ledger, or an export of it, has it."""
+
+    name: str
+
+    @property
+    def about(self) -> dict[str, Any]: ...
+    def outcome(self, key: str) -> Outcome | None: ...
+    def verdicts(self) -> list[dict[str, Any]]: ...
+
+
+def begin_run(
+    ledger: Ledger,
+    name: str,
+    *,
+    plan: DpEvent,
+    adjacency: Adjacency,
+    unit: Unit,
+    about: Mapping[str, Json],
+    basis: Basis,
+) -> Run:
+    """Begins a run with what its bounds rest on, or resumes the run of that name. Every generator begins its runs here.
+
+    The sentences that a run began with stay, since a later version may word them differently; what was stated must be
+    the same. A run of an older version, which did not record them, is resumed as it is.
+
+    Raises:
+        LedgerError: if the run exists with another plan, adjacency, unit, description, or with another statement.
+    """
+    written = basis.to_json()
+    if name in ledger.runs():
+        known = ledger.run(name).about
+        if STATED in known:
+            _check_stated(ledger, name, known[STATED], basis.stated)
+        written = {key: known[key] for key in written if key in known}
+    return ledger.begin(name, plan=plan, adjacency=adjacency, unit=unit, about={**about, **written})
+
+
+def _check_stated(ledger: Ledger, name: str, known: Mapping[str, Json], given: Mapping[str, Json]) -> None:
+    for key in sorted({*known, *given}):
+        if known.get(key) != given.get(key):
+            raise LedgerError(
+                f"{ledger.path}: run {name!r} began with {key} {_shown(known.get(key))}, not {_shown(given.get(key))}, "
+                "which is another run; restore it, or start a new run in a new folder"
+            )
+
+
+def _shown(value: Json) -> str:
+    if isinstance(value, list | tuple):
+        return " and ".join(_shown(one) for one in value) or "none"
+    return "not stated" if value is None else str(value)
+
+
+def basis_of(run: RecordedRun) -> Basis:
+    """What bounds on a run rest on, as its ledger says."""
+    about = run.about
+    unstated = [Unstated(str(name), str(sentence)) for name, sentence in about.get(UNSTATED, ())]
+    if ASSUMPTIONS not in about:
+        unstated.append(Unstated(Condition.RECORDED, not_recorded(run.name)))
+    assumptions = map(str, about.get(ASSUMPTIONS, (not_recorded(run.name),)))
+    estimates = map(str, (*_public_doubts(run), *about.get(ESTIMATES, ())))
+    return Basis(tuple(assumptions), tuple(estimates), bool(about.get(EXACT, True)), tuple(unstated))
+
+
+def not_recorded(name: str) -> str:
+    """The assumption on a run of an older version, or of another program."""
+    return (
+        f"What run {name!r} assumes is not recorded in its ledger: that its events are what it cost, and that whatever "
+        "its report assumes holds, is assumed."
+    )
+
+
+def left_open(ledger: Ledger) -> list[Unstated]:
+    """The assumptions on a ledger's runs that nobody states."""
+    found = [one for name in ledger.runs() for one in basis_of(ledger.run(name)).unstated]
+    return [*found, *([] if ledger.anchored else [Unstated(Condition.NEWEST, NEWEST)])]
+
+
+def is_exact(ledger: Ledger) -> bool:
+    """Whether the events of all runs are what they cost in the worst case, and not more."""
+    return all(basis_of(ledger.run(name)).exact for name in ledger.runs())
+
+
+def inherited_assumptions(ledger: Ledger) -> list[str]:
+    """The assumptions under which the events of a ledger's runs are what they cost."""
+    return list(dict.fromkeys(one for name in ledger.runs() for one in basis_of(ledger.run(name)).assumptions))
+
+
+def estimate_reasons(ledger: Ledger) -> list[str]:
+    """Why bounds on a ledger's runs are estimates; empty if they are not."""
+    return [one for name in ledger.runs() for one in run_doubts(ledger.run(name), ledger.path.name)]
+
+
+def run_doubts(run: RecordedRun, file: str) -> list[str]:
+    """Why bounds on a run in a file are estimates; empty if they are not."""
+    doubts = (*_public_doubts(run), *_private_doubts(run))
+    return [*map(str, run.about.get(ESTIMATES, ())), *(f"{file}: {one}" for one in doubts)]
+
+
+def _public_doubts(run: RecordedRun) -> list[str]:
+    """What the ledger of a run shows against its bounds, from public facts."""
+    found = []
+    if run.about.get("noise", OS_ENTROPY) != OS_ENTROPY:
+        found.append(f"the noise of run {run.name!r} was recorded, so it protects nobody")
+    if without_proof([body.get("public") or {} for body in run.verdicts()]):
+        found.append(f"a report of run {run.name!r} certifies no bound")
+    if not _rows_are_exact(run):
+        found.append(f"the rows of run {run.name!r} were not verified to be computed each by itself")
+    return found
+
+
+def _private_doubts(run: RecordedRun) -> list[str]:
+    """What audits of a run show against its bounds."""
+    if any(verdict.get("verdict", {}).get("contradictions") for verdict in run.verdicts()):
+        return [f"an audit contradicted the events of run {run.name!r}"]
+    if any(map(_is_doubted, run.verdicts())):
+        return [f"audits of run {run.name!r} show more than is proven, and do not hold jointly"]
+    return []
+
+
+def _is_doubted(body: Mapping[str, Any]) -> bool:
+    """Whether a claim stayed unproven though a certified bound reaches it, which only audits can do."""
+    public = body.get("public") or {}
+    reached = public.get("best_upper") is not None and not public.get("shortfalls")
+    return body.get("verdict", {}).get("verdict") == "UNPROVEN" and reached
+
+
+def without_proof(reports: list[Mapping[str, Any]]) -> bool:
+    """Whether all upper bounds of a report are estimates, or none of the last report is certified.
+
+    Args:
+        reports: the releasable parts of all reports on a run, in JSON types, oldest first. What a report states of a
+            run, such as that a schema was made from private rows, stays true when a file is changed.
+    """
+    rigors = [[str(one["rigor"]) for one in _uppers(report)] for report in reports]
+    last = rigors[-1] if rigors else []
+    return any(each and set(each) == {"estimate"} for each in rigors) or bool(last and "certified" not in last)
+
+
+def _uppers(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [bound for bound in report.get("bounds") or [] if bound.get("direction") == "upper"]
+
+
+def _rows_are_exact(run: RecordedRun) -> bool:
+    """Whether the run recorded that its rows were verified, or is not private inference and has no rows."""
+    inputs, step = run.outcome("inputs"), run.outcome("rows")
+    noted = inputs.value.get("rows") if inputs is not None and isinstance(inputs.value, dict) else None
+    if step is not None and isinstance(step.value, dict):
+        noted = step.value
+    infers = (run.about.get("claim") or {}).get("mechanism") == "private_inference"
+    rows = noted or run.about.get("rows") or {"exact": not (infers or isinstance(inputs and inputs.value, dict))}
+    return bool(rows["exact"])

@@ -1,0 +1,152 @@
+"""`dpassay account`: the privacy loss of ledgers, and of claims as planned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpassay.base.number_format import format_lower, format_number, format_upper
+from dpassay.cli.options import (
+    Anchor,
+    Conditions,
+    FileAdjacency,
+    FileUnit,
+    Json,
+    Normalizer,
+    Quiet,
+    Records,
+    Sampler,
+    show,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dpassay.accounting.bounds import Bound
+    from dpassay.jobs.account import Account
+
+
+def account(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Ledgers of runs on one data set, files of other libraries about it, and claims (.yaml) that would "
+            "run on it; all of them compose."
+        ),
+    ],
+    delta: Annotated[
+        float | None, typer.Option(help="δ at which ε is computed, in (0, 1). Default: the δ of the claims.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Use this accountant only. Default: all that support the events.")
+    ] = None,
+    p: Annotated[
+        float | None,
+        typer.Option(
+            help="At unit secret: the p at which r is computed. Default: those of the runs and claims. The plan of "
+            "such a claim depends on where secrets are, so its data are read."
+        ),
+    ] = None,
+    sampler: Sampler = None,
+    records: Records = None,
+    adjacency: FileAdjacency = None,
+    unit: FileUnit = None,
+    normalizer: Normalizer = None,
+    condition: Conditions = None,
+    anchor: Anchor = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Bounds the privacy loss of ledgers, of files of other libraries, and of claims before they run, with every
+    accountant that supports them."""
+    from dpassay.jobs import account as job
+
+    found = job.account(
+        files,
+        delta=delta,
+        method=method,
+        p=p,
+        adjacency=adjacency,
+        sampler=sampler,
+        records=records,
+        unit=unit,
+        normalizer=normalizer,
+        conditions=condition or (),
+        anchor=anchor,
+    )
+    show(found.to_json(), lambda: _print(found), json_, quiet)
+
+
+def _print(account: Account) -> None:
+    """Prints the bounds as tables, then what is missing, the state of each ledger, and what is assumed."""
+    from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
+    from dpassay.cli.table_console import TableConsole
+
+    console = TableConsole()
+    what = "would be charged" if account.planned else "was charged"
+    if account.if_sampled:
+        console.print(_samplers(account))
+    if account.bounds and all(bound.value == math.inf for bound in account.bounds):
+        tried = ", ".join(dict.fromkeys(bound.method for bound in account.bounds))
+        console.print(
+            f"What {what}, at {account.adjacency}, unit {account.unit}: no finite bound ({tried}).",
+            soft_wrap=True,
+            highlight=False,
+        )
+    else:
+        console.print(_table(account, account.bounds, f"What {what}"))
+    if account.whole_plan:
+        console.print(_table(account, account.whole_plan, "If each unfinished run charges its whole plan"))
+    for hint in account.hints:
+        console.print(hint, markup=False, soft_wrap=True, highlight=False)
+    notes = [note for ledger in account.ledgers for note in ledger.notes()]
+    notes += [f"assumed: {sentence}" for sentence in account.assumptions]
+    notes += [f"an estimate: {sentence}" for sentence in account.doubts]
+    for note in (*notes, *(note for file in account.foreign for note in file.notes())):
+        console.print(note, markup=False, soft_wrap=True, highlight=False)
+    asked = [name for name in account.unsupported if name != SecretProtectionAccountant.name]
+    if account.bounds and account.unit.kind != "secret":
+        if asked:
+            console.print(f"No bound by {', '.join(asked)} (--json says why).", highlight=False, soft_wrap=True)
+    else:
+        for name, reason in account.unsupported.items():
+            console.print(f"{name}: {reason}", markup=False)
+
+
+def _samplers(account: Account) -> Table:
+    """The best bound for each way in which records may have been sampled."""
+    from rich.table import Table
+
+    table = Table(title="How records were sampled is not recorded; state it with --sampler")
+    for column in ("if the sampler was", "at", "at most", "rigor"):
+        table.add_column(column, overflow="fold")
+    for one in account.if_sampled:
+        bound = one.bound
+        value, rigor = ("no bound", "") if bound is None else (format_upper(bound.value), bound.rigor)
+        table.add_row(one.sampler, one.adjacency, value, rigor)
+    return table
+
+
+def _table(account: Account, bounds: Sequence[Bound], title: str) -> Table:
+    """Bounds as rows; with a column for lower ends where an accountant encloses the exact value."""
+    from rich.table import Table
+
+    table = Table(title=f"{title}, at {account.adjacency}, unit {account.unit}")
+    enclosed = any(bound.interval for bound in bounds)
+    function = "p" if account.unit.kind == "secret" else "δ"
+    of = ["claimed"] if account.budgets else []
+    for column in ("accountant", "quantity", *of, *(["at least"] if enclosed else []), "at most", function, "rigor"):
+        table.add_column(column, overflow="fold")
+    claimed = [[format_number(budget.r)] for budget in account.budgets]
+    for bound, whose in zip(bounds, claimed or [[]] * len(bounds), strict=True):
+        note = " (private: depends on the data)" if bound.private else ""
+        least = [format_lower(bound.interval.lower) if bound.interval else ""] if enclosed else []
+        argument = bound.delta if account.unit.kind != "secret" else bound.at
+        at = "" if argument is None else format_number(argument)
+        quantity = bound.quantity.replace("_", "-") + note
+        table.add_row(bound.method, quantity, *whose, *least, format_upper(bound.value), at, bound.rigor)
+    return table

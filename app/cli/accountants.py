@@ -1,0 +1,74 @@
+"""`dpassay accountants`: which accountants support which kinds of events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpassay.cli.options import Json, Quiet, show
+
+if TYPE_CHECKING:
+    from dpassay.accounting.adjacency import Adjacency
+    from dpassay.accounting.comparison.comparison import Support
+
+_MARKS = {None: "–", "certified": "C"}
+
+
+def accountants(
+    adjacency: Annotated[
+        str | None, typer.Option(help="add_remove, replace_one, zero_out or secret. Default: all.")
+    ] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Shows which accountants support which kinds of events, with which rigor, and why others do not."""
+    from dpassay.jobs import accountants as job
+
+    found = job.supported(adjacency)
+    rows = [answer.to_json() for answers in found.values() for answer in answers]
+    show(rows, lambda: _print(found, reasons=adjacency is not None), json_, quiet)
+
+
+def _print(found: dict[Adjacency, tuple[Support, ...]], *, reasons: bool) -> None:
+    """Prints a table for each adjacency, and below it the reasons of accountants without a bound."""
+    from rich import box
+    from rich.table import Table
+
+    from dpassay.accounting.events import EXAMPLES
+    from dpassay.accounting.registry import ACCOUNTANTS
+    from dpassay.cli.table_console import TableConsole
+
+    console = TableConsole()
+    for adjacency, answers in found.items():
+        methods = [name for name in ACCOUNTANTS if any(a.method == name and a.rigor for a in answers)]
+        if not methods:
+            console.print(f"{adjacency}: no accountant has a bound for any kind of event", highlight=False)
+            continue
+        table = Table(title=str(adjacency), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+        table.add_column("event")
+        for name in methods:
+            table.add_column(name, justify="center")
+        by_place = {(answer.example, answer.method): answer for answer in answers}
+        for kind in EXAMPLES:
+            table.add_row(kind, *(_mark(by_place[kind, name]) for name in methods))
+        console.print(table)
+        if reasons:
+            _print_reasons(console, answers)
+    console.print("C: certified, numerical error included. E: an estimate, which supports no claim. –: no bound.")
+    if not reasons:
+        console.print("With --adjacency the reasons of those without a bound are listed; --json has all of them.")
+
+
+def _mark(answer: Support) -> str:
+    return _MARKS.get(answer.rigor, "E")
+
+
+def _print_reasons(console: object, answers: Sequence[Support]) -> None:
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for answer in answers:
+        if answer.reason is not None:
+            kinds.setdefault((answer.method, answer.reason), []).append(answer.example)
+    for (_, reason), examples in kinds.items():
+        console.print(f"{'; '.join(examples)}: {reason}", markup=False, highlight=False)  # type: ignore[attr-defined]

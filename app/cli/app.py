@@ -1,0 +1,146 @@
+"""The command line. Commands import heavy modules when they run, so that `dpassay --help` answers at once."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from dpassay import __version__
+from dpassay.base.extras import install
+from dpassay.cli import calibrate, compare, ledger, table
+from dpassay.cli.account import account
+from dpassay.cli.accountants import accountants
+from dpassay.cli.assay import assay
+from dpassay.cli.audit import commands as audit
+from dpassay.cli.centres import centres
+from dpassay.cli.claims import claims
+from dpassay.cli.exit_codes import IN_HELP, ExitCode, bad_input, fault, interrupted
+from dpassay.cli.gate import gate
+from dpassay.cli.generate import generate
+from dpassay.cli.release import release
+from dpassay.cli.report import report
+from dpassay.cli.schema import schema
+from dpassay.cli.utility import utility
+
+app = typer.Typer(
+    name="dpassay",
+    help="Checks privacy claims about synthetic text and tables: proven upper bounds, audits, and a verdict.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+_GENERATE = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "pyarrow",
+    "huggingface_hub",
+    "sklearn",
+    "statsmodels",
+)
+
+# The base of typer's own input errors, which it does not export by name.
+_USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
+
+
+@app.callback(invoke_without_command=True)
+def _main(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
+    if version:
+        print(f"dpassay {__version__}")
+        raise typer.Exit
+
+
+app.command("assay", epilog=f"Example: dpassay assay examples/claims/keys-median.yaml -o report\n\n{IN_HELP}")(assay)
+app.command("generate", epilog="Example: dpassay generate examples/claims/keys-median.yaml -o run")(generate)
+app.command(
+    "account",
+    epilog="Example: dpassay account report/private/ledger.sqlite next.yaml --delta 1e-5\n\n"
+    "Example: dpassay account checkpoint.pt --delta 1e-5 --sampler poisson --adjacency zero_out",
+)(account)
+app.command(
+    "gate", epilog="Example: dpassay gate report/private/ledger.sqlite --max-epsilon 3 --delta 1e-6 --unit user"
+)(gate)
+app.add_typer(audit.app, name="audit")
+app.add_typer(compare.app, name="compare")
+app.add_typer(calibrate.app, name="calibrate")
+app.command("centres", epilog="Example: dpassay centres public.jsonl -o centres.safetensors --count 1000")(centres)
+app.command("release", epilog="Example: dpassay release report -o released")(release)
+app.command("report", epilog="Example: dpassay report report")(report)
+app.add_typer(ledger.app, name="ledger")
+app.command("utility", epilog="Example: dpassay utility report --real notes.jsonl --label topic")(utility)
+app.add_typer(table.app, name="table")
+app.command("accountants", epilog="Example: dpassay accountants --adjacency replace_one")(accountants)
+app.command("claims", epilog="Example: dpassay claims 000-4 --explain")(claims)
+app.command("schema", epilog="Example: dpassay schema claim > claim.schema.json")(schema)
+
+
+@functools.cache
+def _parser() -> Any:
+    """The parser of all commands. Made once, because it reads the type hints of every command, which is slow."""
+    return typer.main.get_command(app)
+
+
+@contextmanager
+def _libraries_silent() -> Iterator[None]:
+    """Silences libraries, whose logs and warnings may reveal the number or the length of records."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _exit_code(context: Any) -> int:
+    try:
+        _parser().invoke(context)
+    except typer.Exit as ended:
+        return ended.exit_code
+    return ExitCode.DONE
+
+
+def _run(arguments: list[str]) -> int:
+    """Runs a command and returns its exit code; a user's mistake or a full disk is one line on standard error."""
+    from dpassay.base.errors import InputError, file_error
+    from dpassay.base.pipes import refuse_named_pipes
+
+    refuse_named_pipes()
+    try:
+        if "_DPASSAY_COMPLETE" in os.environ:  # a shell asks what a word could become
+            _parser().main(prog_name="dpassay")
+        with _libraries_silent(), _parser().make_context("dpassay", arguments or ["--help"]) as context:
+            code = _exit_code(context)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a full disk or a closed pipe is said here, not by the interpreter as it exits
+        return code
+    except typer.Exit as ended:  # of --help and --version
+        return ended.exit_code
+    except _USAGE_ERROR as error:
+        command = error.ctx.command_path if error.ctx is not None else "dpassay"
+        return bad_input(f"{error.format_message()} See `{command} --help`.", arguments)
+    except InputError as error:
+        return bad_input(str(error), arguments)
+    except ModuleNotFoundError as error:
+        if error.name not in _GENERATE:
+            return fault(arguments)
+        return bad_input(f"{error.name} is not installed; generators need {install('generate')}", arguments)
+    except (KeyboardInterrupt, typer.Abort):
+        return interrupted(arguments)
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if (message := file_error(error)) is None:
+            return fault(arguments)
+        return bad_input(message, arguments)

@@ -1,0 +1,56 @@
+"""`dpassay assay`: checks a claim and writes a report with a verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpassay.base.terminal import say
+from dpassay.cli.exit_codes import of_verdict
+from dpassay.cli.options import AllowEndpoint, Anchor, Device, Download, Json, Model, Quiet, progress, show
+
+
+def assay(
+    claim: Annotated[Path, typer.Argument(help="The claim, a YAML file; `dpassay schema claim` prints its schema.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the run.")] = Path("report"),
+    model: Model = None,
+    device: Device = "auto",
+    download: Download = False,
+    allow_endpoint: AllowEndpoint = None,
+    anchor: Anchor = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Runs the claimed mechanism, bounds its privacy loss, audits it, and writes a report with a verdict.
+
+    Everything is written to private/; `dpassay release` makes a folder that may be published. Every verdict is kept in
+    the ledger and counts for the next one. The same command, given again, resumes an interrupted run.
+    """
+    from dpassay.base.outputs import check_device, check_output_folder
+    from dpassay.generators.registry import read_claim
+
+    asserted, on = read_claim(claim), check_device(device)
+    check_output_folder(output, asserted.reads(claim, model))
+    from dpassay.jobs import assay as job  # loads torch, so the claim is checked first
+    from dpassay.reports.text import output_in_words
+
+    result = job.assay(
+        asserted,
+        output,
+        model=model,
+        device=on,
+        download=download,
+        anchor=anchor,
+        allow_endpoint=allow_endpoint,
+        progress=progress(json_, quiet),
+    )
+
+    def in_words() -> None:
+        made = result.document.output
+        documents = "" if made is None else f" Output: {output_in_words(made, result.document.unfinished)}."
+        say(f"{result.sentence}{documents} Report: {result.report}\n{result.history}")
+
+    show(result.to_json(), in_words, json_, quiet)
+    raise typer.Exit(of_verdict(result.verdict))

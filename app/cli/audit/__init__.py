@@ -1,0 +1,1 @@
+"""`dpassay audit`: a file a group of its commands."""

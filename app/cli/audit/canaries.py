@@ -1,0 +1,212 @@
+"""`dpassay audit plan`, `score`, `bound` and `report`: audits a third-party generator with canaries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpassay.base.terminal import say
+from dpassay.cli.exit_codes import of_audit
+from dpassay.cli.options import Confidence, Device, Json, Quiet, progress, show
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `dpassay audit plan` made.")]
+Expect = Annotated[str | None, typer.Option(metavar="HASH", help="SHA-256 of the manifest that you kept outside DIR.")]
+
+
+def plan(
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")],
+    kind: Annotated[str, typer.Option(help="key, echo (both for texts), table, edge or category (for rows).")] = "key",
+    canaries: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of candidates; about half of them are planted. Default: 1000, or more if the claim needs them."
+        ),
+    ] = None,
+    like: Annotated[
+        Path | None, typer.Option(help="File of the data (.jsonl, .csv, .parquet); canaries get the same columns.")
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(help="YAML file of the public domains of its columns, as `dpassay table schema` writes it."),
+    ] = None,
+    template: Annotated[
+        list[str] | None,
+        typer.Option(help="Kind key: a sentence with {key} for the number; repeatable. Default: built-in sentences."),
+    ] = None,
+    score: Annotated[
+        str | None,
+        typer.Option(
+            help="Kinds table and edge: nearest (finds copied and interpolated rows; the default) or pairs (finds "
+            "counts of pairs of columns)."
+        ),
+    ] = None,
+    holdout: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the data's own records that is kept from the generator by fair coins, at most 0.5; the run "
+            "then serves `dpassay audit table`, `text` and `membership`, too."
+        ),
+    ] = None,
+    text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
+    id: Annotated[str | None, typer.Option(help="Column of an id; canaries get new ids.")] = None,
+    user: Annotated[str | None, typer.Option(help="Column of the user; each canary is a new user.")] = None,
+    unit: Annotated[str, typer.Option(help='What the claim protects: record, user or "group(k)".')] = "record",
+    copies: Annotated[int | None, typer.Option(help="Number of records of each canary, at unit user.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Claimed ε under adding or removing one unit. Without it nothing is refuted.")
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="Claimed δ. Default: 0, pure ε.")] = None,
+    confidence: Confidence = 0.95,
+    guesses: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of canaries guessed to be in the data; not for keys. Default: a tenth, or twice as many as "
+            "the claim needs if that is more."
+        ),
+    ] = None,
+    scorings: Annotated[
+        int,
+        typer.Option(help="Number of synthetic files that may be scored; the error probability is divided among them."),
+    ] = 1,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Begins an audit by canaries (then score, bound, report): draws them, and fixes in advance what is tested."""
+    from dpassay.auditing.canaries import plan as job
+    from dpassay.auditing.canaries.layout import layout_in_words
+    from dpassay.auditing.canaries.readme import reach
+    from dpassay.auditing.canaries.units import claim_in_words
+
+    settings = job.PlanSettings(
+        kind=kind,
+        canaries=canaries,
+        like=like,
+        schema=schema,
+        templates=tuple(template or ()),
+        score=score,
+        holdout=holdout,
+        text=text,
+        id=id,
+        user=user,
+        unit=unit,
+        copies=copies,
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        guesses=guesses,
+        files=scorings,
+        progress=progress(json_, quiet),
+    )
+    planned = job.plan(settings, output)
+
+    def in_words() -> None:
+        for line in claim_in_words(planned.design.claim, planned.design.unit):
+            say(line)
+        size = planned.design.candidates
+        if planned.layout is None:
+            say(f"{size} canaries of kind {kind}; add the planted ones to the data: {output / planned.canaries}")
+        else:
+            say(f"{size} canaries of kind {kind}")
+        say(f"SHA-256 of the manifest, to be kept outside {output}: {planned.manifest_sha256}")
+        say("\n".join(reach(planned)))
+        for line in layout_in_words(planned, str(output)):
+            say(line)
+        say(f"What to do now is in {output / 'README.md'}")
+
+    show(planned.to_json(), in_words, json_, quiet)
+
+
+def score(
+    folder: Folder,
+    synthetic: Annotated[
+        Path | None, typer.Argument(help="What the generator wrote: a .jsonl, .csv or .parquet file.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="In place of a file: the folder of the language model that was trained on the data."),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(help="With --model: the public model that it was fine-tuned from, builtin or a folder."),
+    ] = None,
+    device: Device = "cpu",
+    text: Annotated[
+        str | None,
+        typer.Option(help="Column of the text in this file, for canaries of text. Default: that of the plan."),
+    ] = None,
+    unprotected: Annotated[
+        bool,
+        typer.Option(
+            "--unprotected",
+            help="The file is of the same generator with its protection off, from the same data and canaries: the "
+            "positive control. It counts as no planned file.",
+        ),
+    ] = False,
+    expect: Expect = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Scores the canaries of a plan by a synthetic file or a language model, and by nothing else of the generator."""
+    from dpassay.auditing.canaries import score as job
+    from dpassay.base.errors import InputError
+    from dpassay.base.outputs import check_device
+
+    if (synthetic is None) == (model is None):
+        raise InputError("name the generator's file, or its model with --model; score both one after the other")
+    if base is not None and model is None:
+        raise InputError("--base belongs to --model; leave it out")
+    if text is not None and model is not None:
+        raise InputError("--text names a column of a file, and a model has none; leave it out")
+    shows = progress(json_, quiet)
+    if synthetic is not None:
+        scored = job.score(folder, synthetic, text=text, expect=expect, unprotected=unprotected, progress=shows)
+        read = f"Read {scored.rows} rows ({scored.bytes} bytes) of {synthetic}"
+    else:
+        found = job.score_model(
+            folder,
+            str(model),
+            base=base,
+            device=check_device(device),
+            expect=expect,
+            unprotected=unprotected,
+            progress=shows,
+        )
+        scored, read = found, f"Scored all canaries by {model}"
+    shown = scored.model_dump(include={"file", "sha256", "bytes", "rows"})
+    show(shown, lambda: say(f"{read}; scores are in {folder / 'scores.json'}"), json_, quiet)
+
+
+def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:
+    """Computes a lower bound on the generator's ε from the scores. Exits with 1 if it refutes the planned claim."""
+    from dpassay.auditing.canaries import bound as job
+    from dpassay.base.number_format import format_ceiling
+
+    found = job.bound(folder, expect=expect, progress=progress(json_, quiet))
+
+    def in_words() -> None:
+        audit = found.audit
+        say(audit.conclusion)
+        for bound_ in audit.bounds:
+            ceiling = format_ceiling(bound_.ceiling, bound_.value)
+            say(f"Ceiling, had every guess been right (no sign of privacy): ε = {ceiling}")
+        for rate in (*audit.rates, *audit.controls):
+            say(f"{rate.name}: {rate.hits} of {rate.trials}")
+        say("Tried: " + "; ".join(audit.multiplicity))
+        for file in (*found.synthetic, *([found.unprotected] if found.unprotected else [])):
+            if not file.checked:
+                say(f"{file.scored.file} was removed after it was scored, so it could not be checked.")
+
+    show(found.to_json(), in_words, json_, quiet)
+    raise typer.Exit(of_audit(bool(found.refuted)))
+
+
+def report(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:
+    """Writes the result as a self-contained page, DIR/report.html, and as DIR/report.json."""
+    from dpassay.auditing.canaries import report as job
+
+    document = job.report(folder, expect=expect)
+    show(
+        document.model_dump(mode="json", by_alias=True), lambda: say(f"Report: {folder / 'report.html'}"), json_, quiet
+    )

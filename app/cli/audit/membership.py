@@ -1,0 +1,289 @@
+"""`dpassay audit membership scores`, `model` and `text`: membership inference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from dpassay.base.number_format import format_interval, format_lower, format_number
+from dpassay.base.terminal import say
+from dpassay.cli.exit_codes import IN_AUDIT_HELP, of_audit
+from dpassay.cli.options import BoundDelta, Confidence, Device, Json, Quiet, Seed, SyntheticText, progress, show
+
+if TYPE_CHECKING:
+    from dpassay.auditing.membership.audit import MembershipAudit, MembershipSettings
+
+
+class _OldForm(TyperGroup):
+    """A group that explains its subcommands to whoever calls it as in version 0.1, when it had none."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, "-h", "--help"):
+            ctx.fail(
+                "Name one of three commands: `scores FILE` for signals of models, `model RECORDS --model FOLDER` for a "
+                f"model, `text RECORDS --synthetic FILE` for synthetic text; not {args[0]!r}."
+            )
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_OldForm,
+    no_args_is_help=True,
+    help="Infers which candidates were in the data, from signals of models, from a model, or from synthetic text.\n\n"
+    "With --coins there is a lower bound on ε; without, only areas under the curve and rates.",
+)
+
+Records = Annotated[Path, typer.Argument(help="Candidates (.csv, .jsonl, .parquet) with columns text and included.")]
+Text = Annotated[str, typer.Option(help="Column of the text in files of records.")]
+Attack = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="loss, lira-online, lira-offline, rmia-online or rmia-offline; repeatable, but each weakens the bound."
+    ),
+]
+Guesses = Annotated[
+    list[int] | None,
+    typer.Option(help="Number of candidates to guess, fixed in advance; repeatable, but each weakens the bound."),
+]
+Side = Annotated[str, typer.Option(help="both: guess members and non-members; in: guess members only.")]
+Coins = Annotated[
+    bool, typer.Option("--coins", help="An independent fair coin put each candidate in or out: then ε is bounded.")
+]
+Epsilon = Annotated[float | None, typer.Option(help="Claimed ε at --delta; the command exits with 1 if it is refuted.")]
+Unit = Annotated[str, typer.Option(help="What a candidate is: record, user or group(k).")]
+Gamma = Annotated[float, typer.Option(help="γ of RMIA.")]
+A = Annotated[float, typer.Option("--a", help="a of offline RMIA, in [0, 1].")]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", help="JSON file; private/membership-audit.json by default.")
+]
+
+
+@app.command(epilog=f"Example: dpassay audit membership scores scores.csv --coins --delta 1e-5\n\n{IN_AUDIT_HELP}")
+def scores(
+    signals: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Signals (.csv, .jsonl, .parquet) with columns target, included, ref_1, …, ref_in_1, …; a larger "
+            "signal means that a model fits a record better.",
+        ),
+    ],
+    attack: Attack = None,
+    guesses: Guesses = None,
+    side: Side = "both",
+    coins: Coins = False,
+    epsilon: Epsilon = None,
+    delta: BoundDelta = 0.0,
+    confidence: Confidence = 0.95,
+    unit: Unit = "record",
+    gamma: Gamma = 2.0,
+    a: A = 1.0,
+    seed: Seed = 0,
+    output: Output = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Uses signals of the target and of reference models. A row without `included` is a population record."""
+    from dpassay.auditing.membership import audit as job
+
+    path = _path(signals, output)
+    settings = _settings(
+        json_, quiet, attack, guesses, side, coins, epsilon, delta, confidence, unit, seed, gamma=gamma, a=a
+    )
+    _finish(job.audit_signals(signals, settings), path, json_, quiet)
+
+
+@app.command(
+    epilog="Example: dpassay audit membership model candidates.jsonl --model my-model --references 16 "
+    f"--attack lira-online --coins\n\n{IN_AUDIT_HELP}"
+)
+def model(
+    records: Records,
+    model: Annotated[Path, typer.Option(help="Folder of the model that was fine-tuned on some of them.")],
+    base: Annotated[
+        str, typer.Option(help="Public model that it was fine-tuned from: builtin or a folder.")
+    ] = "builtin",
+    references: Annotated[int, typer.Option(help="Number of reference models to train.")] = 0,
+    epochs: Annotated[int, typer.Option(help="Epochs of each reference model.")] = 3,
+    batch_size: Annotated[int, typer.Option(help="Batch size of each reference model.")] = 16,
+    learning_rate: Annotated[float, typer.Option(help="Learning rate (AdamW) of each reference model.")] = 1e-3,
+    workers: Annotated[int, typer.Option(help="Processes that train reference models.")] = 1,
+    population: Annotated[
+        Path | None,
+        typer.Option("--reference", help="Texts of the same kind without candidates: the population of RMIA."),
+    ] = None,
+    text: Text = "text",
+    attack: Attack = None,
+    guesses: Guesses = None,
+    side: Side = "both",
+    coins: Coins = False,
+    epsilon: Epsilon = None,
+    delta: BoundDelta = 0.0,
+    confidence: Confidence = 0.95,
+    unit: Unit = "record",
+    gamma: Gamma = 2.0,
+    a: A = 1.0,
+    device: Device = "cpu",
+    seed: Seed = 0,
+    output: Output = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Attacks a model that was fine-tuned on some of the candidates. Given again, it reuses its reference models."""
+    from dpassay.auditing.membership import audit as job
+    from dpassay.base.errors import input_errors
+    from dpassay.mechanisms.models.fine_tuning import Training
+
+    path = _path(records, output, records, model, population, Path(base))
+    settings = _settings(
+        json_, quiet, attack, guesses, side, coins, epsilon, delta, confidence, unit, seed, gamma=gamma, a=a
+    )
+    with input_errors():
+        training = Training(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
+    found = job.audit_model(
+        records,
+        str(model),
+        job.ReferenceModelSettings(base=base, models=references, training=training, device=device, workers=workers),
+        settings,
+        text=text,
+        population=population,
+        folder=path.with_name("reference-models"),
+    )
+    _finish(found, path, json_, quiet)
+
+
+@app.command(
+    epilog="Example: dpassay audit membership text candidates.jsonl --synthetic synthetic.jsonl "
+    f"--reference public.jsonl --coins\n\n{IN_AUDIT_HELP}"
+)
+def text(
+    records: Records,
+    synthetic: Annotated[Path, typer.Option(help="The released texts, or the folder of a run.")],
+    reference: Annotated[Path | None, typer.Option(help="Texts of the same kind without candidates.")] = None,
+    text: Text = "text",
+    synthetic_text: SyntheticText = "text",
+    attack: Annotated[
+        list[str] | None, typer.Option(help="ngram or neighbourhood; repeatable, but each weakens the bound.")
+    ] = None,
+    order: Annotated[int, typer.Option(help="ngram attack: bytes of an n-gram.")] = 5,
+    neighbours: Annotated[int, typer.Option(help="neighbourhood attack: number of nearest texts.")] = 10,
+    guesses: Guesses = None,
+    side: Side = "both",
+    coins: Coins = False,
+    epsilon: Epsilon = None,
+    delta: BoundDelta = 0.0,
+    confidence: Confidence = 0.95,
+    unit: Unit = "record",
+    seed: Seed = 0,
+    output: Output = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Attacks synthetic text alone: is it closer to a candidate than it would be without it?"""
+    from dpassay.auditing.membership import audit as job
+    from dpassay.base.private_results import synthetic_file
+
+    path = _path(synthetic, output, records, reference)
+    settings = _settings(
+        json_,
+        quiet,
+        attack,
+        guesses,
+        side,
+        coins,
+        epsilon,
+        delta,
+        confidence,
+        unit,
+        seed,
+        order=order,
+        neighbours=neighbours,
+    )
+    file = synthetic_file(synthetic)
+    found = job.audit_texts(records, file, reference, settings, text=text, synthetic_text=synthetic_text)
+    _finish(found, path, json_, quiet)
+
+
+def _path(beside: Path, output: Path | None, *inputs: Path | None) -> Path:
+    from dpassay.auditing.membership.audit import NAME
+    from dpassay.base.private_results import output_file
+
+    return output_file(beside, output, NAME, inputs)
+
+
+def _settings(
+    json_: bool,
+    quiet: bool,
+    attack: list[str] | None,
+    guesses: list[int] | None,
+    side: str,
+    coins: bool,
+    epsilon: float | None,
+    delta: float,
+    confidence: float,
+    unit: str,
+    seed: int,
+    **of_the_attack: Any,
+) -> MembershipSettings:
+    from dpassay.auditing.membership.audit import MembershipSettings
+
+    return MembershipSettings(
+        attacks=tuple(attack or ()),
+        guesses=tuple(guesses or ()),
+        side=side,
+        coins=coins,
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        unit=unit,
+        seed=seed,
+        progress=progress(json_, quiet),
+        **of_the_attack,
+    )
+
+
+def _finish(found: MembershipAudit, path: Path, json_: bool, quiet: bool) -> NoReturn:
+    from dpassay.base.private_results import write
+
+    body = found.to_json()
+    write(body, path)
+
+    def in_words() -> None:
+        print_audit(found)
+        say(f"Written to {path}")
+
+    show(body, in_words, json_, quiet)
+    raise typer.Exit(of_audit(found.refuted))
+
+
+def print_audit(found: MembershipAudit) -> None:
+    """Prints areas, rates and guesses of every attack as a table, and the conclusion."""
+    from rich.table import Table
+
+    from dpassay.base.private_results import PRIVATE
+    from dpassay.cli.table_console import TableConsole
+
+    audit = found.audit
+    details, rates = audit.details, audit.rates
+    title = (
+        f"{details['candidates']} candidates, {details['included']} in the data; how many of those are found while at "
+        "most so many of the others are taken for them"
+    )
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(("attack", "area", "interval", "0.1 %", "1 %", "10 %", "right", "ε ≥")):
+        table.add_column(column, justify="right" if number else "left", no_wrap=column not in ("attack", "interval"))
+    for place, (name, area) in enumerate(details["areas"].items()):
+        low, high = area["interval"]
+        hits = [f"{rate.hits}" for rate in rates[6 * place : 6 * place + 6 : 2]]
+        tries = [attempt for attempt in details["attempts"] if attempt["attack"] == name]
+        right = [f"{attempt['correct']}/{attempt['guesses']}" for attempt in tries]
+        epsilons = [format_lower(attempt["epsilon"]) for attempt in tries if attempt["epsilon"] is not None]
+        cells = (format_number(area["value"]), format_interval(low, high), *hits, "\n".join(right) or "–")
+        table.add_row(name, *cells, "\n".join(epsilons) or "–")
+    console = TableConsole()
+    console.print(f"PRIVATE. {PRIVATE}", markup=False, highlight=False)
+    console.print(table)
+    console.print(audit.conclusion, markup=False, highlight=False)

@@ -1,0 +1,202 @@
+"""`dpassay audit text` and `dpassay audit table`: attacks on released data, compared with a holdout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from dpassay.base.number_format import format_confidence, format_lower, format_p_value, format_points
+from dpassay.base.terminal import say
+from dpassay.cli.exit_codes import of_audit
+from dpassay.cli.options import BoundDelta, Confidence, Json, Quiet, Seed, SyntheticText, SyntheticTexts, progress, show
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dpassay.auditing.released.audit import HoldoutAudit
+
+TEXT_EXAMPLE = (
+    "Example: dpassay audit text report --source seen.jsonl --holdout unseen.jsonl\n\n"
+    "dpassay audit text report --source seen.jsonl --holdout unseen.jsonl --coins --epsilon 3 --delta 1e-5"
+)
+TABLE_EXAMPLE = "Example: dpassay audit table synthetic.csv --source seen.csv --holdout unseen.csv --secret income"
+
+Source = Annotated[Path, typer.Option(help="File of the records that the generator saw.")]
+Holdout = Annotated[Path, typer.Option(help="File of records of the same kind that it did not see.")]
+Coins = Annotated[
+    bool,
+    typer.Option(
+        "--coins", help="An independent fair coin put each unit into source or holdout: then ε is bounded, too."
+    ),
+]
+
+ClaimedEpsilon = Annotated[
+    float | None,
+    typer.Option(
+        "--epsilon", help="Claimed ε under adding or removing one unit; needs --coins. Exits with 1 if it is refuted."
+    ),
+]
+
+
+def text(
+    synthetic: SyntheticTexts,
+    source: Source,
+    holdout: Holdout,
+    text: Annotated[str, typer.Option(help="Column of the text in source and holdout.")] = "text",
+    user: Annotated[str | None, typer.Option(help="Column of the user; users are then the units.")] = None,
+    synthetic_text: SyntheticText = "text",
+    words: Annotated[int, typer.Option(help="Consecutive words that make a verbatim copy.")] = 8,
+    near_words: Annotated[int, typer.Option(help="Near-verbatim copies: words in a run.")] = 4,
+    near_share: Annotated[
+        float, typer.Option(help="Near-verbatim copies: smallest share of a record's runs, in (0, 1].")
+    ] = 0.75,
+    coins: Coins = False,
+    epsilon: ClaimedEpsilon = None,
+    delta: BoundDelta = 0.0,
+    confidence: Confidence = 0.95,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="JSON file; private/text-audit.json by default.")
+    ] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Searches synthetic texts for records and personal data of the source, and of a holdout for comparison.
+
+    The generator did not see the holdout, so what is found of it shows what records have in common. Without --coins
+    there is a p-value but no bound on ε. Personal data are counted and hashed with a key, never printed.
+    """
+    from dpassay.auditing.released import audit as job
+    from dpassay.base.private_results import output_file
+
+    path = output_file(synthetic, output, job.TEXT_NAME, (source, holdout))
+    settings = job.TextAuditSettings(
+        source=source,
+        holdout=holdout,
+        text=text,
+        user=user,
+        synthetic_text=synthetic_text,
+        words=words,
+        near_words=near_words,
+        near_share=near_share,
+        coins=coins,
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        progress=progress(json_, quiet),
+    )
+    _finish(job.audit_text(synthetic, settings, path), path, json_, quiet)
+
+
+def table(
+    synthetic: Annotated[Path, typer.Argument(metavar="FILE", help="A .jsonl, .csv or .parquet file.")],
+    source: Source,
+    holdout: Holdout,
+    secret: Annotated[
+        str | None, typer.Option(help="Column whose value is inferred from the others. Default: none.")
+    ] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="Column to leave out, such as an id; repeatable.")] = None,
+    categorical: Annotated[
+        list[str] | None, typer.Option(help="Column of numbers to treat as categories; repeatable.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Largest number of units, of source and holdout together.")] = 20_000,
+    coins: Coins = False,
+    epsilon: ClaimedEpsilon = None,
+    delta: BoundDelta = 0.0,
+    confidence: Confidence = 0.95,
+    seed: Seed = 0,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="JSON file; private/table-audit.json by default.")
+    ] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Attacks a synthetic table: exact and near copies of rows of the source, attribute inference, singling out.
+
+    Each attack is also made on the holdout, which the generator did not see, so that what rows have in common does not
+    count. Without --coins there is a p-value but no bound on ε.
+    """
+    from dpassay.auditing.released import audit as job
+    from dpassay.base.private_results import output_file
+
+    path = output_file(synthetic, output, job.TABLE_NAME, (source, holdout))
+    settings = job.TableAuditSettings(
+        source=source,
+        holdout=holdout,
+        secret=secret,
+        ignore=tuple(ignore or ()),
+        categorical=tuple(categorical or ()),
+        limit=limit,
+        coins=coins,
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        seed=seed,
+        progress=progress(json_, quiet),
+    )
+    _finish(job.audit_table(synthetic, settings), path, json_, quiet)
+
+
+def _finish(found: HoldoutAudit, path: Path, json_: bool, quiet: bool) -> NoReturn:
+    from dpassay.base.private_results import write
+
+    body = found.to_json()
+    write(body, path)
+
+    def in_words() -> None:
+        print_audits(found)
+        say(f"Written to {path}")
+
+    show(body, in_words, json_, quiet)
+    raise typer.Exit(of_audit(bool(found.refuted)))
+
+
+def print_audits(found: HoldoutAudit) -> None:
+    """Prints a table of all audits, the personal data that were found, and the conclusions."""
+    from dpassay.auditing.released.audit import TextAudit
+    from dpassay.base.private_results import PRIVATE
+    from dpassay.cli.table_console import TableConsole
+
+    console = TableConsole()
+    console.print(f"PRIVATE. {PRIVATE}", markup=False, highlight=False)
+    console.print(_audits(found))
+    if isinstance(found, TextAudit):
+        counts = {kind: of for kind, of in found.personal_data.counts().items() if any(of.values())}
+        console.print(
+            _personal(counts) if counts else "No personal data on any side, of the kinds that are looked for."
+        )
+    for audit in found.audits:
+        console.print(f"{audit.name}: {audit.conclusion}", markup=False, highlight=False)
+    if found.conclusion:
+        console.print(found.conclusion, markup=False, highlight=False)
+
+
+def _audits(found: HoldoutAudit) -> Table:
+    from rich.table import Table
+
+    confidence = format_confidence(found.settings.confidence)
+    title = f"Units hit ({found.unit}); all bounds hold jointly with confidence {confidence}"
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(("audit", "source", "holdout", "difference in points", "p", "ε ≥")):
+        table.add_column(column, justify="right" if number else "left", overflow="fold")
+    for audit in found.audits:
+        assert audit.difference is not None
+        assert audit.p_value is not None
+        rates = [f"{rate.hits}/{rate.trials}" for rate in audit.rates[:2]]
+        bound = format_lower(audit.bounds[0].value) if audit.bounds else "–"
+        points = f"{format_points(audit.difference.lower, 'down')} to {format_points(audit.difference.upper, 'up')}"
+        table.add_row(audit.name, *rates, points, format_p_value(audit.p_value), bound)
+    return table
+
+
+def _personal(counts: dict[str, dict[str, int]]) -> Table:
+    from rich.table import Table
+
+    table = Table(title="Distinct values in the synthetic texts, by where else they occur", title_justify="left")
+    for number, column in enumerate(("kind", "source only", "holdout only", "both", "neither", "occurrences")):
+        table.add_column(column, justify="right" if number else "left")
+    for kind, of in counts.items():
+        columns = ("source", "holdout", "both", "neither", "occurrences")
+        table.add_row(kind.replace("_", " "), *(str(of[column]) for column in columns))
+    return table

@@ -1,0 +1,220 @@
+"""`dpassay audit runs plan`, `run`, `score`, `bound` and `report`: audits a generator by many runs on neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpassay.base.terminal import say
+from dpassay.cli.exit_codes import IN_AUDIT_HELP, of_audit
+from dpassay.cli.options import Confidence, Json, Quiet, progress, show
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Runs a generator many times on data sets that differ in one record, and computes a lower bound on its ε from "
+    "how reliably its outputs reveal which one it read. In this order: plan, run (or score, where runs are made "
+    "elsewhere), bound, report.",
+    epilog="Example: dpassay audit runs plan --like people.csv --epsilon 1 -o runs",
+)
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `dpassay audit runs plan` made.")]
+_COMMAND = '--command "python gen.py {input} {output}"'
+
+
+@app.command(epilog=f"Example: dpassay audit runs plan --like people.csv --epsilon 1 -o runs\n\n{IN_AUDIT_HELP}")
+def plan(
+    like: Annotated[
+        Path, typer.Option(help="File of the data (.jsonl, .csv, .parquet) that neighbours are made like.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")],
+    epsilon: Annotated[
+        float | None, typer.Option(help="Claimed ε, for this unit and adjacency. Without it nothing is refuted.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Claimed δ, in [0, 1).")] = 0.0,
+    adjacency: Annotated[str, typer.Option(help="Of the claim: add_remove or replace_one.")] = "add_remove",
+    unit: Annotated[str, typer.Option(help='What the claim protects: record or "group(k)".')] = "record",
+    runs: Annotated[
+        int | None,
+        typer.Option(
+            help="Largest number of runs, on both data sets, those of the search included. Default: 300, or more if "
+            "the claim needs them."
+        ),
+    ] = None,
+    confidence: Confidence = 0.95,
+    neighbors: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Strategy that makes neighbours, such as new_category or extreme_value; repeatable. Default: all that "
+            "apply."
+        ),
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(help="Public domains of the columns (`dpassay table schema`); neighbours keep to them."),
+    ] = None,
+    records: Annotated[int, typer.Option(help="Most records of a data set, drawn at random from the file.")] = 200,
+    label: Annotated[
+        str | None, typer.Option(help="Column of the class label. Default: the category with the fewest values.")
+    ] = None,
+    categorical: Annotated[
+        list[str] | None, typer.Option(help="Column of numbers that are categories; repeatable.")
+    ] = None,
+    text: Annotated[list[str] | None, typer.Option(help="Column of prose; repeatable.")] = None,
+    failures: Annotated[
+        bool,
+        typer.Option("--failures", help="Also test pairs on which every pilot run fails if the record is in the data."),
+    ] = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Makes neighbouring data sets, and says what the audit can show before the generator runs."""
+    from dpassay.auditing.many_runs import plan as job
+    from dpassay.base.errors import input_errors
+    from dpassay.data.table_schema import read_schema
+
+    with input_errors():
+        public = None if schema is None else read_schema(schema)[0]
+    settings = job.RunsSettings(
+        like=like,
+        epsilon=epsilon,
+        delta=delta,
+        adjacency=adjacency,
+        unit=unit,
+        runs=runs,
+        confidence=confidence,
+        neighbors=tuple(neighbors) if neighbors else None,
+        schema=public,
+        records=records,
+        label=label,
+        categorical=tuple(categorical or ()),
+        texts=tuple(text or ()),
+        failures=failures,
+        progress=progress(json_, quiet),
+    )
+    found = job.plan(settings, output)
+
+    def in_words() -> None:
+        say("\n".join(found.words()))
+        say(f"Next: dpassay audit runs run {output} {_COMMAND}")
+
+    show(found.to_json(), in_words, json_, quiet)
+
+
+@app.command(epilog=f"Example: dpassay audit runs run runs {_COMMAND} --workers 2\n\n{IN_AUDIT_HELP}")
+def run(
+    folder: Folder,
+    command: Annotated[
+        str | None,
+        typer.Option(help="Of the generator, with {input} and {output}, and {seed} if it takes one. No shell is used."),
+    ] = None,
+    function: Annotated[
+        str | None,
+        typer.Option(help="Instead, module:function, called with the records and a seed; returns synthetic records."),
+    ] = None,
+    unprotected: Annotated[
+        str | None, typer.Option(help="The same command or function with protection off: the positive control.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Number of runs at a time.")] = 1,
+    timeout: Annotated[float, typer.Option(help="Seconds after which a run is stopped and counts as failed.")] = 3600.0,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Make all planned runs, also after the claim is refuted: a larger bound.")
+    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep outputs in DIR/private/outputs.")] = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Runs the generator until the claim is refuted or all planned runs are made. Given again, it resumes."""
+    from dpassay.auditing.many_runs import run as job
+
+    settings = job.RunSettings(
+        command=command,
+        function=function,
+        unprotected=unprotected,
+        workers=workers,
+        timeout=timeout,
+        stop=not all_,
+        keep=keep,
+        progress=progress(json_, quiet),
+    )
+    made = job.run(folder, settings)
+
+    def in_words() -> None:
+        say(f"{made.made} runs were made, and no more are needed: {made.reason}.")
+        say(f"Next: dpassay audit runs bound {folder}")
+
+    show(made.to_json(), in_words, json_, quiet)
+
+
+@app.command(epilog=f"Example: dpassay audit runs score runs\n\n{IN_AUDIT_HELP}")
+def score(
+    folder: Folder,
+    unprotected: Annotated[
+        bool, typer.Option("--unprotected", help="Also ask for runs of the generator with its protection off.")
+    ] = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Reads outputs of runs that were made elsewhere, and says which runs are needed next, until none is."""
+    from dpassay.auditing.many_runs import run as job
+
+    made = job.score(folder, unprotected=unprotected, progress=progress(json_, quiet))
+
+    def in_words() -> None:
+        if made.wanted:
+            say(f"{made.made} runs are read; the next {len(made.wanted)} are in {folder / 'private' / 'todo.csv'}")
+        else:
+            say(f"{made.made} runs were read, and no more are needed: {made.reason}.")
+            say(f"Next: dpassay audit runs bound {folder}")
+
+    show(made.to_json(), in_words, json_, quiet)
+
+
+@app.command(epilog=f"Example: dpassay audit runs bound runs\n\n{IN_AUDIT_HELP}")
+def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
+    """Computes a lower bound on the generator's ε from the runs. Exits with 1 if it refutes the claim."""
+    from dpassay.auditing.many_runs import bound as job
+    from dpassay.audits.games.many_runs import UNFINISHED
+
+    found = job.bound(folder)
+
+    def in_words() -> None:
+        audit = found.audit
+        for words in (audit.conclusion, f"{audit.attack}."):
+            say(words[:1].upper() + words[1:])
+        for rate in audit.rates:
+            say(f"{rate.name}: {rate.hits} of {rate.trials}")
+        say("Tried: " + "; ".join(audit.multiplicity))
+        if audit.details["failing"]:
+            say(f"Not tested, because every pilot run on one data set failed: {_failing(audit.details)}.")
+        if audit.details["untried"]:
+            say(f"Too few runs to try the neighbours {', '.join(audit.details['untried'])}.")
+        if audit.details.get("stopped") == UNFINISHED:
+            say("More runs were planned; none can be added to this plan now.")
+        if found.control:
+            say(found.control)
+
+    show(found.to_json(), in_words, json_, quiet)
+    raise typer.Exit(of_audit(bool(found.refuted)))
+
+
+def _failing(details: Mapping[str, Any]) -> str:
+    """The pairs on which every pilot run failed, with the number of these runs."""
+    found = {one["pair"]: one for one in details["search"]}
+
+    def runs(one: Mapping[str, Any]) -> str:
+        number = one["runs_on_data"] if one["failing_on"] == "D" else one["runs_on_neighbor"]
+        return f"{one['pair']} ({number} on {one['failing_on']})"
+
+    return ", ".join(runs(found[name]) for name in details["failing"])
+
+
+@app.command(epilog=f"Example: dpassay audit runs report runs\n\n{IN_AUDIT_HELP}")
+def report(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
+    """Writes the result as one private page, DIR/report.html, and as DIR/report.json."""
+    from dpassay.auditing.many_runs import report as job
+
+    document = job.report(folder).model_dump(mode="json", by_alias=True)
+    show(document, lambda: say(f"Report: {folder / 'report.html'}"), json_, quiet)

@@ -1,0 +1,58 @@
+"""`dpassay audit secrets`: guesses a secret from the releases that protect it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpassay.base.terminal import say
+from dpassay.cli.exit_codes import of_audit
+from dpassay.cli.options import Confidence, Json, Quiet, progress, show
+
+EXAMPLE = "Example: dpassay audit secrets --p .01 --r .1 --occurrences 80 --sampling-probability .013"
+
+
+def secrets(
+    p: Annotated[
+        float, typer.Option("--p", help="Claim: largest probability of guessing the secret before, in [1e-5, 1).")
+    ],
+    r: Annotated[float, typer.Option("--r", help="Claim: largest probability of guessing it afterwards.")],
+    occurrences: Annotated[int, typer.Option(help="Number of records that hold the secret.")],
+    sampling_probability: Annotated[
+        float, typer.Option(help="Probability that each of them is in a release, in [0, 1].")
+    ],
+    rounds: Annotated[int, typer.Option(help="Number of releases, each with fresh noise and sampling.")] = 1,
+    sigma: Annotated[
+        float | None,
+        typer.Option(help="σ₁, where an occurrence contributes 1. Default: the least that meets the claim."),
+    ] = None,
+    variant: Annotated[str, typer.Option(help="Which release: sound or as_published.")] = "sound",
+    confidence: Confidence = 0.95,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Folder for the result; an interrupted audit resumes."),
+    ] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Guesses a secret from the noisy clusters of secret-protected evolution by the best attack: a lower bound on r."""
+    from dpassay.auditing.secrets import audit as job
+    from dpassay.base.outputs import check_output_folder
+
+    check_output_folder(output, ())
+
+    settings = job.SecretAuditSettings(
+        p=p,
+        r=r,
+        occurrences=occurrences,
+        sampling_probability=sampling_probability,
+        rounds=rounds,
+        sigma=sigma,
+        variant=variant,  # type: ignore[arg-type]  # checked by the job
+        confidence=confidence,
+    )
+    found = job.audit(settings, output, progress=progress(json_, quiet))
+    show(found.to_json(), lambda: say("\n".join(job.in_words(found))), json_, quiet)
+    raise typer.Exit(of_audit(found.refuted))

@@ -1,0 +1,71 @@
+"""`dpassay claims`: published privacy claims, each checked by computation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpassay.base.terminal import say
+from dpassay.cli import options
+from dpassay.cli.exit_codes import ExitCode
+from dpassay.cli.options import Json, Quiet
+
+if TYPE_CHECKING:
+    from dpassay.claims.published.registry import CheckedClaim
+
+
+def claims(
+    ids: Annotated[list[str] | None, typer.Argument(help="Claims, such as 000-4. Default: all.")] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the counterexample or the proof of each, step by step.")
+    ] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print a page of documentation with all of this instead.")
+    ] = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Checks statements of papers and libraries about privacy, by computing what they state.
+
+    Exits with 0 if every verdict is the recorded one, and with 1 if not.
+    """
+    from dpassay.claims.published import words
+    from dpassay.jobs import claims as job
+
+    chosen = job.named(ids or ())
+    with options.progress(json_, quiet).stage("Checking claims") as step:
+        found = list(job.check_published_claims(chosen, step))
+
+    def in_words() -> None:
+        if markdown:
+            say(words.page(found))
+        elif explain:
+            say("\n\n".join(words.explained(one) for one in found))
+        else:
+            _print(found)
+
+    options.show({"claims": [one.to_json() for one in found]}, in_words, json_, quiet)
+    if not all(one.as_recorded for one in found):
+        raise typer.Exit(ExitCode.REFUTED)
+
+
+def _print(found: Sequence[CheckedClaim]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from dpassay.claims.published import words
+    from dpassay.cli.table_console import TableConsole
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("claim", overflow="fold")
+    table.add_column("verdict", no_wrap=True)
+    for name in ("published", "recomputed"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in found:
+        about = f"{one.claim.id}: {one.claim.quantity}"
+        table.add_row(about, one.verdict, words.published(one), words.recomputed(one))
+    TableConsole().print(table)
+    say(words.summary(found))
+    say("`dpassay claims ID --explain` shows how a number comes about.")

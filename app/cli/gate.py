@@ -1,0 +1,68 @@
+"""`dpassay gate`: whether a total privacy cost is within a policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpassay.base.terminal import say
+from dpassay.cli.exit_codes import ExitCode
+from dpassay.cli.options import Anchor, Conditions, Json, Normalizer, Quiet, Records, Sampler, show
+
+
+def gate(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Ledgers of runs on one data set, files of other libraries about it, and claims (.yaml)."),
+    ],
+    max_epsilon: Annotated[float, typer.Option(help="The largest ε that the policy allows.")],
+    delta: Annotated[float, typer.Option(help="The δ at which the policy means it, in (0, 1).")],
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            help="The unit that the policy protects: record, user or group(k). Default: any. It is taken as that of "
+            "files of other libraries that do not record theirs."
+        ),
+    ] = None,
+    adjacency: Annotated[
+        str | None, typer.Option(help="Its neighbouring relation: add_remove, replace_one or zero_out. Default: any.")
+    ] = None,
+    sampler: Sampler = None,
+    records: Records = None,
+    normalizer: Normalizer = None,
+    condition: Conditions = None,
+    assume: Annotated[
+        bool,
+        typer.Option("--assume", help="Take as given what neither the files nor you state; the answer lists it."),
+    ] = False,
+    summary: Annotated[
+        Path | None, typer.Option(help="Append the answer to this file in Markdown, such as $GITHUB_STEP_SUMMARY.")
+    ] = None,
+    anchor: Anchor = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Exits with 0 if the total privacy cost is proven to be within a policy, with 1 if not, and with 2 if the inputs
+    cannot be read or do not compose, or if the proof rests on a condition that neither the files nor you state.
+
+    Only certified bounds count. An unfinished run counts with its whole plan, and a claim as if it had run.
+    """
+    from dpassay.jobs import gate as job
+
+    policy = job.Policy(max_epsilon, delta, unit, adjacency)
+    found = job.gate(
+        files,
+        policy,
+        sampler=sampler,
+        records=records,
+        normalizer=normalizer,
+        conditions=condition or (),
+        assume=assume,
+        anchor=anchor,
+        summary=summary,
+    )
+    show(found.to_json(), lambda: say(found.in_words()), json_, quiet)
+    if not found.passed:
+        raise typer.Exit(ExitCode.REFUTED)

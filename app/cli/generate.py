@@ -1,0 +1,80 @@
+"""`dpassay generate`: runs a generator without a verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpassay.base.terminal import say
+from dpassay.cli.options import AllowEndpoint, Anchor, Device, Download, Json, Model, Quiet, progress, show
+
+
+def generate(
+    config: Annotated[Path, typer.Argument(help="A claim file; it needs neither guarantee nor audits.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the run.")],
+    vectors: Annotated[
+        Path | None,
+        typer.Option(help="Released vectors: write texts under them. Reads no records, and costs no privacy."),
+    ] = None,
+    texts: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --vectors: number of texts of each label; by default the claim's."),
+    ] = None,
+    model: Model = None,
+    device: Device = "auto",
+    download: Download = False,
+    allow_endpoint: AllowEndpoint = None,
+    anchor: Anchor = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Runs a generator; writes the synthetic data, and the ledger of their privacy cost, to private/.
+
+    With --vectors, a model writes texts under vectors that were released before: post-processing, into DIR itself.
+    """
+    from dpassay.base.errors import InputError
+    from dpassay.base.outputs import check_device, check_output_folder
+    from dpassay.generators.registry import read_claim
+
+    configured, on = read_claim(config), check_device(device)
+    check_output_folder(output, configured.reads(config, model))
+    from dpassay.jobs import generate as job  # loads torch, so the claim is checked first
+    from dpassay.reports.text import output_in_words
+
+    if vectors is not None:
+        written = job.generate_from_vectors(
+            configured,
+            vectors,
+            output,
+            texts=texts,
+            model=model,
+            device=on,
+            download=download,
+            allow_endpoint=allow_endpoint,
+            progress=progress(json_, quiet),
+        )
+        show(written, lambda: say(f"{written['documents']} documents in {written['path']}"), json_, quiet)
+        return
+    if texts is not None:
+        raise InputError("--texts: goes with --vectors; a run writes as many texts as the claim says")
+    run = job.generate(
+        configured,
+        output,
+        model=model,
+        device=on,
+        download=download,
+        anchor=anchor,
+        allow_endpoint=allow_endpoint,
+        progress=progress(json_, quiet),
+    )
+    summary = run.summary()
+
+    def in_words() -> None:
+        made = run.output()
+        documents = "0 documents" if made is None else output_in_words(made, run.unfinished)
+        say(f"{documents} in {summary['path']}; their privacy cost is in {summary['ledger']}")
+        say(f"Head of the ledger: {summary['head']}")
+
+    show(summary, in_words, json_, quiet)

@@ -1,0 +1,151 @@
+"""`dpassay table`: commands for synthetic tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpassay.base.number_format import format_number
+from dpassay.base.terminal import say
+from dpassay.cli.options import Json, Quiet, Seed, progress, show
+
+if TYPE_CHECKING:
+    from dpassay.utility.table_measures import TableUtility
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Writes public schemas of tables, and measures synthetic tables by them.",
+    epilog="Example: dpassay table utility report --real patients.csv --schema columns.yaml",
+)
+
+
+@app.command(epilog="Example: dpassay table schema sample.csv -o people.schema.yaml --public --ignore person")
+def schema(
+    sample: Annotated[Path, typer.Argument(help="A sample that is public: a .jsonl, .csv or .parquet file.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The YAML file to write.")],
+    public: Annotated[
+        bool, typer.Option("--public", help="State that the sample is public; without it, claims are warned.")
+    ] = False,
+    ignore: Annotated[list[str] | None, typer.Option(help="Column to leave out, such as an id; repeatable.")] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Writes the schema of a public sample, as a template to be edited: names, types and domains of all columns.
+
+    Do not make a schema from private rows: it would reveal their smallest and largest values and all categories.
+    """
+    from dpassay.jobs import table_schema as job
+
+    found = job.write_schema(sample, output, public=public, ignore=ignore or ())
+
+    def in_words() -> None:
+        say(f"Written to {found.path}: {len(found.columns)} columns. Widen their domains to what may occur.")
+        if not public:
+            say("The schema says that it was made from private rows. If the sample is public, give --public.")
+
+    show(found.to_json(), in_words, json_, quiet)
+
+
+@app.command(
+    epilog="Example: dpassay table utility report --real patients.csv --held-out others.csv --schema columns.yaml "
+    "--target health"
+)
+def utility(
+    synthetic: Annotated[
+        Path, typer.Argument(metavar="RUN_FOLDER_OR_FILE", help="A run's folder, or a .jsonl, .csv or .parquet file.")
+    ],
+    real: Annotated[Path, typer.Option(help="File of the private rows that the generator saw.")],
+    schema: Annotated[Path, typer.Option(help="YAML file of the public schema of all tables.")],
+    held_out: Annotated[Path | None, typer.Option(help="File of real rows that it did not see.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Column of categories; with it, classifiers are trained to predict it.")
+    ] = None,
+    seed: Seed = 0,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="JSON file; private/table-utility.json by default.")
+    ] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measures how far a synthetic table is from real rows: histograms, pairs of columns, associations, classifiers.
+
+    Every number is computed from private data without noise, so it is private too: it goes to private/, is covered by
+    no guarantee, and must not decide the parameters of a claimed run.
+    """
+    from dpassay.base.private_results import output_file, write
+    from dpassay.utility import table_measures as job
+
+    path = output_file(synthetic, output, job.NAME, (real, held_out, schema))
+    settings = job.TableSettings(
+        real=real, schema=schema, held_out=held_out, target=target, seed=seed, progress=progress(json_, quiet)
+    )
+    found = job.measure_table(synthetic, settings)
+    document = found.to_json()
+    write(document, path)
+
+    def in_words() -> None:
+        _print(found)
+        say(f"Written to {path}")
+
+    show(document, in_words, json_, quiet)
+
+
+def _print(found: TableUtility) -> None:
+    """Prints all metrics, after a note that they are private."""
+    from dpassay.cli.table_console import TableConsole, titled
+    from dpassay.utility.measures import PRIVATE
+
+    console = TableConsole()
+    console.print(f"PRIVATE. {PRIVATE}", markup=False, highlight=False)
+    for rows in (_comparison_rows(found), _classifier_rows(found)):
+        if rows:
+            console.print(titled(*rows))
+
+
+Rows = tuple[str, list[str], list[list[str]]]
+
+
+def _comparison_rows(found: TableUtility) -> Rows:
+    named = {
+        "synthetic, seen": found.to_real,
+        "synthetic, not seen": found.to_held_out,
+        "seen, not seen": found.real_to_held_out,
+    }
+    known = {name: side for name, side in named.items() if side is not None}
+    sides = list(known.values())
+    rows = [["rows", *(f"{side.rows.synthetic}, {side.rows.real}" for side in sides)]]
+    for name, found_of in (
+        ("histograms", [side.histograms for side in sides]),
+        ("pairs", [side.pairs for side in sides]),
+    ):
+        rows.append([f"{name}, 20 bins", *(format_number(None if of is None else of.bins_20) for of in found_of)])
+        rows.append([f"{name}, 50 bins", *(format_number(None if of is None else of.bins_50) for of in found_of)])
+    agree = [side.associations for side in sides]
+    rows.append(["CorAcc", *(format_number(None if of is None else of.share) for of in agree)])
+    for place, column in enumerate(found.to_real.columns):
+        rows.append([f"{column.name}, mean", *(format_number(side.columns[place].intersection.mean) for side in sides)])
+    return "Synthetic rows, and real rows that the generator has seen or not seen", ["", *known], rows
+
+
+def _classifier_rows(found: TableUtility) -> Rows | None:
+    efficacy = found.efficacy
+    if efficacy is None:
+        return None
+    named = {
+        "logistic regression, synthetic": efficacy.logistic_regression.train_on_synthetic,
+        "logistic regression, real (ceiling)": efficacy.logistic_regression.train_on_real,
+        "XGBoost, synthetic": efficacy.xgboost.train_on_synthetic,
+        "XGBoost, real (ceiling)": efficacy.xgboost.train_on_real,
+        "largest class (floor)": efficacy.majority_class,
+    }
+    columns = ["", "accuracy", "macro F1", "AUC"]
+    rows = [[name, *map(format_number, (of.accuracy, of.macro_f1, of.auc))] for name, of in named.items()]
+    if efficacy.rarer is not None:
+        columns.append(f"F1 of {efficacy.rarer}")
+        for row, of in zip(rows, named.values(), strict=True):
+            row.append(format_number(of.rarer_f1))
+    seen = "held-out rows" if efficacy.tested_on == "held_out" else "rows set apart of the real file"
+    title = f"Predicting {efficacy.target}, {efficacy.classes} classes, tested on {efficacy.rows.real_test} {seen}"
+    return title, columns, rows

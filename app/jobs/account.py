@@ -1,0 +1,516 @@
+"""The privacy cost of ledgers and of claims together, by every accountant that supports their events."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dp_accounting import DpEvent, dp_event
+
+from dpassay.accounting import events, registry
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Rigor
+from dpassay.accounting.events import EpsilonDeltaDpEvent
+from dpassay.accounting.guarantees import ApproxDP, Guarantee, PureDP, SecretProtection
+from dpassay.accounting.interop.conditions import Condition, Unstated
+from dpassay.accounting.interop.state import Sampler, State, Stated, read_as
+from dpassay.accounting.ledger.entries import LedgerError
+from dpassay.accounting.ledger.evidence import estimate_reasons, inherited_assumptions, is_exact, left_open
+from dpassay.accounting.ledger.ledger import Ledger, common_relation, compose_ledgers, open_ledgers, relation_of
+from dpassay.accounting.registry import ACCOUNTANTS, unsupported, upper_bounds
+from dpassay.accounting.secret_protection.groups import of_group
+from dpassay.base import validate
+from dpassay.base.errors import InputError, input_errors
+from dpassay.base.html_table import html_table
+from dpassay.base.number_format import format_number, format_upper
+from dpassay.claims.base import Claim, Plan
+from dpassay.generators.registry import read_claim
+from dpassay.jobs.foreign_files import (
+    ForeignFile,
+    Named,
+    Read,
+    assuming,
+    check_stated,
+    check_statements_used,
+    is_claim_file,
+    is_foreign,
+    readings_of,
+    recorded_delta,
+    statements,
+    states_in,
+)
+
+
+@dataclass(frozen=True)
+class LedgerState:
+    """The state of a ledger when it was read and verified.
+
+    Attributes:
+        path: the file.
+        head: the hash of its last entry.
+        entries: how many entries it holds.
+        anchored: whether an anchor of the ledger was found; it agrees with the ledger.
+        unfinished: the names of its unfinished runs.
+        assumptions: what bounds on its runs rest on, sentences.
+        estimates: why bounds on its runs are estimates, sentences; empty if they are not.
+    """
+
+    path: Path
+    head: str
+    entries: int
+    anchored: bool
+    unfinished: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
+    estimates: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> LedgerState:
+        """The state of an open ledger."""
+        unfinished = tuple(name for name in ledger.runs() if not ledger.run(name).finished)
+        evidence = tuple(inherited_assumptions(ledger)), tuple(estimate_reasons(ledger))
+        return cls(ledger.path, ledger.head, ledger.entries, ledger.anchored, unfinished, *evidence)
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as plain JSON types."""
+        lists = {key: list(getattr(self, key)) for key in ("unfinished", "assumptions", "estimates")}
+        return {**asdict(self), "path": str(self.path), **lists}
+
+    def notes(self) -> list[str]:
+        """The state in sentences."""
+        anchored = (
+            "agrees with its anchor"
+            if self.anchored
+            else "no anchor of this ledger was found, so a restored or rewritten file would not show"
+        )
+        notes = [f"{self.path}: verified, {self.entries} entries, head {self.head}; {anchored}"]
+        return notes + [
+            f"{self.path}: run {name!r} is unfinished: its charges so far are counted" for name in self.unfinished
+        ]
+
+    def evidence(self) -> list[str]:
+        """What bounds on its runs rest on, a line each."""
+        return [f"assumed: {one}" for one in self.assumptions] + [f"an estimate: {one}" for one in self.estimates]
+
+
+@dataclass(frozen=True)
+class IfSampled:
+    """The best bound if records were sampled in one way, where nobody says how.
+
+    Attributes:
+        sampler: the way.
+        adjacency: of the bound.
+        bound: None if there is no finite one.
+    """
+
+    sampler: Sampler
+    adjacency: Adjacency
+    bound: Bound | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The bound as plain JSON types."""
+        bound = None if self.bound is None else self.bound.to_json()
+        return {"sampler": str(self.sampler), "adjacency": str(self.adjacency), "bound": bound}
+
+
+@dataclass(frozen=True)
+class Account:
+    """Bounds on a total privacy cost.
+
+    Attributes:
+        adjacency, unit: of all runs and claims.
+        bounds: upper bounds, one or more for each accountant.
+        unsupported: accountant → why it has no bound.
+        planned: whether the plan of a claim, which has not run, is part of the total.
+        budgets: if secrets have several budgets, for each bound the budget of its secrets; else empty.
+        ledgers: the ledgers that were read, in the order given.
+        whole_plan: if runs are unfinished, the bounds with the whole plan of each run in place of its charges so far.
+        foreign: the files of other libraries that were read, in the order given.
+        if_sampled: where it matters how records were sampled and nobody says it, the best bound for each way.
+        assumptions: what ledgers and claims of declared procedures rest on, besides their events.
+        hints: why bounds are missing or infinite, and what to state for them, sentences.
+        doubts: why bounds are estimates, such as evidence against them; empty if they are not.
+        unstated: the assumptions that neither files nor the user state, each with the file or the claim.
+    """
+
+    adjacency: Adjacency
+    unit: Unit
+    bounds: tuple[Bound, ...]
+    unsupported: dict[str, str]
+    planned: bool = False
+    budgets: tuple[SecretProtection, ...] = ()
+    ledgers: tuple[LedgerState, ...] = ()
+    whole_plan: tuple[Bound, ...] = ()
+    foreign: tuple[ForeignFile, ...] = ()
+    if_sampled: tuple[IfSampled, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    unstated: tuple[tuple[str, Unstated], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The account as plain JSON types."""
+        return {
+            "adjacency": str(self.adjacency),
+            "unit": str(self.unit),
+            "planned": self.planned,
+            "bounds": [bound.to_json() for bound in self.bounds],
+            **({"whole_plan": [bound.to_json() for bound in self.whole_plan]} if self.whole_plan else {}),
+            "ledgers": [ledger.to_json() for ledger in self.ledgers],
+            **({"foreign": [file.to_json() for file in self.foreign]} if self.foreign else {}),
+            **({"if_sampled": [one.to_json() for one in self.if_sampled]} if self.if_sampled else {}),
+            **({"assumptions": list(self.assumptions)} if self.assumptions else {}),
+            **({"hints": list(self.hints)} if self.hints else {}),
+            **({"doubts": list(self.doubts)} if self.doubts else {}),
+            **({"unstated": [{"of": of, **asdict(one)} for of, one in self.unstated]} if self.unstated else {}),
+            **({"budgets": [asdict(budget) for budget in self.budgets]} if self.budgets else {}),
+            "unsupported": self.unsupported,
+        }
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (bound.method, bound.quantity.replace("_", " "), format_upper(bound.value), bound.rigor)
+            for bound in self.bounds
+        ]
+        caption = f"{self.adjacency}, unit {self.unit}"
+        return html_table(("accountant", "quantity", "at most", "rigor"), rows, caption)
+
+
+def account(
+    given: str | Path | Claim | Sequence[str | Path | Claim],
+    *,
+    delta: float | None = None,
+    method: str | None = None,
+    p: float | None = None,
+    adjacency: str | None = None,
+    sampler: str | None = None,
+    records: int | None = None,
+    unit: str | None = None,
+    normalizer: str | None = None,
+    conditions: Collection[str] = (),
+    anchor: Path | None = None,
+    limit: float | None = None,
+) -> Account:
+    """Bounds the total privacy cost of ledgers, of files of other libraries, and of claims that have not run.
+
+    Args:
+        given: ledgers over one data set, files of other libraries about it, and claims (files that end in ``.yaml`` or
+            ``.yml``, or `Claim`s) that would run on it. The plan of a claim is counted. It needs no model, and no data
+            unless it depends on where secrets occur.
+        delta: δ in (0, 1); None for a pure ε, and an ε at the δ of the claims or files if they agree on one.
+        method: one accountant; None for all.
+        p: at unit secret, the prior probability of guessing a secret; None for the budgets of runs and claims.
+        adjacency, sampler, records, unit, normalizer: what files of other libraries do not record: the neighbouring
+            relation, ``poisson``, ``fixed``, ``shuffled`` or ``unknown`` samples, the number of records, the unit, and
+            whether noisy sums are divided by a ``public`` number, by one of the ``batch``, or ``unknown``. What is
+            stated becomes an assumption of the bounds.
+        conditions: names of `Condition`s that hold, such as ``epochs``.
+        anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
+        limit: the ε that the total is compared with, by default that of the claims if they agree on one. If it is
+            inside the interval of a bound, a narrower one is computed.
+
+    Raises:
+        InputError: if a file is neither a ledger nor a claim, a ledger does not verify, adjacencies or units differ, δ
+            or p is out of range or does not apply to the unit, the method does not support these events, or files of
+            other libraries have no bound without δ.
+    """
+    several = [given] if isinstance(given, str | Path | Claim) else list(given)
+    claims = [read_claim(one) if not isinstance(one, Claim) else one for one in several if _is_claim(one)]
+    files = [Path(one) for one in several if not isinstance(one, Claim) and not _is_claim(one)]
+    foreign = [path for path in files if is_foreign(path)]
+    with contextlib.ExitStack() as stack:
+        with input_errors():
+            _check_arguments(delta, method, p)
+            stated = statements(adjacency, sampler, records, unit, normalizer, conditions)
+            check_stated(foreign, stated)
+            states_of = states_in(foreign)
+            ledgers = stack.enter_context(open_ledgers([path for path in files if path not in foreign], anchor=anchor))
+            relations = _relations(claims, ledgers)
+            readings = readings_of(states_of, stated, relations)
+            delta = recorded_delta(states_of) if delta is None and not claims else delta
+            query = _query(claims, ledgers, readings, relations, delta, p, limit)
+            states = tuple(LedgerState.of(ledger) for ledger in ledgers)
+            because = (
+                *(reason for claim in claims for reason in claim.estimate_reasons()),
+                *(reason for ledger in ledgers for reason in estimate_reasons(ledger)),
+            )
+            exact = all(map(is_exact, ledgers)) and query.exact
+            unstated = [
+                *((claim.name, one) for claim in claims for one in claim.unstated()),
+                *((str(ledger.path), one) for ledger in ledgers for one in left_open(ledger)),
+            ]
+            check_statements_used(stated, readings, [one for _, one in unstated])
+            assumed = (
+                *(sentence for claim in claims for sentence in claim.assumptions()),
+                *(sentence for ledger in ledgers for sentence in inherited_assumptions(ledger)),
+            )
+        methods = None if method is None else [method]
+        answers = query.answers(query.event, methods)
+        bounds = [bound for _, bound in answers]
+        budgets = query.unit.kind == "secret" and len(query.questions) > 1
+        promised = tuple(budget for budget, _ in answers if budgets and isinstance(budget, SecretProtection))
+        reasons = unsupported(query.event, adjacency=query.adjacency, unit=query.unit)
+        if method in (None, "ex_post") and "ex_post" not in reasons and not claims:
+            try:
+                bounds += _realised_bound(ledgers, query.adjacency, query.unit)
+            except LedgerError as error:  # another process changed it meanwhile
+                raise InputError(str(error)) from error
+    if method is not None and not bounds:
+        raise InputError(f"{method} has no bound here: {reasons.get(method, 'give --delta')}")
+    unfinished = any(state.unfinished for state in states)
+    bounds = [_under(assuming(bound, readings), assumed, exact) for bound in bounds]
+    if_sampled = tuple(_if_sampled(states_of, stated, query, methods)) if len(readings) == len(several) else ()
+    hints = _hints(query, states_of, readings, stated, bounds, if_sampled, delta)
+    return Account(
+        query.adjacency,
+        query.unit,
+        tuple(_as_estimate(bound, because) for bound in bounds),
+        reasons,
+        planned=bool(claims),
+        budgets=promised,
+        ledgers=states,
+        whole_plan=tuple(
+            _as_estimate(_under(assuming(bound, readings), assumed, exact), because)
+            for _, bound in query.answers(query.whole_plan, methods)
+        )
+        if unfinished
+        else (),
+        foreign=tuple(ForeignFile.of(*read) for read in readings),
+        assumptions=tuple(dict.fromkeys(assumed)),
+        if_sampled=if_sampled,
+        hints=hints,
+        doubts=because,
+        unstated=(
+            *((of, one) for of, one in unstated if one.name not in stated.conditions),
+            *((str(path), one) for path, _, reading in readings for one in reading.unstated),
+        ),
+    )
+
+
+def _relations(claims: Sequence[Claim], ledgers: Sequence[Ledger]) -> list[Named]:
+    found = [(claim.name, (claim.adjacency, Unit.parse(claim.unit))) for claim in claims]
+    if ledgers:
+        found.append((str(ledgers[0].path), relation_of(ledgers)))
+    return found
+
+
+def _if_sampled(
+    states: Sequence[tuple[Path, State]], stated: Stated, query: _Query, methods: Sequence[str] | None
+) -> Iterator[IfSampled]:
+    """The best certified bound on the last question for each sampler that nobody rules out."""
+    if stated.sampler is not None or not any(state.is_sampled and state.sampler is None for _, state in states):
+        return
+    _, question = query.questions[-1]
+    for sampler in Sampler:
+        meant = (one for _, state in states for one in state.also if isinstance(one, Adjacency))
+        others = (Adjacency.REPLACE_ONE, *meant) if stated.adjacency is None else ()
+        for adjacency in dict.fromkeys((query.adjacency, *others)):
+            try:
+                given = dataclasses.replace(stated, sampler=sampler, adjacency=adjacency)
+                readings = [read_as(state, given) for _, state in states]
+            except ValueError:  # fixed, and nobody says how many records there are; or the file has another relation
+                continue
+            event = events.compose([(reading.event, 1) for reading in readings])
+            found = upper_bounds(event, question, adjacency=adjacency, unit=query.unit, methods=methods)
+            best = next((bound for bound in found if bound.value < math.inf), None)
+            named = [(path, state, reading) for (path, state), reading in zip(states, readings, strict=True)]
+            yield IfSampled(sampler, adjacency, None if best is None else assuming(best, named))
+
+
+def _hints(
+    query: _Query,
+    states: Sequence[tuple[Path, State]],
+    readings: Sequence[Read],
+    stated: Stated,
+    bounds: Sequence[Bound],
+    if_sampled: Sequence[IfSampled],
+    delta: float | None,
+) -> tuple[str, ...]:
+    """Why bounds on files of other libraries are missing or infinite, and what to state for them.
+
+    Raises:
+        InputError: if δ is missing and nothing is bounded without it.
+    """
+    of_samplers = dict.fromkeys(hint for _, _, reading in readings for hint in reading.hints)
+    found = [f"{hint.removesuffix('.')} (--adjacency, --sampler, --normalizer)." for hint in of_samplers]
+    finite = any(bound.value < math.inf for bound in bounds)
+    answered = finite or any(one.bound is not None for one in if_sampled)
+    composed = events.counted([(query.event, 1)]).values()
+    unbounded = any(isinstance(event, dp_event.NonPrivateDpEvent) for event, _ in composed)
+    if readings and delta is None and not answered and (if_sampled or not unbounded):
+        raise InputError("no ε is bounded without δ: state it with --delta, such as --delta 1e-5")
+    if readings and delta is None and (finite or if_sampled or not unbounded):
+        found.append("No δ is given, so only a pure ε is bounded; state δ with --delta.")
+    if readings and delta is not None and not finite and not unbounded:
+        spent = math.fsum(count * event.delta for event, count in composed if isinstance(event, EpsilonDeltaDpEvent))
+        if spent >= delta:
+            found.append(
+                f"The δ of the mechanisms that are stated by ε and δ add up to {format_upper(spent)}, which is not "
+                f"below the δ = {format_number(delta)} that is asked for; state a larger one with --delta."
+            )
+    shuffled = any(one.sampler is Sampler.SHUFFLED for one in if_sampled) or stated.sampler is Sampler.SHUFFLED
+    if shuffled and Condition.EPOCHS not in stated.conditions:
+        found.append(
+            "With the sampler shuffled every step counts; if each epoch ran to its end, state it with --condition "
+            "epochs, and if no step accumulated gradients of two epochs, with --condition once."
+        )
+    if if_sampled and stated.records is None and any(state.is_sampled and not state.records for _, state in states):
+        found.append("For a bound with the sampler fixed, state the number of records with --records.")
+    return tuple(found)
+
+
+def _is_claim(given: str | Path | Claim) -> bool:
+    return isinstance(given, Claim) or is_claim_file(given)
+
+
+def _under(bound: Bound, assumed: tuple[str, ...], exact: bool) -> Bound:
+    """With what it rests on, and without a lower end where an event is worse than what ran."""
+    assumptions = (*bound.assumptions, *dict.fromkeys(assumed))
+    return dataclasses.replace(bound, assumptions=assumptions, interval=bound.interval if exact else None)
+
+
+def _as_estimate(bound: Bound, because: tuple[str, ...]) -> Bound:
+    if not because:
+        return bound
+    return dataclasses.replace(bound, rigor=Rigor.ESTIMATE, assumptions=(*bound.assumptions, *because))
+
+
+def _check_arguments(delta: float | None, method: str | None, p: float | None) -> None:
+    if delta is not None:
+        validate.open_probability(delta=delta)
+    if p is not None:
+        validate.open_probability(p=p)
+    if method is not None:
+        validate.one_of(tuple(ACCOUNTANTS), method=method)
+
+
+@dataclass(frozen=True)
+class _Query:
+    """Events, and the bounds that are asked for.
+
+    Attributes:
+        adjacency: of all runs and claims.
+        unit: of all runs and claims.
+        event: charges of the runs, and plans of the claims.
+        whole_plan: the same with the plan of each run in place of its charges.
+        questions: which bounds on an event are asked for.
+        exact: whether claims cost what their plans say, and not less.
+    """
+
+    adjacency: Adjacency
+    unit: Unit
+    event: DpEvent
+    whole_plan: DpEvent
+    questions: Sequence[Question]
+    exact: bool
+
+    def answers(self, event: DpEvent, methods: Sequence[str] | None) -> list[tuple[Guarantee, Bound]]:
+        """The bounds on an event, each with its question."""
+        return [
+            (question, bound)
+            for group, question in self.questions
+            for bound in upper_bounds(
+                event if group is None else of_group(event, group),
+                question,
+                adjacency=self.adjacency,
+                unit=self.unit,
+                methods=methods,
+            )
+        ]
+
+
+def _query(
+    claims: Sequence[Claim],
+    ledgers: Sequence[Ledger],
+    readings: Sequence[Read],
+    relations: Sequence[Named],
+    delta: float | None,
+    p: float | None,
+    limit: float | None,
+) -> _Query:
+    adjacency, unit = common_relation(relations)
+    if (delta if unit.kind == "secret" else p) is not None:
+        given, allowed = ("delta", "p") if unit.kind == "secret" else ("p", "delta")
+        raise InputError(f"--{given} does not apply to unit {unit}; give --{allowed}, or neither")
+    plans = [claim.plan() for claim in claims]
+    if unit.kind == "secret":
+        questions = _secret_questions(_common_budgets(ledgers, plans), p)
+    else:
+        claimed_epsilon, claimed_delta = _claimed(claims)
+        asked = claimed_delta if delta is None else delta
+        questions = _unit_questions(claimed_epsilon if limit is None else limit, asked)
+    claimed = [(plan.event, 1) for plan in plans] + [(reading.event, 1) for _, _, reading in readings]
+    runs = [ledger.run(name) for ledger in ledgers for name in ledger.runs()]
+    event = events.compose([*claimed, *([(compose_ledgers(ledgers), 1)] if ledgers else [])])
+    whole_plan = events.compose([*claimed, *((run.plan, 1) for run in runs)])
+    return _Query(adjacency, unit, event, whole_plan, questions, all(plan.exact for plan in plans))
+
+
+Question = tuple[int | None, Guarantee]
+"""The group of secrets, None for all units, and the form of the guarantee to bound."""
+
+
+def _unit_questions(epsilon: float | None, delta: float | None) -> list[Question]:
+    """A pure ε, and an ε at δ if it is given, to be compared with `epsilon`."""
+    pure: list[Question] = [(None, PureDP(0.0))]
+    return pure if delta is None else [*pure, (None, ApproxDP(epsilon or 0.0, delta))]
+
+
+def _secret_questions(budgets: Sequence[SecretProtection], p: float | None) -> list[Question]:
+    """r at p for all secrets, or, without p, r at the p of each budget for its secrets."""
+    if p is not None:
+        return [(None, SecretProtection(p, 1.0))]
+    if not budgets:
+        raise InputError("these ledgers do not say at which p secrets are protected; give --p")
+    return list(enumerate(budgets))
+
+
+def _common_budgets(ledgers: Sequence[Ledger], plans: Sequence[Plan]) -> tuple[SecretProtection, ...]:
+    """The budgets of the secrets that all runs and plans protect.
+
+    Raises:
+        InputError: if they protect different ones. A record without a secret of one list is used in the clear, so a
+            secret of another list in it is not protected at all, and occurrences in the two lists do not add up.
+    """
+    found = {(plan.secrets, plan.budgets) for plan in plans}
+    for ledger in ledgers:
+        for name in ledger.runs():
+            about = ledger.run(name).about
+            budgets = tuple(SecretProtection(p, r) for p, r in about.get("budgets", ()))
+            found.add((about.get("secrets"), budgets))
+    if len(found) > 1:
+        raise InputError(
+            "these runs protect different secrets, budgets or places, so they do not compose: a record without a "
+            "secret is used in the clear, so one run may reveal what another protects; account for each run separately"
+        )
+    return next(iter(found))[1] if found else ()
+
+
+def _claimed(claims: Sequence[Claim]) -> tuple[float | None, float | None]:
+    """The ε and the δ of the claimed guarantees, each if they all have the same."""
+    guarantees = [claim.claimed() for claim in claims if claim.guarantee is not None]
+    approximate = [guarantee for guarantee in guarantees if isinstance(guarantee, ApproxDP)]
+    return _only({each.epsilon for each in approximate}), _only({each.delta for each in approximate})
+
+
+def _only(named: set[float]) -> float | None:
+    return named.pop() if len(named) == 1 else None
+
+
+def _realised_bound(ledgers: Sequence[Ledger], adjacency: Adjacency, unit: Unit) -> list[Bound]:
+    """The sum of the realised ex-post costs of all runs; empty if a run has none."""
+    found: list[Bound] = []
+    for ledger in ledgers:
+        for name in ledger.runs():
+            run = ledger.run(name)
+            if not run.realised():
+                return []
+            found.append(registry.account(run, method="ex_post", adjacency=adjacency, unit=unit))
+    if not found:
+        return []
+    total = math.nextafter(math.fsum(bound.value for bound in found), math.inf) if len(found) > 1 else found[0].value
+    return [dataclasses.replace(found[0], value=total)]

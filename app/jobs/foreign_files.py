@@ -1,0 +1,209 @@
+"""Files of other libraries, read under what the user states of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.interop import conditions
+from dpassay.accounting.interop.conditions import Condition, Normalizer, Unstated
+from dpassay.accounting.interop.read import read_state
+from dpassay.accounting.interop.state import Reading, Sampler, State, Stated, check_used, read_as
+from dpassay.accounting.registry import unsupported
+from dpassay.base import validate
+from dpassay.base.errors import InputError, input_errors
+from dpassay.base.number_format import format_number
+
+Named = tuple[str, tuple[Adjacency, Unit]]
+"""A name and the relation of what it names."""
+
+Read = tuple[Path, State, Reading]
+"""A file, what it says, and what follows under what was stated."""
+
+
+@dataclass(frozen=True)
+class ForeignFile:
+    """A file of another library.
+
+    Attributes:
+        path: the file.
+        library: which wrote it.
+        what: of that library.
+        stated: the ε that the file itself states, or None.
+        assumptions: what the bounds rest on, and the file does not show.
+        remarks: other sentences about what the file itself states; no bound rests on them.
+        unstated: those assumptions that neither the file nor the user states.
+    """
+
+    path: Path
+    library: str
+    what: str
+    stated: float | None
+    assumptions: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
+    unstated: tuple[Unstated, ...] = ()
+
+    @classmethod
+    def of(cls, path: Path, state: State, reading: Reading) -> ForeignFile:
+        """The file under the assumptions of a reading."""
+        return cls(path, state.library, state.what, state.stated, reading.assumptions, state.remarks, reading.unstated)
+
+    def to_json(self) -> dict[str, Any]:
+        """The file as plain JSON types."""
+        return {
+            **asdict(self),
+            "path": str(self.path),
+            "assumptions": list(self.assumptions),
+            "remarks": list(self.remarks),
+            "unstated": [asdict(one) for one in self.unstated],
+        }
+
+    def notes(self) -> list[str]:
+        """The file in sentences."""
+        stated = "" if self.stated is None else f"; it states ε = {format_number(self.stated)} itself"
+        return [
+            f"{self.path}: {self.what}{stated}",
+            *(f"{self.path}: {one}" for one in self.remarks),
+            *(f"{self.path}: assumed: {one}" for one in self.assumptions),
+            *([f"{self.path}: nobody stated: {conditions.options(self.unstated)}"] if self.unstated else []),
+        ]
+
+
+def is_claim_file(path: str | Path) -> bool:
+    """Whether a file is a claim, by its name."""
+    return Path(path).suffix in (".yaml", ".yml")
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether a regular file is there and is no ledger."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(_LEDGER)) != _LEDGER
+    except (OSError, ValueError):
+        return False
+
+
+_LEDGER = b"SQLite format 3\0"
+
+
+def states_in(paths: Sequence[Path]) -> list[tuple[Path, State]]:
+    """What the files say.
+
+    Raises:
+        ValueError: one line that names the file, if one is of no known library.
+    """
+    return [(path, read_state(path)) for path in paths]
+
+
+def statements(
+    adjacency: str | None = None,
+    sampler: str | None = None,
+    records: int | None = None,
+    unit: str | None = None,
+    normalizer: str | None = None,
+    conditions: Collection[str] = (),
+) -> Stated:
+    """What the user states of files, from the words of options.
+
+    Raises:
+        ValueError: if a word is unknown, or the number of records is not positive.
+    """
+    relations = tuple(relation.value for relation in Adjacency if relation is not Adjacency.SECRET)
+    if records is not None:
+        validate.integer(minimum=1, records=records)
+    return Stated(
+        adjacency=None if adjacency is None else Adjacency(validate.one_of(relations, adjacency=adjacency)),
+        sampler=None if sampler is None else Sampler(validate.one_of(tuple(Sampler), sampler=sampler)),
+        records=records,
+        unit=None if unit is None else Unit.parse(unit),
+        normalizer=None
+        if normalizer is None
+        else Normalizer(validate.one_of(tuple(Normalizer), normalizer=normalizer)),
+        conditions=frozenset(Condition(validate.one_of(tuple(Condition), condition=one)) for one in conditions),
+    )
+
+
+def check_stated(foreign: Sequence[Path], stated: Stated) -> None:
+    """Checks that nothing is stated of files of other libraries where there is none.
+
+    Raises:
+        InputError: if something is.
+    """
+    if not foreign and dataclasses.replace(stated, conditions=frozenset()) != Stated():
+        raise InputError(
+            "--adjacency, --sampler, --records, --unit and --normalizer are for files of other libraries; ledgers and "
+            "claims say them"
+        )
+
+
+def check_statements_used(stated: Stated, readings: Sequence[Read], unstated: Sequence[Unstated]) -> None:
+    """Checks that whatever the user states is used, or agrees with what a file says.
+
+    Args:
+        stated: what the user states of everything that was read.
+        readings: the files of other libraries.
+        unstated: what ledgers and claims leave open.
+
+    Raises:
+        ValueError: one line that names what does not apply.
+    """
+    used = {name for _, _, reading in readings for name in reading.used}
+    if stated.sampler is None and any(state.is_sampled and state.sampler is None for _, state, _ in readings):
+        used |= {"records", Condition.EPOCHS}  # for the bounds with the samplers fixed and shuffled
+    check_used(stated, used | {one.name for one in unstated})
+
+
+def readings_of(states: Sequence[tuple[Path, State]], stated: Stated, relations: list[Named]) -> list[Read]:
+    """The files under what was stated; their relations are added to the others.
+
+    Where nobody states a neighbouring relation, it is that of the ledgers and claims, or of a file that records one.
+    """
+    relation = _common(states, relations)
+    found = []
+    for path, state in states:
+        with input_errors(f"{path}: "):
+            reading = read_as(state, stated, relation=relation)
+        of = stated.unit or state.unit or Unit()
+        _check_event(path, reading, of)
+        relations.append((str(path), (reading.adjacency, of)))
+        found.append((path, state, reading))
+    return found
+
+
+def _common(states: Sequence[tuple[Path, State]], relations: Sequence[Named]) -> Adjacency | None:
+    """The neighbouring relation that files without one are composed at; None if each has its library's."""
+    if relations and relations[0][1][0] is not Adjacency.SECRET:
+        return relations[0][1][0]
+    recorded = [state.adjacency for _, state in states if state.adjacency is not None]
+    if recorded:
+        return recorded[0]
+    defaults = {state.default_adjacency for _, state in states}
+    return Adjacency.ZERO_OUT if len(defaults) > 1 else None
+
+
+def recorded_delta(states: Sequence[tuple[Path, State]]) -> float | None:
+    """The δ of the files, if they all record the same."""
+    named = {state.delta for _, state in states}
+    return named.pop() if len(named) == 1 else None
+
+
+def _check_event(path: Path, reading: Reading, unit: Unit) -> None:
+    """Checks that accountants can read the numbers of an event, whatever types a file gave them."""
+    try:
+        unsupported(reading.event, adjacency=reading.adjacency, unit=unit)
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise InputError(f"{path}: its event has a number out of range: {' '.join(str(error).split())[:200]}") from None
+
+
+def assuming(bound: Bound, readings: Sequence[Read]) -> Bound:
+    """With the assumptions of the files, and without a lower end where an event is worse than what ran."""
+    assumed = dict.fromkeys(one for _, _, reading in readings for one in reading.assumptions)
+    interval = bound.interval if all(reading.exact for _, _, reading in readings) else None
+    return dataclasses.replace(bound, assumptions=(*bound.assumptions, *assumed), interval=interval)

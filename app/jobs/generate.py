@@ -1,0 +1,106 @@
+"""Runs the generator of a claim, or resumes an interrupted run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dpassay.base.errors import InputError, input_errors
+from dpassay.base.private_files import PRIVATE, one_process
+from dpassay.base.progress import Progress
+from dpassay.claims.base import Claim
+from dpassay.generators import registry
+from dpassay.generators.base import FinishedRun, RunSettings
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
+
+
+def generate(
+    claim: Claim,
+    output: str | Path,
+    *,
+    model: str | None = None,
+    device: str = "auto",
+    download: bool = False,
+    progress: Progress | None = None,
+    source: Source = OS_ENTROPY,
+    anchor: Path | None = None,
+    allow_endpoint: str | None = None,
+) -> FinishedRun:
+    """Runs the generator of a claim on the claim's data, with the claim's model; resumes an interrupted run.
+
+    Args:
+        claim: its guarantee and audits are not needed.
+        output: folder for ``private/``, with the ledger and the synthetic data.
+        model: a local folder or a hub id, used instead of the claim's model.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        download: whether a hub id may be fetched.
+        progress: where to show progress.
+        source: source of randomness for the noise. Only a run with the operating system's entropy can be released.
+        anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
+        allow_endpoint: address of the endpoint that may receive prompts and its API key. Without it only an endpoint
+            on this machine that needs no key is used.
+
+    Raises:
+        InputError: for bad data, a bad model, or a folder that holds another run or in which another process works;
+            nothing has been written then.
+    """
+    shown = progress or Progress()
+    settings = RunSettings(
+        model=model,
+        device=device,
+        download=download,
+        progress=shown,
+        source=source,
+        anchor=anchor,
+        allow_endpoint=allow_endpoint,
+    )
+    output, claim = Path(output), claim.with_model(model)
+    with one_process(output / PRIVATE):
+        return registry.generate(claim, output, settings)
+
+
+def generate_from_vectors(
+    claim: Claim,
+    vectors: str | Path,
+    output: str | Path,
+    *,
+    texts: int | None = None,
+    model: str | None = None,
+    device: str = "auto",
+    download: bool = False,
+    progress: Progress | None = None,
+    allow_endpoint: str | None = None,
+) -> dict[str, Any]:
+    """Writes texts under vectors that a run of dataset vectors released; resumes an interrupted call.
+
+    Reads no records and charges nothing: texts are post-processing of the vectors.
+
+    Args:
+        claim: of dataset vectors; its settings of writing are used.
+        vectors: the file ``vectors.safetensors`` of a released run.
+        output: folder for ``synthetic.jsonl`` and ``synthetic.parquet``, which may be released, and for a journal.
+        texts: number of texts of each label; None for the claim's.
+        model, device, download, progress, allow_endpoint: as for `generate`.
+
+    Returns:
+        Name, number of documents, path, SHA-256 of the texts and fingerprint of the vectors.
+
+    Raises:
+        InputError: if the claim is of another mechanism, the vectors are of another model, or the folder holds a run.
+    """
+    from dpassay.generators.dataset_vectors.claim import DatasetVectorsClaim
+    from dpassay.generators.dataset_vectors.texts import WORKING, write_from_file
+
+    if not isinstance(claim, DatasetVectorsClaim):
+        raise InputError(f"--vectors: is for mechanism dataset_vectors only, not {claim.mechanism}; leave it out")
+    settings = RunSettings(
+        model=model,
+        device=device,
+        download=download,
+        progress=progress or Progress(),
+        allow_endpoint=allow_endpoint,
+    )
+    with input_errors():
+        claim = claim.with_texts(texts)
+    with one_process(Path(output) / WORKING):
+        return write_from_file(claim, Path(vectors), Path(output), settings)

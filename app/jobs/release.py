@@ -1,0 +1,290 @@
+"""Releases a finished run: writes a folder that may be published, from the ledger alone.
+
+Public facts decide whether a run may be released: the plan, the a-priori bound, the claim. A verdict depends on attacks
+on the private data, so it does not decide. There is one exception, which the released page states: if an audit
+contradicted the run's own events, the run did not do what its ledger says, and it is not released.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dpassay import __version__
+from dpassay.accounting.ledger.entries import LedgerError
+from dpassay.accounting.ledger.evidence import without_proof
+from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.accounting.ledger.run import Run
+from dpassay.accounting.ledger.run_files import LEDGER, open_ledger
+from dpassay.base.errors import InputError, input_errors, naming
+from dpassay.base.outputs import real_path
+from dpassay.base.private_files import PRIVATE, one_process, remove_empty, sync, write_atomically
+from dpassay.generators.documents import Documents
+from dpassay.jobs.verdict_history import Recorded, recorded
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
+from dpassay.reports.assay import Output
+from dpassay.reports.claim import prefix_of
+from dpassay.reports.html import render_release
+from dpassay.reports.release import Accepted, Release, claim_text
+
+REPORT, CLAIM = "report.html", "claim.json"
+
+RELEASED = (
+    "That this run was released says that no audit contradicted its events: one bit, which depends on the private data "
+    "and is charged nowhere."
+)
+LONGEST_REASON = 500
+
+
+@dataclass(frozen=True)
+class Released:
+    """A release that was made.
+
+    Attributes:
+        folder: may be published.
+        run: name of the run in the ledger.
+        output: number and lengths of the documents.
+        files: name → SHA-256.
+        accepted: the reason that was given if the proof falls short of the claim; else None.
+        head: head of the ledger, as printed on the page.
+        anchored: whether an anchor of the ledger was found, which detects an older or rewritten file.
+    """
+
+    folder: Path
+    run: str
+    output: Output
+    files: dict[str, str]
+    accepted: str | None
+    head: str
+    anchored: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """The release as plain JSON types."""
+        return {**dataclasses.asdict(self), "folder": str(self.folder), "output": self.output.model_dump(mode="json")}
+
+
+def release(
+    folder: str | Path,
+    output: str | Path,
+    *,
+    accept: str | None = None,
+    run: str | None = None,
+    anchor: Path | None = None,
+) -> Released:
+    """Releases a finished run into a new folder.
+
+    Args:
+        folder: written by `dpassay assay`.
+        output: folder of the release; it must not exist, or be empty.
+        accept: why a run whose proof falls short of its claim is released; public.
+        run: name of the run, if the ledger holds several.
+        anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
+
+    Raises:
+        InputError: if the run may not be released, or a file cannot be read or written.
+    """
+    folder, output = Path(folder), Path(output)
+    ledger = folder / PRIVATE / LEDGER
+    if not ledger.exists():
+        raise InputError(
+            f"{folder}: holds no run, because there is no {ledger}; name a folder that dpassay assay wrote"
+        )
+    check_output(output, folder)
+    reason = None if accept is None else _printable_reason(accept)
+    with one_process(folder / PRIVATE), open_ledger(ledger, anchor) as opened:
+        if anchor is not None and not opened.anchored:
+            raise InputError(f"{anchor}: has no head of {ledger}; name the anchor file that its run was made with")
+        with input_errors():
+            chosen = _run_of(opened, run)
+            page, documents = releasable_of(chosen, opened.head, reason)
+        with _new_folder(output) as partial:
+            files = _write(partial, page, documents)
+            chosen.record_release(_record(page, files))
+        anchored = opened.anchored
+    assert page.output is not None
+    return Released(output, chosen.name, page.output, files, reason, page.ledger.head, anchored)
+
+
+def releasable_of(run: Run, head: str, accept: str | None = None) -> tuple[Release, Documents]:
+    """The page and the documents of a run that may be released.
+
+    Args:
+        run: in its open, verified ledger.
+        head: of the ledger.
+        accept: why it is released if the proof falls short of the claim.
+
+    Raises:
+        InputError: if it may not be released.
+    """
+    documents, history = _documents_and_verdicts(run)
+    last = history[-1]
+    if last.past.documents != documents.sha256:
+        raise InputError(f"run {run.name!r}: its last verdict is about other documents; run dpassay assay again")
+    output = _output(documents, last.public)
+    if output.documents == output.empty:
+        raise InputError(
+            f"run {run.name!r}: holds no complete document with text, so there is nothing to release; give documents "
+            "more tokens to end in (private inference: parameters.tokens and document_tokens), and make a new run in a "
+            "new folder, which is charged anew"
+        )
+    if any(one.past.contradictions for one in history):
+        raise InputError(
+            f"run {run.name!r}: an audit contradicted the run's own events, so it did not do what its ledger says; it "
+            "is not released. See the private report"
+        )
+    page = last.public
+    if page.best_upper is not None and without_proof([one.public.model_dump(mode="json") for one in history]):
+        raise InputError(
+            f"run {run.name!r}: an earlier report certifies no bound, and the last one does not weigh it; run dpassay "
+            "assay again"
+        )
+    if not page.ledger.planned:
+        raise InputError(f"run {run.name!r}: the events charged differ from the plan; it is not released")
+    accepted = _accepted(run, page.shortfalls, accept)
+    changes = {
+        "accepted": accepted,
+        "output": output,
+        "ledger": page.ledger.model_copy(update={"head": head}),
+        "side_channels": [*page.side_channels, RELEASED],
+    }
+    return page.model_copy(update=changes), documents
+
+
+def _output(documents: Documents, page: Release) -> Output:
+    """Number and lengths of the documents that are released, counted anew."""
+    known = page.output
+    return documents.output(
+        whole=known is not None and known.complete is not None,
+        ends=known.ends if known is not None else "",
+        prefix=prefix_of(page.claim),
+    )
+
+
+def _run_of(ledger: Ledger, name: str | None) -> Run:
+    names = ledger.runs()
+    if name is None and len(names) != 1:
+        listed = ", ".join(map(repr, names)) or "no run"
+        raise InputError(f"{ledger.path}: holds {listed}" + ("; name one with --run" if names else ""))
+    return ledger.run(names[0] if name is None else name)
+
+
+def _documents_and_verdicts(run: Run) -> tuple[Documents, list[Recorded]]:
+    """The documents of a run and the verdicts on it.
+
+    Raises:
+        InputError: if it is unfinished, used recorded noise, committed no documents, or has no verdict.
+    """
+    where = f"run {run.name!r}: "
+    if not run.finished:
+        raise InputError(f"{where}is not finished; run dpassay assay again, which resumes it")
+    if run.about.get("noise") != OS_ENTROPY.name:
+        raise InputError(
+            f"{where}its noise was recorded, so it protects nobody; a run with recorded noise is never released"
+        )
+    documents = Documents.committed(run)
+    if documents is None:
+        raise InputError(
+            f"{where}has no documents to release: it is a declaration of what ran elsewhere, or an old version of "
+            "dpassay, which did not commit documents, finished it; then run it anew"
+        )
+    history = recorded(run)
+    if not history:
+        raise InputError(f"{where}has no verdict yet; run dpassay assay first")
+    return documents, history
+
+
+def _accepted(run: Run, shortfalls: list[str], accept: str | None) -> Accepted | None:
+    if shortfalls and accept is None:
+        raise InputError(
+            f'run {run.name!r}: {" ".join(shortfalls)} To release it all the same, say why with --accept "REASON", '
+            "which is printed on the released page"
+        )
+    if accept is not None and not shortfalls:
+        raise InputError("--accept: the proof does not fall short of the claim, so there is nothing to accept; drop it")
+    return None if accept is None else Accepted(reason=accept)
+
+
+def _printable_reason(reason: str) -> str:
+    """The reason on one line, if it can be printed."""
+    words = " ".join(reason.split())
+    if not words or len(words) > LONGEST_REASON or not words.isprintable():
+        raise InputError(f"--accept: must be a reason of 1 to {LONGEST_REASON} characters that can be printed")
+    return words
+
+
+def check_output(output: Path, folder: Path) -> None:
+    """Checks that a release can be written to a folder.
+
+    Raises:
+        InputError: if the folder is not empty, or lies in the private folder of the run.
+    """
+    with input_errors():
+        if output.is_symlink() or (output.exists() and (not output.is_dir() or any(output.iterdir()))):
+            raise InputError(f"{output}: exists and is not empty; name a new folder with -o")
+        if real_path(folder / PRIVATE) in real_path(output).parents:
+            raise InputError(f"{output}: lies in the private folder of the run; name another folder with -o")
+
+
+def _write(folder: Path, page: Release, documents: Documents) -> dict[str, str]:
+    """Writes all files of a release; their SHA-256."""
+    documents.write(folder, 0o644)
+    write_atomically(folder / CLAIM, claim_text(page.claim), 0o644)
+    write_atomically(folder / REPORT, render_release(page), 0o644)
+    sync(folder)
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def _record(page: Release, files: dict[str, str]) -> dict[str, Any]:
+    return {
+        "accepted": None if page.accepted is None else page.accepted.reason,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "files": files,
+        "shortfalls": page.shortfalls,
+        "version": __version__,
+    }
+
+
+@contextlib.contextmanager
+def _new_folder(output: Path) -> Iterator[Path]:
+    """A temporary folder that is renamed to `output` after the block, or removed if the block fails.
+
+    Raises:
+        InputError: if a file or the ledger cannot be written.
+    """
+    partial = output.with_name(f".{output.name}.{secrets.token_hex(4)}.partial")
+    made = [path for path in output.parents if not os.path.lexists(path)]
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(output)
+        partial.mkdir(mode=0o700)
+        yield partial
+        if output.exists():
+            output.rmdir()
+        partial.chmod(0o755)
+        partial.rename(output)
+        sync(output.parent)
+    except (OSError, LedgerError) as error:
+        with input_errors(), naming(output):
+            raise error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        remove_empty(made)
+
+
+def _remove_leftovers(output: Path) -> None:
+    """Removes temporary folders of killed releases to the same output."""
+    left = re.compile(rf"\.{re.escape(output.name)}\.[0-9a-f]{{8}}\.partial")
+    with contextlib.suppress(OSError):  # they do no harm
+        for path in output.parent.iterdir():
+            if left.fullmatch(path.name):
+                shutil.rmtree(path, ignore_errors=True)

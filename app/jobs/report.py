@@ -1,0 +1,27 @@
+"""Renders the page of a finished assay again, from its document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dpassay.base.errors import input_errors
+from dpassay.base.private_files import PRIVATE, write_private
+from dpassay.jobs.assay import ASSAY, REPORT, AssayResult
+from dpassay.reports.assay import load
+from dpassay.reports.html import render
+
+
+def report(folder: str | Path) -> AssayResult:
+    """Renders ``private/report.html`` of a run's folder from ``private/assay.json``.
+
+    Args:
+        folder: written by `dpassay.assay`.
+
+    Raises:
+        InputError: if the folder holds no assay that this version reads, or the page cannot be written.
+    """
+    private = Path(folder) / PRIVATE
+    with input_errors():
+        found = AssayResult(load(private / ASSAY), Path(folder))
+    write_private(private / REPORT, render(found.document, side="private"))
+    return found

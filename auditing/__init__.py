@@ -1,0 +1,1 @@
+"""The audits that are commands of their own, a folder each."""

@@ -1,0 +1,500 @@
+"""Kinds of canaries: how each is drawn, checked and scored. A new kind is a class and a row in `KINDS`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, FiniteFloat
+
+from dpassay.attacks.canaries import texts
+from dpassay.attacks.canaries.pairs import column_pairs, draw_rare_rows, pair_counts, pair_scores
+from dpassay.attacks.canaries.rows import (
+    READERS,
+    Column,
+    Row,
+    Value,
+    canonical,
+    comparable_columns,
+    draw_categories,
+    draw_edge_rows,
+    draw_rows,
+    draw_unusual_rows,
+    is_empty,
+    nearest,
+)
+from dpassay.attacks.canaries.texts import Echo
+from dpassay.base.arrays import Floats
+
+if TYPE_CHECKING:
+    from dpassay.auditing.data import Data
+
+
+_DISTANCES = 10**8
+"""About the largest number of distances between candidates and rows that are computed; takes about ten seconds."""
+
+
+class Canary(BaseModel):
+    """A candidate: a text, whose end the attack looks for, or a row of a table.
+
+    Attributes:
+        text: of a key or an echo.
+        start: where its end begins.
+        value: the number of a key, or a new category; empty in plans of version 0.2.
+        row: of a table, by column.
+        column: of the new category.
+        reference: what the score is compared with: log-probability of the end under a model of the data, or distance
+            to the nearest row of the data.
+        expected: for each pair of columns, how many rows of the data are expected to agree with the canary in both.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: str = ""
+    start: int = 0
+    value: str = ""
+    row: dict[str, str | int | float | bool | None] | None = None
+    column: str = ""
+    reference: float = 0.0
+    expected: tuple[FiniteFloat, ...] = ()
+
+    @property
+    def end(self) -> str:
+        """The end of the text, which the attack looks for."""
+        return self.text[self.start :]
+
+    @property
+    def key(self) -> str:
+        """The number of a key."""
+        return self.value or self.end
+
+    @property
+    def echo(self) -> Echo:
+        """The canary in the form that `dpassay.attacks.canaries.texts` takes."""
+        return Echo(self.text, self.start)
+
+
+Canaries = Sequence[Canary]
+Scores = tuple[Floats, Floats]
+"""Scores by the synthetic file, and by the file with all planted canaries added; each of shape (canaries,)."""
+
+
+class Synthetic(Protocol):
+    """A synthetic file that is scored; it is read once, row by row."""
+
+    path: Path
+    columns: set[str]
+    """The columns found so far."""
+
+    def texts(self) -> Iterator[str]:
+        """The text of each row."""
+
+    def rows(self, names: set[str]) -> Iterator[Mapping[str, Any]]:
+        """The named columns of each row."""
+
+
+class CanaryKind(ABC):
+    """One kind of canary.
+
+    Attributes:
+        name: on the command line and in the manifest.
+        what: what a canary is, for the instructions of a plan.
+        attack: how a canary is scored, for reports.
+        of_text: whether a canary is a text in one column. Otherwise it is a row of a table.
+        fixed_guesses: whether the number of guesses is fixed beforehand. Otherwise every canary that is found is
+            guessed to be in the data.
+        like_data: whether canaries are made to look like the data.
+        scores: the ways to score it that a plan can choose from, the first by default; empty if there is one.
+        model_attack: how a canary is scored by a language model; empty if it is not.
+    """
+
+    name: ClassVar[str]
+    what: ClassVar[str]
+    attack: str
+    of_text: ClassVar[bool] = True
+    fixed_guesses: ClassVar[bool] = True
+    like_data: ClassVar[bool] = True
+    scores: ClassVar[Mapping[str, RowScore]] = {}
+    model_attack: ClassVar[str] = ""
+
+    def scored_by(self, name: str) -> CanaryKind:
+        """This kind with one of its `scores`; an empty name is the default."""
+        return self
+
+    @abstractmethod
+    def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
+        """Draws canaries, all from one distribution.
+
+        Args:
+            count: how many.
+            spare: how many more may be drawn to fit a reference model; they are never planted.
+            data: that the canaries will be added to.
+            column: of the text.
+            rng: source of the draw.
+
+        Raises:
+            ValueError: one line, if the data do not allow them.
+        """
+
+    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
+        """Raises `ValueError` if it is not a canary of this kind.
+
+        Args:
+            canary: of a plan.
+            columns: of the table, for rows.
+        """
+        if not canary.end:
+            raise ValueError("a canary of text must have an end")
+
+    @abstractmethod
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
+        """Scores canaries, larger for "in the data".
+
+        Args:
+            every: candidates and control candidates.
+            planted: the candidates that are in the data.
+            columns: of the table, for rows.
+            file: the synthetic file.
+        """
+
+    def likelihood_scores(self, every: Canaries, likely: Floats, *, calibrated: bool) -> Floats:
+        """Scores canaries by a language model, larger for "in the data".
+
+        Args:
+            every: candidates and as many control candidates.
+            likely: log-probability of the ending of each, shape (n,).
+            calibrated: whether that under a public model was subtracted.
+
+        Raises:
+            ValueError: if a model cannot score this kind.
+        """
+        raise ValueError(f"canaries of kind {self.name} are rows, which a language model does not score; name a file")
+
+
+class KeyCanaries(CanaryKind):
+    """Sentences with a random number that is written like those in the data."""
+
+    name = "key"
+    what = (
+        "a sentence with a random number, written like the numbers in the data; the audit looks for the numbers that "
+        "synthetic texts print"
+    )
+    attack = "a number that a synthetic text prints is guessed to be in the data"
+    model_attack = (
+        "the log-probability of a number and what follows under the model, less that under the base model if one was "
+        "given; a number that is likelier than those of all control candidates is guessed to be in the data"
+    )
+    fixed_guesses = False
+    like_data = False
+
+    def likelihood_scores(self, every: Canaries, likely: Floats, *, calibrated: bool) -> Floats:
+        return np.asarray(likely - likely[len(every) // 2 :].max())
+
+    def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
+        sentences = data.templates or texts.TEMPLATES
+        keys = texts.draw_keys(count, data.numbers, rng, data.forms)
+        drawn = []
+        for key, place in zip(keys, rng.integers(len(sentences), size=count), strict=True):
+            before, after = sentences[place].split(texts.PLACE)
+            drawn.append(Canary(text=before + key + after, start=len(before), value=key))
+        return drawn
+
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
+        keys = [canary.key for canary in every]
+        plain = texts.printed_keys(_texts(file), keys).astype(np.float64)
+        copied = texts.printed_keys([canary.text for canary in planted], keys)
+        return plain, np.maximum(plain, copied)
+
+
+class EchoCanaries(CanaryKind):
+    """Texts that begin as the data do and end in random common words."""
+
+    name = "echo"
+    what = (
+        "a text that begins as the data do and ends in random common words; the audit looks for synthetic texts that "
+        "make the endings likely"
+    )
+    attack = (
+        "the log-probability of a canary's ending under an n-gram model of the synthetic text, less that under one of "
+        "the data and of other such canaries; the highest are guessed to be in the data"
+    )
+
+    model_attack = (
+        "the log-probability of a canary's ending under the model, less that under the base model, or, if none was "
+        "given, under an n-gram model of the data; the highest are guessed to be in the data"
+    )
+
+    def likelihood_scores(self, every: Canaries, likely: Floats, *, calibrated: bool) -> Floats:
+        references = np.array([canary.reference for canary in every])
+        return np.asarray(likely if calibrated else likely - references)
+
+    def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
+        """The reference model is fitted to the data and to the spare echoes, but to no candidate."""
+        known = self._wording(data, column, rng)
+        echoes = texts.draw_echoes(count + spare, known, rng)
+        echoes, others = echoes[:count], [echo.text for echo in echoes[count:]]
+        likely, _ = texts.echo_log_probabilities([*known, *others], echoes)
+        return [
+            Canary(text=echo.text, start=echo.start, reference=float(value))
+            for echo, value in zip(echoes, likely, strict=True)
+        ]
+
+    @staticmethod
+    def _wording(data: Data, column: str, rng: np.random.Generator) -> list[str]:
+        """Texts that echoes are modelled on: as much of the data as one model is fitted to, or builtin notes."""
+        if data.path is None:
+            from dpassay.data.corpora import notes
+
+            return [text for text, _ in notes(400, 0)]
+        known = [str(row[column]) for row in data.rows if row.get(column)]
+        known = [known[place] for place in rng.permutation(len(known))]
+        lengths = np.cumsum([len(text) for text in known])
+        return known[: max(1, int(np.searchsorted(lengths, texts.PIECE)))]
+
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
+        references = np.array([canary.reference for canary in every])
+        echoes, copies = [canary.echo for canary in every], [canary.text for canary in planted]
+        plain, copied = texts.echo_log_probabilities(_texts(file), echoes, copied=copies)
+        return plain - references, copied - references
+
+
+Draw: TypeAlias = Callable[[int, Sequence[Column], np.random.Generator], list[dict[str, Value]]]
+
+
+class RowScore(ABC):
+    """How rows are scored, and which rows suit that.
+
+    Attributes:
+        name: on the command line and in the manifest.
+        attack: how a canary is scored, for reports.
+    """
+
+    name: ClassVar[str]
+    attack: ClassVar[str]
+
+    @abstractmethod
+    def draw(self, count: int, data: Data, rng: np.random.Generator, draw: Draw) -> list[Canary]:
+        """Draws rows with `draw` and keeps those that stand out from the data."""
+
+    @abstractmethod
+    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
+        """Raises `ValueError` if a canary lacks what the score needs; as `CanaryKind.check`."""
+
+    @abstractmethod
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], rows: Iterable[Row]) -> Scores:
+        """As `CanaryKind.score`, for the rows of a synthetic file."""
+
+
+class NearestScore(RowScore):
+    """By the distance to the nearest synthetic row: finds copies, rows with little noise, interpolation."""
+
+    name = "nearest"
+    attack = (
+        "minus the distance to the nearest synthetic row, as a share of the distance to the nearest row of the data; "
+        "the highest are guessed to be in the data"
+    )
+
+    def draw(self, count: int, data: Data, rng: np.random.Generator, draw: Draw) -> list[Canary]:
+        known = data.rows[:: max(1, 2 * count * len(data.rows) // _DISTANCES)]
+        rows, distances = draw_unusual_rows(count, data.columns, known, rng, draw)
+        return [Canary(row=row, reference=float(value)) for row, value in zip(rows, distances, strict=True)]
+
+    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
+        if canary.row is None or canary.reference <= 0:
+            raise ValueError("a canary of a table must have a row and a distance")
+
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], rows: Iterable[Row]) -> Scores:
+        references = np.array([canary.reference for canary in every])
+        wanted = [canary.row or {} for canary in every]
+        plain, _ = nearest(wanted, columns, rows)
+        copied, _ = nearest(wanted, columns, [canary.row or {} for canary in planted])
+        return -plain / references, -np.minimum(plain, copied) / references
+
+
+class PairScore(RowScore):
+    """By counts of pairs of columns: finds generators that keep the counts of pairs of columns too exactly."""
+
+    name = "pairs"
+    attack = (
+        "how often synthetic rows have a canary's values in pairs of columns, beside how often the data have them, "
+        "over the pairs that the generator keeps; the highest are guessed to be in the data"
+    )
+
+    def draw(self, count: int, data: Data, rng: np.random.Generator, draw: Draw) -> list[Canary]:
+        if not data.rows:
+            raise ValueError("score pairs compares with counts of the data; name their file with --like")
+        rows, expected = draw_rare_rows(count, data.columns, data.rows, data.count, rng, draw)
+        return [Canary(row=row, expected=tuple(of)) for row, of in zip(rows, expected.round(2).tolist(), strict=True)]
+
+    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
+        pairs = len(column_pairs(len(comparable_columns(columns))))
+        if canary.row is None or len(canary.expected) != pairs or min(canary.expected) < 0:
+            raise ValueError("a canary that is scored by pairs must have a row and an expected count for each pair")
+
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], rows: Iterable[Row]) -> Scores:
+        expected = np.array([canary.expected for canary in every])
+        wanted = [canary.row or {} for canary in every]
+        plain = pair_counts(wanted, columns, rows)
+        copies = pair_counts(wanted, columns, [canary.row or {} for canary in planted])
+        return pair_scores(plain, expected), pair_scores(plain.plus(copies, 1), expected)
+
+
+@dataclass(frozen=True)
+class TableCanaries(CanaryKind):
+    """Rows of values that stand together in no row of the data."""
+
+    scorer: RowScore = NearestScore()  # noqa: RUF009 (it has no state)
+
+    name = "table"
+    what = (
+        "a row of values that stand together in no row of the data; the audit looks for what it does to synthetic rows"
+    )
+    of_text = False
+    scores = {score.name: score for score in (NearestScore(), PairScore())}  # noqa: RUF012
+
+    @property
+    def attack(self) -> str:  # type: ignore[override]
+        return self.scorer.attack
+
+    def scored_by(self, name: str) -> CanaryKind:
+        return replace(self, scorer=self.scores[name]) if name else self
+
+    def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
+        return self.scorer.draw(count, data, rng, draw_rows)
+
+    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
+        self.scorer.check(canary, columns)
+
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
+        used = comparable_columns(columns)
+        rows = _readable(file, used, _rows_with(file, {column.name for column in used}))
+        return self.scorer.score(every, planted, columns, rows)
+
+
+class EdgeCanaries(TableCanaries):
+    """Rows whose numbers lie at the ends of their ranges."""
+
+    name = "edge"
+    what = (
+        "a row whose numbers and dates lie at the ends of their public ranges, or, without a schema, at and beyond the "
+        "ends of those in the data; the audit looks for what it does to synthetic rows, and finds rare rows that are "
+        "copied and ranges that are taken from the data"
+    )
+
+    def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
+        if not any(column.kind in ("number", "date") for column in data.columns):
+            raise ValueError("canaries of kind edge have extreme numbers or dates, but no column holds any")
+        return self.scorer.draw(count, data, rng, partial(draw_edge_rows, beyond=not data.public))
+
+
+class CategoryCanaries(CanaryKind):
+    """Rows with a category that no other row has."""
+
+    name = "category"
+    what = (
+        "a row with a category of its own, which changes the domain of its column; the audit looks for synthetic rows "
+        "that have the category, and finds label sets that are taken from the data. A generator with a fixed domain "
+        "refuses or changes such rows"
+    )
+    attack = "a new category that a synthetic row has is guessed to be in the data"
+    of_text = False
+    fixed_guesses = False
+
+    def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
+        words = [column for column in data.columns if column.kind == "word" and not _is_boolean(column)]
+        if not words:
+            raise ValueError(
+                "canaries of kind category have a new category each, but no column holds at most 200 distinct words; "
+                "a schema can say that numbers are categories (--schema)"
+            )
+        new = {column.name: iter(draw_categories(count, column, rng)) for column in words}
+        drawn = []
+        for row, place in zip(draw_rows(count, data.columns, rng), rng.integers(len(words), size=count), strict=True):
+            name = words[place].name
+            category = next(new[name])
+            drawn.append(Canary(row={**row, name: category}, value=str(category), column=name))
+        return drawn
+
+    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
+        if canary.row is None or canary.column not in canary.row or not canary.value:
+            raise ValueError("a canary with a new category must have a row and its column")
+
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
+        names = sorted({canary.column for canary in every})
+        wanted: dict[str, dict[str, int]] = {name: {} for name in names}
+        for place, canary in enumerate(every):
+            wanted[canary.column][canonical(canary.value)] = place
+        plain = np.zeros(len(every))
+        for row in _rows_with(file, set(names)):
+            for name in names:
+                found = wanted[name].get(canonical(row.get(name)))
+                if found is not None:
+                    plain[found] = 1
+        chosen = {(canary.column, canary.value) for canary in planted}
+        copied = np.array([(canary.column, canary.value) in chosen for canary in every], dtype=np.float64)
+        return plain, np.maximum(plain, copied)
+
+
+def _is_boolean(column: Column) -> bool:
+    return any(isinstance(value, bool) for value in column.values)
+
+
+def _rows_with(file: Synthetic, names: set[str]) -> Iterator[Row]:
+    """The rows of a synthetic file, which must have rows, and these columns."""
+    read = False
+    for row in file.rows(names):
+        read = True
+        yield row
+    if not read:
+        raise ValueError(f"{file.path}: the synthetic table has no rows")
+    missing = sorted(names - file.columns)
+    if missing:
+        raise ValueError(f"{file.path}: there is no column {missing[0]!r}, which the data of the plan have")
+
+
+_FORMS = {
+    "number": "numbers; write them as 12124 or 0.5, with no sign between thousands and no unit",
+    "date": "dates; write them as 2013-05-31, without a time of day",
+}
+"""What cells must be, and how they are written, by the kind of their column."""
+
+
+def _readable(file: Synthetic, columns: Sequence[Column], rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows, most of whose numbers and dates must be written as such: others are far from all canaries, so that
+    copies in another form would be overlooked."""
+    checked = [(column, READERS[column.kind]) for column in columns if column.kind in READERS]
+    filled, unread = Counter[str](), Counter[str]()
+    for row in rows:
+        for column, read in checked:
+            if not is_empty(value := row.get(column.name)):
+                filled[column.name] += 1
+                unread[column.name] += read(value) is None
+        yield row
+    for column, _ in checked:
+        if 2 * unread[column.name] > filled[column.name]:
+            raise ValueError(
+                f"{file.path}: column {column.name!r}: {unread[column.name]} of {filled[column.name]} cells that are "
+                f"not empty are no {_FORMS[column.kind]}"
+            )
+
+
+def _texts(file: Synthetic) -> Iterator[str]:
+    """The texts of a synthetic file, one of which must not be blank."""
+    read = False
+    for text in file.texts():
+        read = read or bool(text.strip())
+        yield text
+    if not read:
+        raise ValueError(f"{file.path}: holds no text")
+
+
+KINDS: dict[str, CanaryKind] = {
+    kind.name: kind for kind in (KeyCanaries(), EchoCanaries(), TableCanaries(), EdgeCanaries(), CategoryCanaries())
+}
+"""Every kind by its name."""

@@ -1,0 +1,362 @@
+"""One run for all audits: the generator's input with canaries and without a holdout, and both sides of the split.
+
+The coin of a unit comes from BLAKE2b under a fresh key of the operating system, so that all records of a user have one
+coin, and nothing but the key has to be remembered. Files are read twice and written once; memory is that of a part of
+the input, and eight bytes a record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import math
+import random
+import re
+import secrets
+import shlex
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpassay.auditing.canaries.files import Layout, PlannedAudit
+from dpassay.auditing.data import Data, RowWriter
+from dpassay.auditing.plan_files import hashed
+from dpassay.base.number_format import format_confidence
+from dpassay.base.progress import Progress
+from dpassay.data.cells import as_number, is_missing
+from dpassay.data.records import read_rows
+from dpassay.data.word_runs import Words
+
+SOURCE, HOLDOUT, CANDIDATES = "source", "holdout", "candidates"
+_PART = 2**25  # about the bytes of the input that are shuffled at once
+_MOST_PARTS = 256
+_TEXTS = 4096
+_COMPARED = (type(None), str, bool, int, float, Decimal, datetime.date)
+"""The types of cells that `dpassay audit table` compares."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """How records are split.
+
+    Attributes:
+        share: of the units that is expected in the holdout, in (0, 1/2].
+        text: column of the text; None for rows of a table.
+        id: column of the id, which is no part of a record's content.
+        user: column of the user, if users are the units; None for records.
+    """
+
+    share: float
+    text: str | None
+    id: str | None
+    user: str | None
+
+
+def write_layout(
+    folder: Path, data: Data, planted: Iterable[Mapping[str, Any]], split: Split, progress: Progress
+) -> Layout:
+    """Writes the input, and in ``private/`` source and holdout; for texts also both as candidates of membership.
+
+    Args:
+        folder: that exists, with ``private/``.
+        data: whose file is split.
+        planted: records of the canaries that are in the input.
+        split: how.
+        progress: where to show progress.
+
+    Raises:
+        ValueError: one line, if the file is invalid, a record has no text or user, or a side stays empty.
+    """
+    assert data.path is not None
+    private, suffix = folder / "private", data.suffix
+    source, holdout = private / f"{SOURCE}{suffix}", private / f"{HOLDOUT}{suffix}"
+    repeats = _Repeats.none() if split.user is not None else _Repeats.of(_contents(data.path, split, progress))
+    coin, counts, repeated = _Coins(split.share), [0, 0], 0
+    with contextlib.ExitStack() as stack:
+        sides = [stack.enter_context(RowWriter(path, data)) for path in (source, holdout)]
+        candidates = _Candidates(private / f"{CANDIDATES}.jsonl", split)
+        shuffled = stack.enter_context(_Shuffled(folder / f"input{suffix}", data))
+        stack.enter_context(candidates)
+        with progress.stage("Splitting the data") as step:
+            for number, (content, row) in enumerate(_contents(data.path, split, None)):
+                again = content in repeats
+                repeated += again
+                side = None if again else coin.side(content)
+                if side is not None:
+                    counts[side] += 1
+                    sides[side].write(row)
+                    candidates.write(row, side == 0)
+                if side != 1:
+                    shuffled.write(row)
+                if number % 1000 == 0:
+                    step(number, max(number, data.count))
+            for row in planted:
+                shuffled.write(row)
+            step(1, 1)
+    if not all(counts):
+        raise ValueError(
+            f"{data.path}: {counts[0]} records are in the source and {counts[1]} in the holdout, but both need some; "
+            "give more records, or a larger --holdout"
+        )
+    return Layout(
+        unit="record" if split.user is None else "user",
+        share=split.share,
+        records=data.count,
+        repeated=repeated,
+        source=counts[0],
+        holdout=counts[1],
+        input_sha256=hashed(folder / f"input{suffix}"),
+        source_sha256=hashed(source),
+        holdout_sha256=hashed(holdout),
+    )
+
+
+def _contents(path: Path, split: Split, progress: Progress | None) -> Iterator[tuple[int | str, Mapping[str, Any]]]:
+    """The unit of each record, and the record: its user, or a hash of what audits compare of it."""
+    rows = read_rows(path)
+    with (progress or Progress("quiet")).stage("Looking for repeated records") as step:
+        while piece := list(islice(rows, _TEXTS)):
+            yield from zip(_units(piece, split, path), (row for _, row in piece), strict=True)
+            step(0, 1)
+        step(1, 1)
+
+
+def _units(piece: list[tuple[str, Mapping[str, Any]]], split: Split, path: Path) -> list[int | str]:
+    for column, what in ((split.text, "text"), (split.user, "user")):
+        for where, row in piece if column is not None else ():
+            _check_word(row.get(str(column)), f"{path}, {where}: column {column!r}", what)
+    for where, row in piece if split.text is None else ():
+        for name, value in row.items():
+            if name != split.id and not isinstance(value, _COMPARED):
+                raise ValueError(
+                    f"{path}, {where}: column {name!r} holds neither text nor numbers nor dates, and --holdout splits "
+                    "rows for `dpassay audit table`, which compares these; leave the column out of the file, or write "
+                    "it as text"
+                )
+    if split.user is not None:
+        return [str(row[split.user]) for _, row in piece]
+    if split.text is not None:  # as `dpassay audit text` compares them
+        return [int(number) for number in Words.of(str(row[split.text]) for _, row in piece).whole()]
+    return [_row_number(row, split.id) for _, row in piece]
+
+
+def _check_word(value: Any, column: str, what: str) -> None:
+    """Raises `ValueError` if `dpassay audit text` would refuse a text or a user."""
+    if is_missing(value):
+        raise ValueError(f"{column} has no {what}; --holdout needs one in each record")
+    if isinstance(value, bool | list | dict):
+        raise ValueError(f"{column} must hold a string or a number; --holdout needs a {what} in each record")
+    if not (written := str(value)).isascii() and _SURROGATE.search(written):
+        raise ValueError(
+            f"{column} has an unpaired surrogate, which is not a valid character, and `dpassay audit text` refuses it; "
+            "leave --holdout out, or correct the record"
+        )
+
+
+def _row_number(row: Mapping[str, Any], id: str | None) -> int:
+    """A hash of a row without its id, the same whatever the types of the file."""
+    cells = []
+    for name in sorted(row):
+        value = row[name]
+        number = as_number(value)
+        written = "" if is_missing(value) else repr(number) if number is not None else str(value)
+        cells.append((name, written) if name != id else ("", ""))
+    return int.from_bytes(hashlib.blake2b(repr(cells).encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Repeats:
+    """The contents that more than one record has; sorted, shape (n,)."""
+
+    contents: NDArray[np.uint64]
+
+    @classmethod
+    def none(cls) -> _Repeats:
+        return cls(np.empty(0, dtype=np.uint64))
+
+    @classmethod
+    def of(cls, records: Iterable[tuple[int | str, Any]]) -> _Repeats:
+        every = np.frombuffer(array("Q", (int(content) for content, _ in records)), dtype=np.uint64)
+        every = np.sort(every)
+        return cls(np.unique(every[1:][every[1:] == every[:-1]]))
+
+    def __contains__(self, content: int | str) -> bool:
+        if isinstance(content, str) or not len(self.contents):
+            return False
+        place = int(np.searchsorted(self.contents, np.uint64(content)))
+        return place < len(self.contents) and int(self.contents[place]) == content
+
+
+class _Coins:
+    """Independent coins of units, from a fresh key."""
+
+    def __init__(self, share: float) -> None:
+        self._key, self._share = secrets.token_bytes(32), share
+
+    def side(self, unit: int | str) -> Literal[0, 1] | None:
+        """0 for the source, 1 for the holdout, None if the unit takes no part."""
+        digest = hashlib.blake2b(str(unit).encode("utf-8", "surrogatepass"), key=self._key, digest_size=9).digest()
+        if int.from_bytes(digest[:8]) >= 2 * self._share * 2**64:
+            return None
+        return 1 if digest[8] & 1 else 0
+
+
+class _Shuffled:
+    """Writes rows in random order: each to a random part, and the parts one after another, shuffled in memory."""
+
+    def __init__(self, path: Path, data: Data) -> None:
+        assert data.path is not None
+        self._path, self._data = path, data
+        self._draw = random.Random(secrets.randbits(256))
+        count = min(_MOST_PARTS, 1 + math.ceil(data.path.stat().st_size / _PART))
+        self._parts = [path.with_name(f".part-{number}{path.suffix}") for number in range(count)]
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> _Shuffled:
+        with contextlib.ExitStack() as stack:
+            self._writers = [stack.enter_context(RowWriter(part, self._data)) for part in self._parts]
+            self._stack = stack.pop_all()
+        return self
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        self._draw.choice(self._writers).write(row)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stack.close()
+        if kind is not None:
+            return
+        with RowWriter(self._path, self._data) as whole:
+            for part in self._parts:
+                rows = [row for _, row in read_rows(part)]
+                self._draw.shuffle(rows)
+                for row in rows:
+                    whole.write(row)
+                part.unlink()
+
+
+class _Candidates:
+    """The candidates of `dpassay audit membership text`, if records are texts and units."""
+
+    def __init__(self, path: Path, split: Split) -> None:
+        self._text = split.text if split.user is None else None
+        self._data = Data(None)
+        self._writer = RowWriter(path, self._data)
+
+    def __enter__(self) -> None:
+        if self._text is not None:
+            self._writer.__enter__()
+
+    def write(self, row: Mapping[str, Any], included: bool) -> None:
+        if self._text is not None:
+            self._writer.write({self._text: row[self._text], "included": included})
+
+    def __exit__(self, *error: Any) -> None:
+        if self._text is not None:
+            self._writer.__exit__(*error)
+
+
+def commands(planned: PlannedAudit, folder: str, synthetic: str = "SYNTHETIC") -> list[str]:
+    """The commands of all audits of the run, as they are typed; all but `bound` are for each planned file.
+
+    Args:
+        planned: with a layout or without.
+        folder: of the plan.
+        synthetic: a file that the generator wrote.
+    """
+    folder, synthetic = shlex.quote(folder), shlex.quote(synthetic)
+    expect, layout, columns = f" --expect {planned.manifest_sha256}", planned.layout, planned.columns
+    found = [f"dpassay audit score {folder} {synthetic}{expect}", f"dpassay audit bound {folder}{expect}"]
+    if layout is None:
+        return found
+    suffix, design = Path(planned.canaries).suffix, planned.design
+    sides = f"--source {folder}/private/{SOURCE}{suffix} --holdout {folder}/private/{HOLDOUT}{suffix}"
+    claim = f" --delta {design.delta!r}" if design.delta else ""
+    if design.claim is not None and str(design.unit) == layout.unit:
+        claim += f" --epsilon {design.claim.epsilon!r}"
+    coins = f"--coins --confidence {_each_file(planned)!r}{claim}"
+    if "text" not in columns:
+        ignored = f" --ignore {shlex.quote(columns['id'])}" if "id" in columns else ""
+        return [*found, f"dpassay audit table {synthetic} {sides}{ignored} {coins}"]
+    named = shlex.quote(columns["text"])
+    user = f" --user {shlex.quote(columns['user'])}" if layout.unit == "user" else ""
+    names = "" if named == "text" else f" --text {named} --synthetic-text {named}"
+    found.append(f"dpassay audit text {synthetic} {sides}{names}{user} {coins}")
+    if layout.unit == "record":
+        candidates = f"{folder}/private/{CANDIDATES}.jsonl"
+        found.append(f"dpassay audit membership text {candidates} --synthetic {synthetic}{names} {coins}")
+    return found
+
+
+def audits_of(text: bool, user: bool) -> int:
+    """The number of audits that a layout serves, among which the confidence is divided; for tables, of records only."""
+    return 3 if text and not user else 2
+
+
+def each_confidence(total: float, parts: int) -> float:
+    """The confidence of each of some results that hold jointly with confidence `total` (union bound).
+
+    It is rounded up to six digits, or to as many as keep it below 1, so that the errors add up to no more than that of
+    `total` as it is written.
+
+    Raises:
+        ValueError: if no float below 1 is large enough.
+    """
+    exact = 1 - (1 - Decimal(repr(float(total)))) / parts
+    for digits in range(6, 17):
+        rounded = float(exact.quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING))
+        if rounded < 1:
+            return rounded
+    raise ValueError(f"confidence {total!r} is too near 1 to be divided among {parts} results; give a lower one")
+
+
+def _each_file(planned: PlannedAudit) -> float:
+    """The confidence of an audit of real records for one file.
+
+    The error probability is divided among the audits, and that of each audit among the planned files. The audit by
+    canaries divides its own part itself (`Design.each`).
+    """
+    assert planned.layout is not None
+    audits = audits_of("text" in planned.columns, planned.layout.unit == "user")
+    return each_confidence(planned.total, audits * planned.design.files)
+
+
+def confidences_in_words(planned: PlannedAudit) -> str:
+    """With what confidence the audits of a layout hold, each and jointly, before their commands are listed."""
+    files, all_ = planned.design.files, format_confidence(planned.total)
+    canaries = format_confidence(planned.design.confidence)
+    if files == 1:
+        return f"Each audit has confidence {canaries}, so that all of them hold jointly with {all_}:"
+    return (
+        f"Give each command that compares source and holdout for each of the {files} files. It has confidence "
+        f"{format_confidence(_each_file(planned))} for one of them, and the audit by canaries {canaries} for all, so "
+        f"that all of them hold jointly with {all_}:"
+    )
+
+
+def layout_in_words(planned: PlannedAudit, folder: str) -> list[str]:
+    """What was split and what to run, in sentences and commands; empty without a layout."""
+    layout = planned.layout
+    if layout is None:
+        return []
+    lines = [
+        f"The generator reads {folder}/{planned.input}: the data without the holdout, the planted canaries, shuffled."
+    ]
+    if layout.repeated:
+        lines.append(
+            f"{layout.repeated} of {layout.records} records repeat the content of another. They stay in the input "
+            "without a coin, on neither side, since one coin could not decide on each. If they are of one user, name "
+            "the users with --user and --unit user; if they are mistakes, drop them from the data and plan again."
+        )
+    several = f", each of {planned.design.files} files; `bound` comes once, after all are scored"
+    written = f"SYNTHETIC is what it writes{'' if planned.design.files == 1 else several}."
+    lines.append(f"{written} {confidences_in_words(planned)}")
+    return [*lines, *(f"  {command}" for command in commands(planned, folder))]

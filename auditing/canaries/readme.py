@@ -1,0 +1,189 @@
+"""The instructions of a planned audit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dpassay.accounting.adjacency import Unit
+from dpassay.auditing.canaries.files import PlannedAudit
+from dpassay.auditing.canaries.kinds import KINDS
+from dpassay.auditing.canaries.layout import commands, confidences_in_words
+from dpassay.auditing.canaries.units import claim_in_words
+from dpassay.base.number_format import (
+    format_confidence,
+    format_lower,
+    format_number,
+    format_percent,
+    format_upper,
+)
+
+_STEPS = """# An audit that is planned
+
+Somebody claims that a generator of synthetic data is private. This folder tests that with canaries: made-up records, of
+which about half were put into `{file}`, each by its own fair coin; `private/manifest.json` knows all.
+Each canary is {what}.
+
+1. Keep this number outside this folder, with somebody who does not run the generator:
+   `{digest}`
+   It is the SHA-256 of the manifest, and proves later that no coin was changed.
+2. {add}
+   {unit} Change nothing else, and remove no canary: that would undo its coin.
+3. Run the whole pipeline {runs}, from raw data to synthetic data, with the settings of the release, filters
+   and deduplication included. Do not show the manifest or `{file}` to anyone who tunes or filters by hand.
+4. `dpassay audit score DIR SYNTHETIC --expect {digest}`
+   reads the synthetic file. {scorings}
+   If you can, run the same generator once more on the same data *with its protection off*, and score what it writes
+   with `dpassay audit score DIR OFF --unprotected`. That is the positive control: it says whether this attack sees
+   leaks of this generator at all. It counts as no file, and nothing of it is released.
+5. `dpassay audit bound DIR` says what the scores show, and `dpassay audit report DIR` writes a page.
+{layout}
+Decide on the run{plural} before you look at a result, and use these canaries for no other: a result that is one of
+several counts only if all were planned. Canaries are made up, so synthetic data that saw them may repeat what is not
+true: release those of a run without canaries.
+
+## What it can show
+
+{reach}
+
+{read}The test is about adding or removing one {unit_name}. It says nothing of a claim about exchanging one, and a
+result that shows nothing does not mean that nothing leaks: another attack may find more.
+"""
+
+
+_READ = """What canaries look like (ranges, words, wording, and what they are compared with) was read from
+`{path}`. That is a read of private data, which stays in this folder: keep it as private as the data.
+
+"""
+
+
+_ADD = "Add all rows of `{file}` to the data, anywhere, by a rule that does not look at them."
+
+_INPUT = """Give the generator `{input}` in place of the data: it has all planted canaries already, and
+   leaves out the records of `private/holdout{suffix}`."""
+
+_LAYOUT = """6. The same run serves audits of its real records.{repeated}
+   {confidences}
+
+{commands}
+"""
+
+_RARE = 0.001
+
+
+def readme(planned: PlannedAudit) -> str:
+    """The README of a planned audit."""
+    files, unit = planned.design.files, planned.design.unit
+    return _STEPS.format(
+        file=planned.canaries,
+        what=KINDS[planned.kind].what,
+        digest=planned.manifest_sha256,
+        unit=_unit(unit, planned.copies),
+        runs="once" if files == 1 else f"{files} times or as often as was planned, but no more",
+        scorings="Only one file can be scored." if files == 1 else f"At most {files} files can be scored.",
+        plural="" if files == 1 else "s",
+        unit_name="record" if unit.kind == "record" else "user" if unit.kind == "user" else f"group of {unit.size}",
+        add=_add(planned),
+        layout=_layout(planned),
+        reach="\n".join([*claim_in_words(planned.design.claim, unit), *reach(planned)]),
+        read=_READ.format(path=planned.reads_data) if planned.reads_data else "",
+    )
+
+
+def _add(planned: PlannedAudit) -> str:
+    if planned.layout is None:
+        return _ADD.format(file=planned.canaries)
+    return _INPUT.format(input=planned.input, suffix=Path(planned.input).suffix)
+
+
+def _layout(planned: PlannedAudit) -> str:
+    """The audits of the same run that compare source and holdout."""
+    layout = planned.layout
+    if layout is None:
+        return ""
+    repeated = f" {layout.repeated} records that repeat another have no coin." if layout.repeated else ""
+    return _LAYOUT.format(
+        repeated=repeated,
+        confidences=confidences_in_words(planned),
+        commands="\n".join(f"   `{command}`" for command in commands(planned, "DIR")[2:]),
+    )
+
+
+def _unit(unit: Unit, copies: int) -> str:
+    if unit.kind == "user":
+        each = "one record" if copies == 1 else f"{copies} records"
+        return f"Each canary is a user with {each}."
+    return "Each canary is one record." if copies == 1 else f"Each canary is a group of {copies} records."
+
+
+def reach(planned: PlannedAudit) -> list[str]:
+    """What a planned audit can show, and how likely it shows it, in sentences; and warnings."""
+    design, needed, half = planned.design, planned.guesses_needed, planned.design.candidates // 2
+    at = f" at δ = {format_number(design.delta)}" if design.delta else ""
+    lines = []
+    if design.guesses is not None:
+        lines.append(
+            f"With confidence {format_confidence(design.confidence)} and {planned.guesses} guesses, all of them "
+            f"right, it shows at most ε = {format_upper(planned.ceiling)}{at}; fewer right guesses show less."
+        )
+        lines.append(f"With {half} guesses, all right, it would be at most {format_upper(planned.ceiling_of_half)}.")
+    else:
+        lines += _ceilings(planned, at)
+    if design.claim is not None and needed is not None and not planned.warnings:
+        lines.append(
+            f"To refute the claim of ε = {format_number(design.claim.epsilon)} takes {needed} guesses if all are "
+            "right, more if not."
+        )
+    given_away = "of the planted canaries " + ("are printed" if design.guesses is None else "stand out")
+    lines += [
+        "",
+        "What to expect of one file, computed exactly (a generator with an ε gives away all that this ε allows):",
+        "",
+        *_expected(planned),
+        "",
+    ]
+    lines.append(planned.detectable.sentence(given_away))
+    return [*lines, *(f"Warning: {warning}." for warning in planned.warnings)]
+
+
+def _ceilings(planned: PlannedAudit, at: str) -> list[str]:
+    """What keys can show at most, which falls with the number of keys that the generator prints."""
+    shown = [
+        f"{number} printed keys at most ε = {format_upper(value)}{at}" for number, value in planned.ceilings if value
+    ]
+    least = planned.design.needed(0.0)
+    none = "No number of keys shows anything" if least is None else f"Fewer than {least} show nothing, ε = 0"
+    return [
+        f"How much it can show depends on how many planted keys the generator prints. With confidence "
+        f"{format_confidence(planned.design.confidence)}, if all that are printed were planted: {', '.join(shown)}.",
+        f"{none}; so a generator that prints no key shows nothing, whatever it leaks otherwise.",
+    ]
+
+
+def _expected(planned: PlannedAudit) -> list[str]:
+    """One line for each generator: the chance that it is refuted, or that something is shown; and the bound."""
+    claim = planned.design.claim
+    lines = []
+    for number, one in enumerate(planned.expected):
+        chance = f"{'shows a leak' if claim is None else 'is refuted'} in {_runs(one.chance)}"
+        if claim is not None and number == 0:  # a false alarm
+            chance += f" (false alarms; never more than {format_percent(1 - planned.design.each)})"
+        median, low, high = (_bound(planned, value) for value in (one.median, one.low, one.high))
+        shown = f"shows ε ≥ {median} in the median"
+        if low != high:
+            shown += f", and from {low} to {high} in nine of ten"
+        lines.append(f"- A generator that {one.generator} {chance} and {shown}.")
+    return lines
+
+
+def _bound(planned: PlannedAudit, value: float | None) -> str:
+    """A bound that may be found; the largest is printed as the ceiling is."""
+    return format_upper(value) if value == planned.ceiling else format_lower(value)
+
+
+def _runs(probability: float) -> str:
+    """In how many runs something happens; what is nearly sure, or nearly never, is not counted out."""
+    if probability < _RARE:
+        return f"fewer than {format_percent(_RARE)} of runs" if probability else "no run"
+    if probability > 1 - _RARE:
+        return f"more than {format_percent(1 - _RARE)} of runs" if probability < 1 else "every run"
+    return f"{format_percent(probability)} of runs"

@@ -1,0 +1,363 @@
+"""The data that canaries will be added to: their columns, and canaries in the same format."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import datetime
+import json
+import os
+import random
+import re
+import secrets
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
+from pathlib import Path
+from typing import Any
+
+from dpassay.attacks.canaries.rows import Column, ColumnReader, canonical
+from dpassay.attacks.canaries.texts import form, numbers_in
+from dpassay.base.errors import InputError, input_errors, naming
+from dpassay.base.progress import Progress
+from dpassay.data.records import read_rows
+from dpassay.data.table_schema import AnyColumn, CategoryColumn, DateColumn, Schema
+
+SAMPLE = 20_000
+"""The most rows of the data, drawn uniformly, that canaries are modelled on and compared with."""
+_NUMBERS, _FORMS = 10**6, 1000  # the most numbers, and ways of writing them, that are remembered
+_MISSING = 0.1  # share of empty cells where a schema allows them and there are no data
+_PIECE = 4096  # rows that are written to Parquet at once
+_FEWEST_IDS = 20
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNPAIRED = "has an unpaired surrogate, which is not a valid character"
+_WHOLE = re.compile(r"[0-9]{1,15}")
+
+
+@dataclass(slots=True)
+class Data:
+    """What was read of the data that canaries will be added to, and of their public schema.
+
+    Attributes:
+        path: the file, or None.
+        columns: its columns in order, with the kind and the values of each.
+        public: whether the domains of the columns are those of a schema.
+        rows: a uniform sample of its rows.
+        count: number of its rows.
+        templates: sentences for keys; empty for built-in ones.
+        numbers: the numbers in its texts that keys could be; at most a million.
+        forms: how often they are written in each way.
+        whole_ids: whether all ids are integers.
+        largest: the largest integer among ids, and among users.
+        like_id: columns that look like ids: every row has another integer or word.
+    """
+
+    path: Path | None = None
+    columns: list[Column] = field(default_factory=list)
+    public: bool = False
+    rows: list[Mapping[str, Any]] = field(default_factory=list)
+    count: int = 0
+    templates: tuple[str, ...] = ()
+    numbers: set[str] = field(default_factory=set)
+    forms: Counter[str] = field(default_factory=Counter)
+    whole_ids: bool = True
+    largest: dict[str, int] = field(default_factory=dict)
+    like_id: tuple[str, ...] = ()
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of the files that are written."""
+        return self.path.suffix.lower() if self.path else ".jsonl"
+
+
+def read_data(
+    path: Path | None,
+    *,
+    text: str | None,
+    id: str | None,
+    user: str | None,
+    progress: Progress,
+    schema: Schema | None = None,
+) -> Data:
+    """Reads the data in one pass and bounded memory.
+
+    Args:
+        path: a ``.jsonl``, ``.csv`` or ``.parquet`` file; None for records with a text, the columns of the schema and,
+            if given, a user and an id.
+        text, id, user: names of columns; text is None if canaries are rows of a table.
+        progress: where to show progress.
+        schema: the public domains of all other columns; None to read these off the data.
+
+    Raises:
+        ValueError: one line, if the file or a column is invalid.
+    """
+    taken: set[str | None] = {id, user, text}
+    if path is None:
+        named = [Column(name, "other") for name in (text, user, id) if name is not None]
+        if any(_SURROGATE.search(column.name) for column in named):
+            raise ValueError(f"the name of a column {_UNPAIRED}")
+        domains = [] if schema is None else [_public(column, None, ".jsonl") for column in schema.columns]
+        return Data(
+            columns=named + [column for column in domains if column.name not in taken], public=schema is not None
+        )
+    data = Data(path, public=schema is not None)
+    readers: dict[str, ColumnReader] = {}
+    halves: dict[str, str] = {}
+    drawn = random.Random(secrets.randbits(64))
+    with progress.stage("Reading the data") as step:
+        for data.count, (where, row) in enumerate(read_rows(path), 1):
+            for name, value in row.items():
+                if name not in readers:
+                    if _SURROGATE.search(name):
+                        raise ValueError(f"{path}, {where}: the name of a column {_UNPAIRED}")
+                    readers[name] = ColumnReader(name)
+                readers[name].read(value)
+                if isinstance(value, str) and not value.isascii() and _SURROGATE.search(value):
+                    halves.setdefault(name, where)
+            _read_row(data, row, text, id, where)
+            for column in (id, user):
+                if column is not None and isinstance(number := row.get(column), int):
+                    data.largest[column] = max(data.largest.get(column, 0), number)
+            if len(data.rows) < SAMPLE:  # reservoir sampling: Vitter 1985, algorithm R
+                data.rows.append(row)
+            elif (place := drawn.randrange(data.count)) < SAMPLE:
+                data.rows[place] = row
+            if data.count % 1000 == 0:
+                step(0, 1)  # the number of rows is unknown before the end
+        step(1, 1)
+    if not data.count:
+        raise ValueError(f"{path}: holds no rows; canaries are modelled on rows, so name a file with some")
+    asked: list[tuple[str, str | None]] = [("text", text), ("id", id), ("user", user)]
+    for what, column in asked:
+        if column is not None and column not in readers:
+            raise ValueError(f"{path}: there is no column {column!r}; name the {what} column with --{what}")
+    found = {name: reader.column for name, reader in readers.items()}
+    if schema is not None:
+        found |= _public_columns(path, found, schema, taken)
+    data.columns = [Column(name, "other") if name in taken else column for name, column in found.items()]
+    for compared in data.columns:
+        if text is None and compared.kind != "other" and compared.name in halves:
+            raise ValueError(f"{path}, {halves[compared.name]}: column {compared.name!r} {_UNPAIRED}")
+    if not data.public:
+        data.like_id = tuple(column.name for column in data.columns if _looks_like_an_id(column, data))
+    return data
+
+
+def _looks_like_an_id(column: Column, data: Data) -> bool:
+    """Whether each row that was kept, of at least 20, has an integer or a word of its own in a column."""
+    if column.kind not in ("number", "word") or column.decimals or column.missing or len(data.rows) < _FEWEST_IDS:
+        return False
+    return len({canonical(row.get(column.name)) for row in data.rows}) == len(data.rows)
+
+
+def whole_column(data: Data, column: str | None) -> tuple[int, str] | None:
+    """The largest number of a column of integers of a Parquet file, and its type in words; None for any other."""
+    if data.path is None or data.suffix != ".parquet" or column is None:
+        return None
+    import pyarrow.parquet
+
+    kind = pyarrow.parquet.read_schema(data.path.absolute()).field(column).type
+    if not pyarrow.types.is_integer(kind):
+        return None
+    return int(2 ** (kind.bit_width - pyarrow.types.is_signed_integer(kind)) - 1), str(kind)
+
+
+def _read_row(data: Data, row: Mapping[str, Any], text: str | None, id: str | None, where: str) -> None:
+    """Adds the numbers in the text of a row to the data, and whether its id is an integer."""
+    if id is not None:
+        data.whole_ids &= bool(_WHOLE.fullmatch(str(row.get(id))))
+    value = row.get(text) if text is not None else None
+    if value is None:
+        return
+    if not isinstance(value, str):
+        raise ValueError(f"{data.path}, {where}: column {text!r} must hold text")
+    for number in numbers_in(value):
+        written = form(number)
+        if written in data.forms or len(data.forms) < _FORMS:
+            data.forms[written] += 1
+        if len(data.numbers) < _NUMBERS:
+            data.numbers.add(number)
+
+
+def _public_columns(
+    path: Path, found: Mapping[str, Column], schema: Schema, taken: Collection[str | None]
+) -> dict[str, Column]:
+    """The columns of the data with the domains of the schema."""
+    unknown = [name for name in found if name not in taken and name not in schema.names]
+    if unknown:
+        raise ValueError(
+            f"{path}: has a column {unknown[0]!r}, which the schema lacks; add it to the schema, or name it with --id "
+            "or --user if it is one of these"
+        )
+    missing = [name for name in schema.names if name not in found]
+    if missing:
+        raise ValueError(f"{path}: there is no column {missing[0]!r}, which the schema has; take it out of the schema")
+    return {
+        column.name: _public(column, found[column.name], path.suffix.lower())
+        for column in schema.columns
+        if column.name not in taken
+    }
+
+
+def _public(column: AnyColumn, read: Column | None, suffix: str) -> Column:
+    """A column with a public domain, in the types of the file.
+
+    Values come from the domain. Where the data have few values that repeat, they are those of both, so that the column
+    keeps its number of distinct values.
+
+    Args:
+        column: of the schema.
+        read: the same column as the data show it; None without data.
+        suffix: of the file.
+    """
+    quoted = suffix == ".csv" if read is None or read.kind != "number" else read.quoted
+    seen = () if read is None else tuple(value for value in read.values if _allows(column, value))
+    missing = 0.0 if not column.missing else _MISSING if read is None else min(read.missing, 0.99)
+    if isinstance(column, CategoryColumn):
+        whole = read is not None and read.kind == "number" and not read.quoted and read.decimals == 0
+        every: tuple[Any, ...] = tuple(int(word) if whole else word for word in column.values)
+        unused = tuple(word for word in every if canonical(word) not in set(map(canonical, seen))) if seen else ()
+        return Column(column.name, "word", values=seen or every, missing=missing, unused=unused)
+    if isinstance(column, DateColumn):
+        ends = (float(column.low.toordinal()), float(column.high.toordinal()))
+        return Column(column.name, "date", *ends, values=seen, missing=missing)
+    low, high = (float(word) for word in column.longest)
+    return Column(column.name, "number", low, high, column.decimals, seen, quoted, missing)
+
+
+def _allows(column: AnyColumn, value: Any) -> bool:
+    try:
+        column.word(value)
+    except ValueError:
+        return False
+    return True
+
+
+class RowWriter:
+    """Writes rows in the format and the columns of the data, row by row; only the owner may read the file.
+
+    Raises:
+        InputError: if the file cannot be written, or the column types of the Parquet file cannot hold a row.
+    """
+
+    def __init__(self, path: Path, data: Data) -> None:
+        self._path, self._data = path, data
+        self._stack = contextlib.ExitStack()
+        self._rows: list[Mapping[str, Any]] = []
+
+    def __enter__(self) -> RowWriter:
+        def private(path: str, flags: int) -> int:
+            return os.open(path, flags, 0o600)
+
+        path, data = self._path, self._data
+        with input_errors(), naming(path):
+            self._parquet = path.suffix == ".parquet" and data.path is not None
+            if self._parquet:
+                import pyarrow.parquet
+
+                self._file = self._stack.enter_context(open(path, "wb", opener=private))
+                self._schema = pyarrow.parquet.read_schema(data.path.absolute())  # type: ignore[union-attr]
+                self._writer = self._stack.enter_context(pyarrow.parquet.ParquetWriter(self._file, self._schema))
+                return self
+            text = self._stack.enter_context(open(path, "w", encoding="utf-8", newline="", opener=private))
+            if path.suffix == ".csv":
+                names = [column.name for column in data.columns]
+                table = csv.DictWriter(text, names, lineterminator=_line_end(data.path), extrasaction="ignore")
+                table.writeheader()
+                self._put: Callable[[Mapping[str, Any]], Any] = table.writerow
+            else:
+                self._put = lambda row: text.write(_json_line(row))
+        return self
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Adds a row."""
+        if not self._parquet:
+            with input_errors(), naming(self._path):
+                self._put(row)
+            return
+        self._rows.append(row)
+        if len(self._rows) == _PIECE:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow
+
+        columns = []
+        for field_ in self._schema:
+            try:
+                cells = [_typed(row.get(field_.name), field_.type) for row in self._rows]
+                columns.append(pyarrow.array(cells, type=field_.type))
+            except (pyarrow.ArrowException, ArithmeticError, TypeError, ValueError):
+                raise InputError(
+                    f"{self._data.path}: column {field_.name!r} ({field_.type}) cannot hold made-up values; "
+                    f"{_instead(field_.type)}"
+                ) from None
+        try:
+            self._writer.write_table(pyarrow.Table.from_arrays(columns, schema=self._schema))
+        except (pyarrow.ArrowException, TypeError, ValueError):
+            raise InputError(
+                f"{self._data.path}: its column types cannot hold canaries; use CSV or JSON Lines"
+            ) from None
+        self._rows = []
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None and self._parquet:
+                self._flush()
+        finally:
+            with input_errors(), naming(self._path):
+                self._stack.close()
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], data: Data) -> None:
+    """Writes rows in the format and the columns of the data.
+
+    Raises:
+        InputError: as `RowWriter`.
+    """
+    with RowWriter(path, data) as writer:
+        for row in rows:
+            writer.write(row)
+
+
+def _json_line(row: Mapping[str, Any]) -> str:
+    written = json.dumps(row, ensure_ascii=False)
+    return (json.dumps(row) if _SURROGATE.search(written) else written) + "\n"  # half of a pair has no UTF-8
+
+
+def _typed(value: Any, kind: Any) -> Any:
+    """A value in a type of Parquet: in manifests dates are text, and decimals are floats.
+
+    Raises:
+        ValueError: if it is text that is no date, in a column of times.
+    """
+    from pyarrow import lib, types
+
+    if isinstance(value, str) and types.is_temporal(kind):
+        day = datetime.datetime.fromisoformat(value)
+        if not types.is_timestamp(kind):
+            return day.date()
+        return day if kind.tz is None else day.replace(tzinfo=lib.string_to_tzinfo(kind.tz))
+    if isinstance(value, float) and types.is_decimal(kind):
+        with localcontext(prec=100):
+            return Decimal(repr(value)).quantize(Decimal(1).scaleb(-kind.scale))
+    if isinstance(value, int) and (types.is_string(kind) or types.is_large_string(kind)):
+        return str(value)
+    return value
+
+
+def _instead(kind: Any) -> str:
+    from pyarrow import types
+
+    if types.is_timestamp(kind):
+        return "write it as a date or give the data as CSV"
+    return "leave it out of the file or give the data as CSV"
+
+
+def _line_end(path: Path | None) -> str:
+    """The line end of a file. With another one, canaries could be told from the data."""
+    if path is None:
+        return "\n"
+    with path.open("rb") as file:
+        return "\r\n" if file.readline().endswith(b"\r\n") else "\n"

@@ -1,0 +1,160 @@
+"""Bounds ε from the runs of a planned audit."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpassay import __version__
+from dpassay.auditing.many_runs.files import BOUND, Planned, Results, read_plan
+from dpassay.auditing.plan_files import Claimed, guarantee, read_sealed, sealed
+from dpassay.audits.games.many_runs import ManyRuns, detectable_leak, power
+from dpassay.audits.result import AuditResult
+from dpassay.audits.verdict import decide
+from dpassay.base.errors import InputError
+from dpassay.base.number_format import format_lower
+from dpassay.base.private_files import one_process, write_private
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsBound:
+    """The result of a planned audit, as in ``bound.json``.
+
+    Attributes:
+        planned: the plan.
+        refuted: whether the audit refutes the claim; None without a claim.
+        audit: of the generator as it is claimed to be.
+        unprotected: the same audit of the generator with its protection off; None if it was not made.
+        generator_seconds: that all runs took; 0 if they were made elsewhere.
+    """
+
+    planned: Planned
+    refuted: bool | None
+    audit: AuditResult
+    unprotected: AuditResult | None
+    generator_seconds: float
+
+    @property
+    def claim(self) -> Claimed | None:
+        """The planned claim."""
+        return self.planned.plan.claim
+
+    @property
+    def control(self) -> str:
+        """What the positive control shows, in a sentence."""
+        if self.unprotected is None:
+            if self.refuted:
+                return ""
+            return (
+                "No run without protection was made, so it is not known whether this audit can find a leak of this "
+                "generator."
+            )
+        if self.unprotected.details["exhausted"]:
+            return "Without protection, the generator failed in all pilot runs, so the control shows nothing."
+        if not self.unprotected.bounds:
+            return "Without protection, the audit is not finished."
+        shown = self.unprotected.bounds[0].value
+        limit = 0.0 if self.claim is None else self.claim.epsilon
+        found = f"With its protection off, the same audit shows ε ≥ {format_lower(shown)}"
+        if shown > limit:
+            return f"{found}: it can find a leak of this generator."
+        return f"{found}, no more than is claimed: that nothing is found with protection on says nothing."
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain JSON types, sealed with ``sha256``."""
+        design = self.planned.plan.design(stop=False)  # that of `computed`, whose power is known
+        size = (
+            int(self.audit.details.get("most_rounds", design.most_rounds)),
+            int(self.audit.details.get("pilots_each", design.usual_pilots)),
+        )
+        return sealed(
+            {
+                "schema": 1,
+                "dpassay": __version__,
+                "plan_sha256": self.planned.sha256,
+                "claim": self.claim.model_dump() if self.claim else None,
+                "refuted": self.refuted,
+                "control": self.control,
+                "power": [dataclasses.asdict(one) for one in power(design, *size)],
+                "detectable": detectable_leak(design, *size).to_json(),
+                "generator_seconds": self.generator_seconds,
+                "audit": self.audit.to_json(),
+                "unprotected": self.unprotected.to_json() if self.unprotected else None,
+            }
+        )
+
+
+def bound(folder: Path) -> RunsBound:
+    """Bounds ε from the results so far, and writes ``bound.json``; no more runs can be made afterwards.
+
+    Args:
+        folder: of the plan.
+
+    Raises:
+        InputError: if a file is missing or invalid, or the search is not finished.
+    """
+    planned = read_plan(folder)
+    with one_process(planned.private):
+        found = computed(planned)
+        write_private(folder / BOUND, json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    return found
+
+
+def read_bound(planned: Planned) -> dict[str, Any]:
+    """The content of ``bound.json``, which is computed again and compared.
+
+    Raises:
+        InputError: if there is none, or it is not what the runs of the folder show.
+    """
+    folder, path = planned.folder, planned.folder / BOUND
+    if not path.is_file():
+        raise InputError(f"{folder}: holds no bound; run `dpassay audit runs bound {folder}` first")
+    found = read_sealed(path)
+    if found.get("plan_sha256") != planned.sha256:
+        raise InputError(f"{path}: belongs to another plan; run `dpassay audit runs bound {folder}` again")
+    expected = json.loads(json.dumps(computed(planned).to_json()))
+    if any(found.get(key) != value for key, value in expected.items() if key not in ("dpassay", "sha256")):
+        raise InputError(
+            f"{path}: is not what the runs in {folder} show; run `dpassay audit runs bound {folder}` again"
+        )
+    return found
+
+
+def computed(planned: Planned) -> RunsBound:
+    """The result of the runs on disk."""
+    results = Results(planned)
+    if not results.found:
+        raise InputError(f"{planned.folder}: holds no runs; make them with `dpassay audit runs run {planned.folder} …`")
+    arms = {arm: _of(planned, results, arm) for arm in ("claimed", "unprotected") if results.of(arm)}
+    if "claimed" not in arms:
+        raise InputError(f"{planned.folder}: holds no runs of the generator as it is claimed to be")
+    audit, claim = arms["claimed"], planned.plan.claim
+    if not audit.bounds and not audit.details["exhausted"]:
+        raise InputError(
+            f"{planned.folder}: the search for neighbours is not finished, so nothing was tested; go on with "
+            f"`dpassay audit runs run {planned.folder} …` or `score`"
+        )
+    refuted = None
+    if claim is not None:
+        design = planned.plan.design()
+        promised = guarantee(claim.epsilon, claim.delta)
+        verdict = decide(promised, adjacency=design.adjacency, unit=design.unit, bounds=audit.bounds)
+        refuted = verdict.name == "REFUTED"
+    return RunsBound(
+        planned=planned,
+        refuted=refuted,
+        audit=audit,
+        unprotected=arms.get("unprotected"),
+        generator_seconds=sum(results.seconds.values()),
+    )
+
+
+def _of(planned: Planned, results: Results, arm: str) -> AuditResult:
+    # Bounds are those of every round that was made, whether or not the run would have stopped before it.
+    audit = ManyRuns(planned.plan.design(stop=False))
+    for one, features in results.of(arm).items():
+        audit.add(one, features)
+    return audit.result()

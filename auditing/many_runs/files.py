@@ -1,0 +1,422 @@
+"""The files of an audit by many runs: the plan, and the result of each run."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Literal, NamedTuple
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.attacks.black_box.output_features import Features, OutputFeatures
+from dpassay.attacks.black_box.worst_cases import FINDS, ColumnFacts, Event, NeighboringData
+from dpassay.auditing.plan_files import MANIFEST, Claimed, guarantee, version_error
+from dpassay.audits.games.many_runs import ManyRunsDesign, Pair, Run
+from dpassay.audits.verdict import may_refute
+from dpassay.base import validate
+from dpassay.base.errors import InputError, input_errors, naming
+from dpassay.base.former_name import FORMER_NAME
+from dpassay.data.records import read_rows
+
+PLAN: Final = "plan.json"
+RESULTS: Final = "results.jsonl"
+BOUND: Final = "bound.json"
+DATA: Final = "data"
+ARMS: Final = ("claimed", "unprotected")
+"""The generator as it is claimed to be, and with its protection off."""
+
+TRIAL: Final = 2**32 - 1
+"""The number of the run that only tries a generator, and is not counted."""
+
+_VERSION = 1
+
+
+class Part(BaseModel):
+    """Part of a file; unknown keys are an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PlannedColumn(Part):
+    """A column of the data: what features need of `ColumnFacts`."""
+
+    name: str
+    kind: Literal["number", "category", "text", "other"]
+    low: FiniteFloat
+    high: FiniteFloat
+    decimals: int = Field(ge=0, le=300)
+
+    @property
+    def facts(self) -> ColumnFacts:
+        """The column in the form that features take."""
+        return ColumnFacts(self.name, self.kind, self.low, self.high, self.decimals)
+
+
+class PlannedEvent(Part):
+    """An event that a strategy expects."""
+
+    feature: str
+    threshold: FiniteFloat
+
+
+class PlannedPair(Part):
+    """A pair of neighbours: D, D′, and where they differ."""
+
+    name: str
+    data: int
+    neighbor: int
+    target: dict[str, Any]
+    novel: list[str]
+    events: list[PlannedEvent]
+
+
+class RunsPlan(Part):
+    """What is fixed before the first run (``private/plan.json``).
+
+    Attributes:
+        schema_version: of this file.
+        dpassay: version that planned.
+        seed: from which each run has its own, so that functions and commands that take one can be repeated.
+        like: the file of the data.
+        suffix: of data sets and outputs.
+        data_sets: SHA-256 of each data set, ``private/data/NN``.
+        columns: of the data.
+        pairs: of neighbours.
+        runs: number of runs, pilot runs included.
+        confidence: of the bound.
+        delta: δ of the bound.
+        claim: or None.
+        adjacency, unit: of the claim.
+        failures: whether pairs are tested on whose D′ every pilot run fails.
+    """
+
+    schema_version: Literal[1] = 1
+    dpassay: str = Field(validation_alias=AliasChoices("dpassay", FORMER_NAME))
+    seed: int = Field(ge=0)
+    like: str
+    suffix: str = Field(pattern=r"^\.(jsonl|csv|parquet)$")
+    data_sets: list[str]
+    columns: list[PlannedColumn]
+    pairs: list[PlannedPair]
+    runs: int
+    confidence: float
+    delta: float
+    claim: Claimed | None
+    adjacency: str
+    unit: str
+    failures: bool
+
+    def design(self, *, stop: bool = True) -> ManyRunsDesign:
+        """The design of the audit."""
+        return ManyRunsDesign(
+            pairs=tuple(
+                Pair(
+                    pair.name,
+                    pair.data,
+                    pair.neighbor,
+                    tuple(Event(event.feature, event.threshold) for event in pair.events),
+                    FINDS[pair.name],
+                )
+                for pair in self.pairs
+            ),
+            runs=self.runs,
+            confidence=self.confidence,
+            adjacency=Adjacency(self.adjacency),
+            unit=Unit.parse(self.unit),
+            claim=guarantee(self.claim.epsilon, self.claim.delta) if self.claim else None,
+            delta=self.delta,
+            failures=self.failures,
+            stop=stop,
+        )
+
+    def pairs_of(self, data: int) -> list[str]:
+        """The names of the pairs that a data set belongs to."""
+        return [pair.name for pair in self.pairs if data in (pair.data, pair.neighbor)]
+
+    def check(self) -> None:
+        """Raises `ValueError` or `LookupError` if fields are inconsistent."""
+        design = self.design()
+        if design.claim is not None and not may_refute(design.confidence):
+            raise ValueError("no audit of this confidence refutes a claim")
+        names = {column.name for column in self.columns}
+        for pair in self.pairs:
+            if not names <= pair.target.keys() or not names.issuperset(pair.novel):
+                raise ValueError("a target lacks a column")
+            if not 0 <= pair.data < len(self.data_sets) or not 0 <= pair.neighbor < len(self.data_sets):
+                raise ValueError("a pair names a data set that is not there")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan on disk.
+
+    Attributes:
+        folder: of the audit.
+        plan: its content.
+        sha256: hash of ``private/plan.json``.
+    """
+
+    folder: Path
+    plan: RunsPlan
+    sha256: str
+
+    def asks_for(self, made: MadeRun) -> bool:
+        """Whether a run may be one of this plan."""
+        return (
+            made.arm in ARMS
+            and made.run.phase in ("pilot", "test")
+            and 0 <= made.run.data < len(self.plan.data_sets)
+            and 0 <= made.run.number < self.plan.runs
+        )
+
+    @property
+    def private(self) -> Path:
+        """The private folder."""
+        return self.folder / "private"
+
+    def data_file(self, data: int) -> Path:
+        """The file of a data set."""
+        return data_file(self.folder, data, self.plan.suffix)
+
+    def content(self, data: int) -> bytes:
+        """The file of a data set.
+
+        Raises:
+            InputError: if it was changed.
+        """
+        path = self.data_file(data)
+        with input_errors():
+            content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != self.plan.data_sets[data]:
+            raise InputError(f"{path}: was changed since it was planned; put it back, or plan anew")
+        return content
+
+    def rows(self, data: int) -> tuple[Mapping[str, Any], ...]:
+        """The records of a data set.
+
+        Raises:
+            InputError: if its file was changed.
+        """
+        self.content(data)
+        with input_errors():
+            return tuple(row for _, row in read_rows(self.data_file(data)))
+
+    def features(self) -> OutputFeatures:
+        """The features of outputs.
+
+        Raises:
+            InputError: if a data set was changed, or two of a pair are no neighbours.
+        """
+        held = {data: self.rows(data) for pair in self.plan.pairs for data in (pair.data, pair.neighbor)}
+        size, adjacency = Unit.parse(self.plan.unit).size, Adjacency(self.plan.adjacency)
+        for pair in self.plan.pairs:
+            if not _are_neighbors(held[pair.data], held[pair.neighbor], adjacency, size):
+                raise InputError(f"{self.folder}: the data sets of {pair.name} are not neighbours; make a new plan")
+        return OutputFeatures(
+            [column.facts for column in self.plan.columns],
+            [
+                NeighboringData(
+                    pair.name,
+                    FINDS[pair.name],
+                    held[pair.data],
+                    held[pair.neighbor],
+                    pair.target,
+                    tuple(pair.novel),
+                    tuple(Event(event.feature, event.threshold) for event in pair.events),
+                )
+                for pair in self.plan.pairs
+            ],
+        )
+
+
+def _are_neighbors(
+    data: Sequence[Mapping[str, Any]], neighbor: Sequence[Mapping[str, Any]], adjacency: Adjacency, size: int
+) -> bool:
+    """Whether D′ has at most so many records more than D, or as many in the place of others."""
+    one, two = (Counter(repr(list(row.items())) for row in rows) for rows in (data, neighbor))
+    fewer, more = (one - two).total(), (two - one).total()
+    return more <= size and fewer == (more if adjacency is Adjacency.REPLACE_ONE else 0)
+
+
+def data_file(folder: Path, data: int, suffix: str) -> Path:
+    """Where a data set of an audit is."""
+    return folder / "private" / DATA / f"{data:02d}{suffix}"
+
+
+def read_plan(folder: Path) -> Planned:
+    """The plan of a folder.
+
+    Raises:
+        InputError: if the folder holds none, or one of another version.
+    """
+    path = folder / "private" / PLAN
+    if not path.is_file():
+        if (folder / "private" / MANIFEST).is_file():
+            raise InputError(f"{folder}: holds an audit by canaries; give the command without `runs`")
+        raise InputError(f"{folder}: holds no plan of runs; make one with `dpassay audit runs plan … -o {folder}`")
+    with input_errors():
+        content = path.read_bytes()
+    try:
+        plan = RunsPlan.model_validate_json(content)
+        plan.check()
+    except ValidationError as error:
+        raise version_error(path, error) from None
+    except (ValueError, TypeError, LookupError):
+        raise InputError(f"{path}: was not written by this version of dpassay; make a new plan") from None
+    return Planned(folder, plan, hashlib.sha256(content).hexdigest())
+
+
+class MadeRun(NamedTuple):
+    """A run of one of the two generators.
+
+    Attributes:
+        arm: ``claimed`` or ``unprotected``.
+        run: its place in the audit.
+    """
+
+    arm: str
+    run: Run
+
+    @property
+    def name(self) -> str:
+        """Of the run's files."""
+        if self.run.number == TRIAL:
+            return f"{self.arm}-trial"
+        return f"{self.arm}-{self.run.phase}-{self.run.data:02d}-{self.run.number:05d}"
+
+    @property
+    def spawn_key(self) -> int:
+        """A number that no other run has, from which it has its seed."""
+        place = 2 * ARMS.index(self.arm) + (self.run.phase == "test")
+        return (place << 48) | (self.run.data << 32) | self.run.number
+
+
+class Results:
+    """The results of runs, appended to ``private/results.jsonl`` as they arrive.
+
+    Args:
+        planned: the plan that they belong to.
+    """
+
+    def __init__(self, planned: Planned) -> None:
+        self._planned, self._path = planned, planned.private / RESULTS
+        self._header = {"runs": _VERSION, "plan": planned.sha256}
+        self._file: BinaryIO | None = None
+        self._synced = time.monotonic()
+        self.generators: dict[str, str] = {}
+        self.found: dict[MadeRun, dict[str, Features]] = {}
+        self.seconds: dict[str, float] = {}
+        if self._path.is_file():
+            self._whole = self._read()
+        else:
+            self._whole = 0
+
+    def _read(self) -> int:
+        whole = 0
+        with input_errors(), self._path.open("rb") as file:
+            for number, line in enumerate(file):
+                if not line.endswith(b"\n"):
+                    break  # a process was killed while it wrote this line; its run is made again
+                try:
+                    row = json.loads(line)
+                    if number == 0:
+                        if {key: row[key] for key in self._header} != self._header:
+                            raise InputError(f"{self._path}: belongs to another plan; delete it, or put back the plan")
+                    elif "generator" in row:
+                        self.generators[str(row["arm"])] = str(row["generator"])
+                    else:
+                        made = MadeRun(str(row["arm"]), Run(row["phase"], int(row["data"]), int(row["number"])))
+                        if made in self.found or not self._planned.asks_for(made):
+                            raise ValueError("no run of the plan, or one that is there already")
+                        self.found[made] = _checked(row["features"], self._planned.plan.pairs_of(made.run.data))
+                        self._spend(made.arm, validate.non_negative(seconds=float(row.get("seconds", 0.0))))
+                except InputError:
+                    raise
+                except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+                    raise InputError(f"{self._path}: line {number + 1} is not a result; delete the file") from None
+                whole += len(line)
+        return whole
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Results]:
+        """Opens the file for new results. A line that was cut off is dropped."""
+        with input_errors():
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = open(descriptor, "r+b")  # noqa: SIM115 - closed below, where its errors name it
+        try:
+            self._file.seek(self._whole)
+            self._file.truncate()
+            if self._whole == 0:
+                self._append(self._header)
+            yield self
+        finally:
+            with naming(self._path):
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                self._file.close()
+            self._file = None
+
+    def begin(self, arm: str, generator: str) -> None:
+        """Records which generator the runs of an arm are of, with the files that it consists of; refuses another later.
+
+        Raises:
+            InputError: if runs of another one were recorded.
+        """
+        digest = hashlib.sha256(generator.encode()).hexdigest()
+        if self.generators.setdefault(arm, digest) != digest:
+            raise InputError(
+                f"{self._path.parent.parent}: its runs were made by another command, or by files that were changed "
+                "since; give the same ones, or plan anew"
+            )
+        self._append({"arm": arm, "generator": digest})
+
+    def add(self, made: MadeRun, features: dict[str, Features], seconds: float = 0.0) -> None:
+        """Appends the result of a run. It is flushed at once, and synced to disk within a second.
+
+        Args:
+            made: the run.
+            features: of its output.
+            seconds: that the generator took; 0 if unknown.
+        """
+        self.found[made] = features
+        self._spend(made.arm, seconds)
+        self._append({"arm": made.arm, **made.run._asdict(), "features": features, "seconds": round(seconds, 3)})
+
+    def _spend(self, arm: str, seconds: float) -> None:
+        self.seconds[arm] = self.seconds.get(arm, 0.0) + seconds
+
+    def _append(self, row: Mapping[str, Any]) -> None:
+        assert self._file is not None
+        with naming(self._path):
+            self._file.write(json.dumps(row, allow_nan=False).encode() + b"\n")
+            self._file.flush()
+            if time.monotonic() - self._synced > 1:
+                os.fsync(self._file.fileno())
+                self._synced = time.monotonic()
+
+    def of(self, arm: str) -> dict[Run, dict[str, Features]]:
+        """The results of one arm."""
+        return {made.run: features for made, features in self.found.items() if made.arm == arm}
+
+
+def _checked(features: Any, pairs: Sequence[str]) -> dict[str, Features]:
+    """Features as they were written: those of each of these pairs, and those of every pair.
+
+    Raises:
+        ValueError: if they are something else.
+    """
+    if set(features) != {"", *pairs}:
+        raise ValueError("features belong to the pairs of a data set")
+    found = {str(pair): {str(name): float(value) for name, value in one.items()} for pair, one in features.items()}
+    if not all(math.isfinite(value) for one in found.values() for value in one.values()):
+        raise ValueError("a feature is a number")
+    return found

@@ -1,0 +1,111 @@
+"""The report of an audit by many runs: a page and a JSON file, from the result of `dpassay audit runs bound`."""
+
+from __future__ import annotations
+
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy
+import scipy
+from pydantic import ValidationError
+
+from dpassay import __version__
+from dpassay.attacks.black_box.worst_cases import FINDS
+from dpassay.auditing.many_runs.bound import read_bound
+from dpassay.auditing.many_runs.files import BOUND, Planned, read_plan
+from dpassay.auditing.plan_files import guarantee, version_error
+from dpassay.audits.games.many_runs import ManyRunsDesign
+from dpassay.audits.implications import describe
+from dpassay.base.private_files import write_private
+from dpassay.reports import text
+from dpassay.reports.runs import RunsAudit, render
+
+_POINTS = 20  # at which the ceiling is drawn, at most
+
+
+def report(folder: Path) -> RunsAudit:
+    """Writes ``report.html`` and ``report.json``.
+
+    Args:
+        folder: of the plan, with a bound.
+
+    Raises:
+        InputError: if a file is missing, was changed, or is not what the runs show.
+    """
+    planned = read_plan(folder)
+    found = read_bound(planned)
+    try:
+        document = _document(planned, found)
+    except ValidationError as error:
+        raise version_error(folder / BOUND, error) from None
+    write_private(folder / "report.html", render(document))
+    write_private(folder / "report.json", document.model_dump_json(by_alias=True, indent=2) + "\n")
+    return document
+
+
+def _document(planned: Planned, found: dict[str, Any]) -> RunsAudit:
+    plan = planned.plan
+    claim, design = plan.claim, plan.design()
+    return RunsAudit.model_validate(
+        {
+            "schema": 1,
+            "name": planned.folder.resolve().name,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "claim": claim.model_dump() if claim else None,
+            "guarantee": describe(guarantee(claim.epsilon, claim.delta)) if claim else "",
+            "plan": {
+                "pairs": [{"name": pair.name, "finds": FINDS[pair.name]} for pair in plan.pairs],
+                "runs": plan.runs,
+                "pilots": design.pilots,
+                "most_rounds": design.most_rounds,
+                "confidence": plan.confidence,
+                "adjacency": plan.adjacency,
+                "unit": plan.unit,
+                "failures": plan.failures,
+                "plan_sha256": planned.sha256,
+            },
+            "power": found.get("power"),
+            "detectable": found.get("detectable"),
+            "ceilings": _ceilings(design, found),
+            "refuted": found.get("refuted"),
+            "audit": found.get("audit"),
+            "generator_seconds": found.get("generator_seconds"),
+            "control": found.get("control"),
+            "unprotected": found.get("unprotected"),
+            "limitations": _limitations(planned),
+            "versions": {
+                "dpassay": __version__,
+                "python": platform.python_version(),
+                "numpy": numpy.__version__,
+                "scipy": scipy.__version__,
+            },
+        }
+    )
+
+
+def _ceilings(design: ManyRunsDesign, found: dict[str, Any]) -> list[tuple[int, float]]:
+    """The most that can have been shown after some of the rounds that were planned."""
+    details = found["audit"]["details"]
+    most = int(details.get("most_rounds", design.most_rounds))
+    state, points = design.state(details.get("pilots_each")), min(most, _POINTS)
+    return [(rounds, state.ceiling(rounds)) for rounds in (most * (one + 1) // points for one in range(points))]
+
+
+def _limitations(planned: Planned) -> list[str]:
+    plan = planned.plan
+    lines = [
+        "The result is about the command that was run, on data sets of this size. A release by another version, with "
+        "other settings or from other data is not covered.",
+        "It assumes that each run draws its noise anew. A generator with a fixed seed is refuted, and one that keeps "
+        "state from run to run may be, whatever its claim is worth.",
+        f"It is about {text.neighbours(plan.adjacency, plan.unit)}; nothing is converted to another adjacency.",
+        "It is a lower bound: other neighbours and other events may show more. A bound of 0 is no evidence of privacy.",
+    ]
+    if not plan.failures:
+        lines.append(
+            "Pairs on whose D′ every pilot run failed were not tested. Where somebody can see that it fails, that "
+            "is a leak, too; plan with --failures."
+        )
+    return lines

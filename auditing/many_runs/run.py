@@ -1,0 +1,607 @@
+"""Makes the runs of a planned audit: by a command, by a Python function, or elsewhere, where only files cross."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import functools
+import hashlib
+import io
+import json
+import os
+import queue
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.guarantees import ApproxDP, PureDP
+from dpassay.attacks.black_box.output_features import Features, OutputFeatures, failed
+from dpassay.attacks.black_box.worst_cases import Row, Sample, data_sets_of, describe_columns, neighboring_data
+from dpassay.auditing.many_runs.files import BOUND, TRIAL, MadeRun, Planned, Results, read_plan
+from dpassay.auditing.many_runs.functions import Function, FunctionProcesses, called, load, source_of
+from dpassay.audits.games.many_runs import ManyRuns, ManyRunsDesign, Pair, Run
+from dpassay.audits.result import AuditResult
+from dpassay.base import validate
+from dpassay.base.errors import InputError, input_errors
+from dpassay.base.private_files import one_process, write_private
+from dpassay.base.progress import Progress
+from dpassay.data.records import read_rows
+
+T = TypeVar("T")
+
+TIMEOUT = 3600.0
+"""Seconds after which a run is stopped. It then counts as failed."""
+
+_AHEAD = 16  # rounds that are asked for at once where runs are made elsewhere
+_LOG = 1 << 16  # bytes that are kept of the messages of a failed run
+_KEPT_LOGS = 20
+_OF_GENERATORS = frozenset([".py", ".ipynb", ".r", ".jl", ".js", ".sh", ".yaml", ".yml", ".toml", ".json"])
+_TODO, _OUTPUTS, _FAILURES, _WORK = "todo.csv", "outputs", "failures", "work"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """How runs are made.
+
+    Attributes:
+        command: with the placeholders ``{input}`` and ``{output}``, and ``{seed}`` where the generator takes one. It is
+            split as a shell does, and run without a shell, in an empty folder.
+        function: ``module:function`` instead, called with the records and a seed; returns synthetic records.
+        unprotected: the same command or function with its protection off: the positive control.
+        workers: number of runs at a time.
+        timeout: of a run, in seconds.
+        stop: whether to stop as soon as the claim is refuted.
+        keep: whether outputs are kept in ``private/outputs/``.
+        progress: where to show progress.
+    """
+
+    command: str | None = None
+    function: str | None = None
+    unprotected: str | None = None
+    workers: int = 1
+    timeout: float = TIMEOUT
+    stop: bool = True
+    keep: bool = False
+    progress: Progress = field(default_factory=Progress)
+
+
+@dataclass(frozen=True)
+class MadeRuns:
+    """How far an audit is.
+
+    Attributes:
+        made: number of runs with a result, those of the unprotected generator included.
+        reason: why the audit of the claimed generator needs no more runs; empty if it does.
+        wanted: the runs that are needed next; empty if the audit is finished.
+    """
+
+    made: int
+    reason: str
+    wanted: tuple[MadeRun, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as plain JSON types."""
+        wanted = [run.name for run in self.wanted]
+        return {"runs": self.made, "wanted": wanted, "finished": not wanted, "reason": self.reason}
+
+
+def run(folder: Path, settings: RunSettings) -> MadeRuns:
+    """Makes the runs of a plan until the audit is finished; resumes what was interrupted.
+
+    Args:
+        folder: of the plan.
+        settings: how runs are made.
+
+    Raises:
+        InputError: one line, if the plan, the command or its first run is faulty.
+    """
+    planned = read_plan(folder)
+    generators = _generators(settings)
+    with input_errors():
+        validate.integer(minimum=1, workers=settings.workers)
+        validate.positive(timeout=settings.timeout)
+    _refuse_finished(folder)
+    with (
+        one_process(planned.private),
+        _handling(_end, signal.SIGTERM),
+        contextlib.closing(_Maker(planned, settings)) as maker,
+    ):
+        results, reason = Results(planned), ""
+        with results.writing():
+            for arm, generator in generators.items():
+                if not any(made.arm == arm for made in results.found):
+                    maker.try_once(arm, generator)  # before any run is made, also of the control
+                results.begin(arm, _identity(generator, command=settings.function is None))
+            for arm, generator in generators.items():
+                if arm != "claimed" and _refuted(planned, results):
+                    continue  # what it is for is shown: the audit can find a leak of this generator
+                audit = _audit(planned, results, arm, stop=settings.stop)
+                maker.make(audit, arm, generator, results)
+                if arm == "claimed":
+                    reason = audit.stopped
+        shutil.rmtree(planned.private / _WORK, ignore_errors=True)
+        return MadeRuns(len(results.found), reason)
+
+
+@contextlib.contextmanager
+def _handling(handle: Callable[[int, object], None], *signals: signal.Signals) -> Iterator[None]:
+    """Handles signals while the block runs, unless they are ignored, as those of a background job may be."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {one: signal.signal(one, handle) for one in signals if signal.getsignal(one) is not signal.SIG_IGN}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _end(number: int, frame: object = None) -> NoReturn:
+    """Ends the process as an exception does, so that commands under way are ended, too."""
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise SystemExit(128 + number)
+
+
+def score(folder: Path, *, unprotected: bool = False, progress: Progress | None = None) -> MadeRuns:
+    """Reads outputs that were made elsewhere, and says which runs are needed next, in ``private/todo.csv``.
+
+    Each row of that file names a data set, and where its output is expected, in ``private/outputs/``. A run that
+    failed is an empty file whose name ends in ``.failed``.
+
+    Args:
+        folder: of the plan.
+        unprotected: whether runs of the generator with its protection off are asked for, too.
+        progress: where to show progress.
+
+    Raises:
+        InputError: one line, if the plan or an output is faulty.
+    """
+    planned = read_plan(folder)
+    _refuse_finished(folder)
+    wanted: list[MadeRun] = []
+    with one_process(planned.private), (progress or Progress()).stage("Reading outputs") as step:
+        features, results, reason = planned.features(), Results(planned), ""
+        with input_errors():
+            (planned.private / _OUTPUTS).mkdir(mode=0o700, exist_ok=True)
+        with results.writing():
+            for arm in ("claimed", "unprotected") if unprotected else ("claimed",):
+                results.begin(arm, "made elsewhere")
+                audit = _audit(planned, results, arm, stop=True)
+                while runs := [MadeRun(arm, one) for one in audit.wanted(_AHEAD)]:
+                    read = [one for one in runs if _read_elsewhere(planned, one, features, results, audit)]
+                    step(*audit.progress)
+                    if not read:
+                        wanted += runs
+                        break
+                if arm == "claimed":
+                    reason = audit.stopped
+        _write_todo(planned, wanted)
+    return MadeRuns(len(results.found), reason, tuple(wanted))
+
+
+def audit_function(
+    function: Function,
+    rows: Sequence[Row],
+    *,
+    claim: PureDP | ApproxDP | None,
+    runs: int,
+    seed: int,
+    adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+    confidence: float = 0.95,
+    neighbors: Sequence[str] | None = None,
+    categorical: Sequence[str] = (),
+    stop: bool = True,
+) -> AuditResult:
+    """The whole audit of a Python function in this process, without files: search and test.
+
+    Args:
+        function: (records, seed) → synthetic records with the same columns.
+        rows: records that neighbours are made like.
+        claim: at the adjacency.
+        runs: number of runs, pilot runs included.
+        seed: of the runs and of made-up words.
+        adjacency: of the neighbours.
+        confidence: of the bound.
+        neighbors: names of strategies; None for all that apply.
+        categorical: columns of numbers that are categories.
+        stop: whether to stop as soon as the claim is refuted.
+
+    Raises:
+        ValueError: if the arguments or the records are invalid.
+    """
+    relation = Adjacency(adjacency)
+    columns = describe_columns(rows, categorical=categorical)
+    sample = Sample(tuple(rows), columns, relation)
+    pairs = neighboring_data(sample, np.random.default_rng(seed), neighbors)
+    data_sets, places = data_sets_of(pairs)
+    design = ManyRunsDesign(
+        pairs=tuple(
+            Pair(pair.name, data, neighbor, pair.events, pair.finds)
+            for pair, (data, neighbor) in zip(pairs, places, strict=True)
+        ),
+        runs=runs,
+        confidence=confidence,
+        adjacency=relation,
+        unit=Unit(),
+        claim=claim,
+        delta=claim.delta if isinstance(claim, ApproxDP) else 0.0,
+        stop=stop,
+    )
+    audit, features = ManyRuns(design), OutputFeatures(columns, pairs)
+    names = {
+        data: [pair.name for pair in design.pairs if data in (pair.data, pair.neighbor)]
+        for data in range(len(data_sets))
+    }
+    while wanted := audit.wanted():
+        for one in wanted:
+            made = MadeRun("claimed", one)
+            try:
+                output = called(function, data_sets[one.data], _seed(seed, made.spawn_key))
+            except (Exception, SystemExit):
+                audit.add(one, failed_output(names[one.data]))
+                continue
+            audit.add(one, features.of(output, names[one.data]))
+    return audit.result()
+
+
+def failed_output(pairs: Sequence[str]) -> dict[str, Features]:
+    """The result of a run without output."""
+    return {"": failed(), **{name: {} for name in pairs}}
+
+
+def _seed(seed: int, index: int) -> int:
+    """A seed of 63 bits that belongs to one run."""
+    return int(np.random.SeedSequence(seed, spawn_key=(index,)).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _generators(settings: RunSettings) -> dict[str, str]:
+    """The command, or the name of the function, of each arm."""
+    if (settings.command is None) == (settings.function is None):
+        raise InputError('give either --command "python gen.py {input} {output}" or --function module:function')
+    main = settings.command if settings.command is not None else settings.function
+    given = {"claimed": main or "", "unprotected": settings.unprotected}
+    found = {arm: generator for arm, generator in given.items() if generator is not None}
+    for generator in found.values():
+        if settings.function is not None:
+            load(generator)
+            continue
+        words = _words(generator)
+        for place in ("{input}", "{output}"):
+            if not any(place in word for word in words):
+                raise InputError(
+                    f"the command {generator!r} has no {place}; write it as in python gen.py {{input}} {{output}}"
+                )
+    return found
+
+
+def _identity(generator: str, *, command: bool) -> str:
+    """A command with the programs and settings that it names, or a function with its module."""
+    if command:
+        words = _absolute(_words(generator))
+        words[0] = shutil.which(words[0]) or words[0]
+        files = [path for path in map(Path, words) if path.suffix.lower() in _OF_GENERATORS]
+    else:
+        words, files = [generator], [file for file in [source_of(generator)] if file is not None]
+    hashes = []
+    for path in filter(Path.is_file, files):
+        with input_errors(), path.open("rb") as file:
+            hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
+    return json.dumps([words, hashes])
+
+
+def _words(command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InputError(f"the command {command!r} cannot be split into words: {str(error).lower()}") from None
+    if not words:
+        raise InputError("the command is empty; write it as in python gen.py {input} {output}")
+    return words
+
+
+def _audit(planned: Planned, results: Results, arm: str, *, stop: bool) -> ManyRuns:
+    audit = ManyRuns(planned.plan.design(stop=stop))
+    for one, features in results.of(arm).items():
+        audit.add(one, features)
+    return audit
+
+
+def _refuted(planned: Planned, results: Results) -> bool:
+    return bool(_audit(planned, results, "claimed", stop=True).result().details.get("refuted"))
+
+
+def _refuse_finished(folder: Path) -> None:
+    if (folder / BOUND).exists():
+        raise InputError(f"{folder}: its bound was computed; plan a new audit for more runs")
+
+
+class _Maker:
+    """Makes runs, several at a time."""
+
+    def __init__(self, planned: Planned, settings: RunSettings) -> None:
+        self._planned, self._settings = planned, settings
+        self._features = planned.features()
+        self._rows = functools.cache(planned.rows)
+        self._logs = _Logs(planned.private / _FAILURES)
+        self._commands = _Commands(planned, settings, self._logs)
+        self._functions = FunctionProcesses(settings.timeout, planned.private / _WORK)
+
+    def try_once(self, arm: str, generator: str) -> None:
+        """Runs a generator once on the first D, and forgets the output.
+
+        Raises:
+            InputError: if it fails there, so that no audit begins with a command that has a mistake.
+        """
+        plan = self._planned.plan
+        made = MadeRun(arm, Run("pilot", plan.pairs[0].data, TRIAL))
+        what = "the command" if self._settings.function is None else f"the function {generator}"
+        found = self._run(generator, made, lambda rows: {name for row in rows for name in row})
+        if isinstance(found, str):
+            raise InputError(f"{what} fails on the data ({found}); its messages are in {self._logs.file(made)}")
+        only_text = [column.name for column in plan.columns] == ["text"]
+        if self._settings.function is not None and found == {"text"} and not only_text:
+            raise InputError(f"{what} must return records, as dicts of their columns")
+
+    def _run(self, generator: str, made: MadeRun, use: Callable[[Iterable[Row]], T]) -> T | str:
+        """What becomes of the output of a run; or why there is none."""
+        if self._settings.function is None:
+            return self._commands.run(generator, made, use, keep=self._settings.keep and made.run.number != TRIAL)
+        seed = _seed(self._planned.plan.seed, made.spawn_key)
+        rows = self._functions.call(generator, self._rows(made.run.data), seed, lambda log: self._logs.keep(log, made))
+        return rows if isinstance(rows, str) else use(rows)
+
+    def _score(self, generator: str, made: MadeRun) -> tuple[dict[str, Features], float]:
+        """The features of the output of a run, and the seconds that it took."""
+        pairs, start, end = self._planned.plan.pairs_of(made.run.data), time.monotonic(), 0.0
+
+        def use(rows: Iterable[Row]) -> dict[str, Features]:
+            nonlocal end
+            end = time.monotonic()  # the output is there, and describing it is no time of the generator
+            return self._features.of(rows, pairs)
+
+        found = self._run(generator, made, use)
+        seconds = (end or time.monotonic()) - start
+        return failed_output(pairs) if isinstance(found, str) else found, seconds
+
+    def make(self, audit: ManyRuns, arm: str, generator: str, results: Results) -> None:
+        """Makes all runs that an audit asks for."""
+        workers = self._settings.workers
+        title = "Runs" if arm == "claimed" else "Runs without protection"
+        # Signals wait here, too. Raised wherever they arrive, they could leave a future locked for ever.
+        events: queue.SimpleQueue[Future[Any] | int] = queue.SimpleQueue()
+        with self._settings.progress.stage(title) as step, ThreadPoolExecutor(workers) as executor:
+            under_way: dict[Future[Any], MadeRun] = {}
+            try:
+                with _handling(lambda number, _: events.put(number), signal.SIGINT, signal.SIGTERM):
+                    while True:
+                        busy = {one.run for one in under_way.values()}
+                        wanted = [one for one in self._shuffled(arm, audit.wanted(workers)) if one not in busy]
+                        for one in wanted[: max(0, workers - len(under_way))]:
+                            made = MadeRun(arm, one)
+                            future = executor.submit(self._score, generator, made)
+                            under_way[future] = made
+                            future.add_done_callback(events.put)
+                        if not under_way:
+                            return
+                        event = events.get()
+                        if isinstance(event, int):
+                            _end(event)
+                        made = under_way.pop(event)
+                        features, seconds = event.result()
+                        results.add(made, features, seconds)
+                        audit.add(made.run, features)
+                        step(*audit.progress)
+            except BaseException:
+                self.close()
+                raise
+            finally:
+                executor.shutdown(cancel_futures=True)
+
+    def close(self) -> None:
+        """Ends all runs that are under way, and begins no more."""
+        self._commands.stop()
+        self._functions.stop()
+
+    def _shuffled(self, arm: str, runs: Sequence[Run]) -> list[Run]:
+        """The runs of each round in random order: one that keeps state should not tell D from D′ by their order."""
+        seed = self._planned.plan.seed
+        return sorted(runs, key=lambda one: (one.number, _seed(seed, MadeRun(arm, one).spawn_key)))
+
+
+class _Logs:
+    """Keeps what failed runs printed, which may show records, in the private folder: the end of the first few.
+
+    Args:
+        folder: for the files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._kept = 0
+
+    def file(self, made: MadeRun) -> Path:
+        """The file of a run."""
+        return self._folder / f"{made.name}.txt"
+
+    def keep(self, log: Path, made: MadeRun) -> None:
+        """Keeps the end of a file that a failed run wrote."""
+        with self._lock:
+            self._kept += 1
+            if self._kept > _KEPT_LOGS or not log.is_file():
+                return
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _LOG))
+            write_private(self.file(made), file.read())
+
+
+class _Unreadable(Exception):
+    """An output that is missing or malformed."""
+
+
+def _rows_of(path: str) -> Iterator[Row]:
+    """The rows of an output, one by one.
+
+    Raises:
+        _Unreadable: if there is none, or it is malformed.
+    """
+    try:
+        for _, row in read_rows(path):
+            yield row
+    except ValueError as error:
+        raise _Unreadable(str(error).rpartition(": ")[2]) from None
+
+
+class _Commands:
+    """Runs commands, each in an empty folder of its own, on its own copy of a data set."""
+
+    def __init__(self, planned: Planned, settings: RunSettings, logs: _Logs) -> None:
+        self._planned, self._settings, self._logs = planned, settings, logs
+        self._content = functools.cache(planned.content)
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def run(self, command: str, made: MadeRun, use: Callable[[Iterable[Row]], T], *, keep: bool) -> T | str:
+        """What becomes of the output of a run; or why there is none."""
+        # No earlier command writes here, such as one whose audit was killed. The path tells nothing about the data.
+        work = self._planned.private / _WORK / secrets.token_hex(8)
+        work.mkdir(mode=0o700, parents=True)
+        suffix = self._planned.plan.suffix
+        places = {
+            "{input}": str((work / f"input{suffix}").resolve()),
+            "{output}": str((work / f"output{suffix}").resolve()),
+            "{seed}": str(_seed(self._planned.plan.seed, made.spawn_key) % 2**32),
+        }
+        Path(places["{input}"]).write_bytes(self._content(made.run.data))
+        words = _words(command)
+        for place, value in places.items():
+            words = [word.replace(place, value) for word in words]
+        try:
+            reason = self._execute(words, work)
+            if not reason:
+                try:
+                    found = use(_rows_of(places["{output}"]))
+                except _Unreadable as error:
+                    reason = f"its output cannot be read: {error}"
+                else:
+                    if keep:
+                        kept = self._planned.private / _OUTPUTS
+                        kept.mkdir(mode=0o700, exist_ok=True)
+                        shutil.move(places["{output}"], kept / f"{made.name}{suffix}")
+                    return found
+            if not self._stopped:
+                self._logs.keep(work / "log", made)
+            return reason
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+    def _execute(self, words: Sequence[str], work: Path) -> str:
+        """Runs a command; returns why it failed, or nothing."""
+        folder = work / "run"
+        folder.mkdir(mode=0o700)
+        with (work / "log").open("wb") as log:
+            try:
+                with self._lock:
+                    if self._stopped:
+                        return "interrupted"
+                    process = subprocess.Popen(
+                        _absolute(words),
+                        cwd=folder,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        start_new_session=True,
+                    )
+                    self._running.add(process)
+            except OSError as error:
+                raise InputError(f"{words[0]}: cannot be run: {(error.strerror or str(error)).lower()}") from None
+            try:
+                code = process.wait(self._settings.timeout)
+            except subprocess.TimeoutExpired:
+                return f"it was stopped after {self._settings.timeout:g} s"
+            finally:
+                _kill(process)
+                with self._lock:
+                    self._running.discard(process)
+        return f"exit code {code}" if code else ""
+
+    def stop(self) -> None:
+        """Ends all commands that are running, and begins no more."""
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                _kill(process)
+
+
+def _absolute(words: Sequence[str]) -> list[str]:
+    """Words that name a file here, as absolute paths, since the command runs in a folder of its own."""
+    found = []
+    for place, word in enumerate(words):
+        named = os.sep in word or (place > 0 and bool(os.path.splitext(word)[1]))  # not the 1 of `--epsilon 1`
+        here = named and os.path.exists(word) and not word.startswith("-")
+        found.append(os.path.abspath(word) if here else word)
+    return found
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Ends a command and what it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _read_elsewhere(
+    planned: Planned, made: MadeRun, features: OutputFeatures, results: Results, audit: ManyRuns
+) -> bool:
+    """Adds the result of a run that was made elsewhere, if it is there."""
+    pairs = planned.plan.pairs_of(made.run.data)
+    path = planned.private / _OUTPUTS / f"{made.name}{planned.plan.suffix}"
+    mark = path.with_name(f"{path.name}.failed")
+    found: Mapping[str, Features]
+    if mark.exists():  # also if it wrote something before it failed
+        found = failed_output(pairs)
+    elif path.is_file():
+        try:
+            found = features.of(_rows_of(str(path)), pairs)
+        except _Unreadable as error:
+            raise InputError(
+                f"{path}: cannot be read: {error}; if it is still being copied, wait; else the run has failed: make an "
+                f"empty file {mark.name}, and do not make the run again"
+            ) from None
+    else:
+        return False
+    results.add(made, dict(found))
+    audit.add(made.run, found)
+    return True
+
+
+def _write_todo(planned: Planned, wanted: Sequence[MadeRun]) -> None:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["generator", "input", "output", "seed"])
+    for made in wanted:
+        writer.writerow(
+            [
+                made.arm,
+                planned.data_file(made.run.data).relative_to(planned.folder),
+                Path("private", _OUTPUTS, f"{made.name}{planned.plan.suffix}"),
+                _seed(planned.plan.seed, made.spawn_key) % 2**32,
+            ]
+        )
+    write_private(planned.private / _TODO, out.getvalue())

@@ -1,0 +1,1 @@
+"""Membership inference audits: of scores, of models, of synthetic text."""

@@ -1,0 +1,394 @@
+"""`dpassay audit membership`: membership inference by signals of models, by a model, or by synthetic text."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpassay import __version__
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.guarantees import ApproxDP, PureDP
+from dpassay.auditing.membership.files import Signals, check_disjoint, read_candidates, read_signals
+from dpassay.audits.games.membership import membership_audit
+from dpassay.audits.games.membership_design import Design, Scores, Side
+from dpassay.audits.result import AuditResult
+from dpassay.audits.verdict import decide
+from dpassay.base.arrays import Bools, Floats
+from dpassay.base.errors import InputError, input_errors
+from dpassay.base.private_results import PRIVATE
+from dpassay.base.progress import Progress
+
+if TYPE_CHECKING:
+    from dpassay.mechanisms.models.fine_tuning import Training
+
+
+NAME = "membership-audit.json"
+SIGNAL_ATTACKS = ("loss", "lira-online", "lira-offline", "rmia-online", "rmia-offline")
+MOST_REFERENCES = 10_000
+TEXT_ATTACKS = ("ngram", "neighbourhood")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MembershipSettings:
+    """Settings of a membership audit, fixed before scores are seen.
+
+    Attributes:
+        attacks: names in `SIGNAL_ATTACKS` or `TEXT_ATTACKS`; empty for the default. The confidence is divided among
+            all of them.
+        guesses: numbers of guesses, among which the confidence is divided, too; empty for the default.
+        side: ``both`` to guess members and non-members, ``in`` for members only.
+        coins: whether an independent fair coin decided for each candidate whether it was in the data.
+        delta: δ at which ε is bounded.
+        epsilon: claimed ε at δ; None for no claim.
+        confidence: of the bound.
+        unit: what a candidate is: ``record``, ``user`` or ``group(k)``.
+        gamma, a: parameters of RMIA.
+        order: bytes of an n-gram.
+        neighbours: number of nearest texts that the neighbourhood attack looks at.
+        seed: of tie-breaking and of reference models; public.
+        progress: where to show progress.
+    """
+
+    attacks: tuple[str, ...] = ()
+    guesses: tuple[int, ...] = ()
+    side: str = "both"
+    coins: bool = False
+    delta: float = 0.0
+    epsilon: float | None = None
+    confidence: float = 0.95
+    unit: str = "record"
+    gamma: float = 2.0
+    a: float = 1.0
+    order: int = 5
+    neighbours: int = 10
+    seed: int = 0
+    progress: Progress = field(default_factory=Progress)
+
+    def design(self) -> Design:
+        """The design of the audit.
+
+        Raises:
+            InputError: if a setting is out of range.
+        """
+        side: Side = "in" if self.side == "in" else "both"
+        with input_errors():
+            if self.side not in ("both", "in"):
+                raise ValueError(f"--side must be both or in, not {self.side!r}")
+            return Design(
+                guesses=self.guesses,
+                side=side,
+                fair_coins=self.coins,
+                delta=self.delta,
+                confidence=self.confidence,
+                claimed_epsilon=self.epsilon,
+                unit=Unit.parse(self.unit),
+                seed=self.seed,
+            )
+
+    def chosen(self, allowed: Sequence[str], default: str) -> tuple[str, ...]:
+        """The attacks that are run, each once.
+
+        Raises:
+            InputError: if an attack does not apply to this input.
+        """
+        wrong = [name for name in self.attacks if name not in allowed]
+        if wrong:
+            raise InputError(f"--attack must be one of {', '.join(allowed)} for this input, not {wrong[0]!r}")
+        return tuple(dict.fromkeys(self.attacks)) or (default,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceModelSettings:
+    """How many reference models are trained, and how.
+
+    Attributes:
+        base: the public model that the target was fine-tuned from: ``builtin`` or a folder.
+        models: how many; with 0 only the loss attack is possible.
+        training: how each is fine-tuned; as the target was.
+        device: where models run.
+        workers: number of processes.
+    """
+
+    base: str
+    models: int
+    training: Training
+    device: str = "cpu"
+    workers: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class MembershipAudit:
+    """The result of a membership audit; private.
+
+    Attributes:
+        settings: of the audit.
+        files: the inputs: for each role the path, and for signals of models the number of reference models.
+        audit: areas under the curve, rates, and bounds on ε.
+    """
+
+    settings: MembershipSettings
+    files: Mapping[str, str | int | None]
+    audit: AuditResult
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the audit refutes the claimed ε; False if none is claimed."""
+        settings, bounds = self.settings, self.audit.bounds
+        if settings.epsilon is None or not bounds:
+            return False
+        claim = ApproxDP(settings.epsilon, settings.delta) if settings.delta else PureDP(settings.epsilon)
+        unit = Unit.parse(settings.unit)
+        return decide(claim, adjacency=Adjacency.ADD_REMOVE, unit=unit, bounds=bounds).name == "REFUTED"
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as plain JSON types."""
+        settings = self.settings
+        return {
+            "schema": 1,
+            "private": PRIVATE,
+            "version": __version__,
+            "kind": "membership",
+            "files": dict(self.files),
+            "unit": settings.unit,
+            "coins": settings.coins,
+            "confidence": settings.confidence,
+            "seed": settings.seed,
+            "claim": None if settings.epsilon is None else {"epsilon": settings.epsilon, "delta": settings.delta},
+            "refuted": self.refuted,
+            "audits": [self.audit.to_json()],
+        }
+
+
+def audit_signals(path: Path, settings: MembershipSettings) -> MembershipAudit:
+    """Audits a model by the signals in a file: its own, and those of reference models.
+
+    Raises:
+        InputError: one line, if the file or a setting is invalid.
+    """
+    design = settings.design()
+    return _of_signals(read_signals(path, design.unit), settings, design, {"scores": str(path)})
+
+
+def audit_model(
+    records: Path,
+    target: str,
+    references: ReferenceModelSettings,
+    settings: MembershipSettings,
+    *,
+    text: str,
+    population: Path | None,
+    folder: Path,
+) -> MembershipAudit:
+    """Audits a model that was fine-tuned on some of the candidates.
+
+    Args:
+        records: file of the candidates, with a column that says which were in the data.
+        target: folder of the model.
+        references: how reference models are trained.
+        settings: everything else.
+        text: column of the text.
+        population: file of records that no model was trained on, for RMIA; None for none.
+        folder: keeps the signals of finished reference models, so that an interrupted audit resumes.
+
+    Raises:
+        InputError: as above.
+    """
+    from dpassay.attacks.membership.reference_models import reference_signals, signals
+    from dpassay.data.records import read_texts
+    from dpassay.mechanisms.models.language_model import LanguageModel
+
+    design = settings.design()
+    if not 0 <= references.models <= MOST_REFERENCES:
+        raise InputError(f"--references must be from 0 to {MOST_REFERENCES}, not {references.models}")
+    _check_inputs(settings.chosen(SIGNAL_ATTACKS, "loss"), bool(references.models), True, population is not None)
+    candidates, included = read_candidates(records, text, design.unit)
+    if population is not None:
+        check_disjoint(candidates, population, text)
+    with input_errors():  # before models are trained for hours
+        design.numbers(len(candidates))
+        if references.models:
+            _rehearse(included, references.models, settings)
+        others = [] if population is None else [row for row, _ in read_texts(population, text=text)]
+        model = LanguageModel.load(target, references.device, dtype="float32")
+        model_signals = signals(model, [*candidates, *others])
+        trained = None
+        if references.models:
+            with settings.progress.stage("Training reference models") as step:
+                trained = reference_signals(
+                    candidates,
+                    others,
+                    models=references.models,
+                    training=references.training,
+                    seed=settings.seed,
+                    source=references.base,
+                    device=references.device,
+                    workers=references.workers,
+                    folder=folder,
+                    progress=step,
+                )
+    n, none = len(candidates), np.zeros((0, len(candidates)))
+    found = Signals(
+        target=model_signals[:n],
+        included=included,
+        references=none if trained is None else trained.signals,
+        inclusion=None if trained is None else trained.inclusion,
+        population_target=model_signals[n:],
+        population_references=np.zeros((0, len(others))) if trained is None else trained.population,
+    )
+    return _of_signals(
+        found, settings, design, {"records": str(records), "model": target, "population": str(population)}
+    )
+
+
+def audit_texts(
+    records: Path,
+    synthetic: Path,
+    reference: Path | None,
+    settings: MembershipSettings,
+    *,
+    text: str,
+    synthetic_text: str,
+) -> MembershipAudit:
+    """Audits a generator by its synthetic text alone.
+
+    Its search is checked on text that copies every member word for word. Whether the attack sees leaks of this
+    generator is shown only by output of the same generator without protection.
+
+    Args:
+        records: file of the candidates, with a column that says which were in the data.
+        synthetic: the released texts.
+        reference: file of texts of the same kind without candidates; None for none.
+        settings: everything else.
+        text: column of the text in records and reference.
+        synthetic_text: column of the text in the synthetic file.
+
+    Raises:
+        InputError: as above.
+    """
+    from dpassay.attacks.membership.synthetic_text import neighbourhood_scores, ngram_scores
+    from dpassay.data.records import read_texts
+
+    design, names = settings.design(), settings.chosen(TEXT_ATTACKS, "ngram")
+    candidates, included = read_candidates(records, text, design.unit)
+    if reference is not None:
+        check_disjoint(candidates, reference, text)
+    with input_errors():
+        design.numbers(len(candidates))
+    members = [row for row, inside in zip(candidates, included, strict=True) if inside]
+
+    def scored(name: str, released: Callable[[], Any]) -> Floats:
+        other = None if reference is None else (row for row, _ in read_texts(reference, text=text))
+        if name == "ngram":
+            return ngram_scores(candidates, released(), other, order=settings.order)
+        return neighbourhood_scores(candidates, released(), other, neighbours=settings.neighbours)
+
+    def file() -> Any:
+        return (row for row, _ in read_texts(synthetic, text=synthetic_text, empty=True))
+
+    by_attack, control = {}, {}
+    with settings.progress.stage("Scoring") as step, input_errors():
+        for done, name in enumerate(names):
+            step(done, len(names))
+            by_attack[name] = scored(name, file)
+            control[name] = scored(name, lambda: members)
+        step(len(names), len(names))
+    files = {"records": str(records), "synthetic": str(synthetic), "reference": str(reference) if reference else None}
+    return _result(Scores(by_attack, included), Scores(control, included), settings, design, files, copies=True)
+
+
+def _of_signals(
+    signals: Signals, settings: MembershipSettings, design: Design, files: Mapping[str, str | int | None]
+) -> MembershipAudit:
+    """Audits signals. The positive control is the same attack on the first reference model, whose members are known."""
+    default = "loss" if not len(signals.references) else "lira-offline" if signals.inclusion is None else "lira-online"
+    names = settings.chosen(SIGNAL_ATTACKS, default)
+    has_population = bool(len(signals.population_target))
+    _check_inputs(names, bool(len(signals.references)), signals.inclusion is not None, has_population)
+    with input_errors():
+        scores = _scores(names, signals, settings)
+    known, control = signals.reference_as_target(), None
+    if known is not None:
+        with contextlib.suppress(
+            ValueError
+        ):  # with one model removed, too few may be left for an attack, or none that saw a candidate
+            control = _scores(names, known, settings)
+    return _result(scores, control, settings, design, {**files, "reference_models": len(signals.references)})
+
+
+def _rehearse(included: Bools, models: int, settings: MembershipSettings) -> None:
+    """Runs the attacks on random signals of as many models, so that they fail before the training if they would after.
+
+    Raises:
+        ValueError: if there are too few models.
+    """
+    from dpassay.attacks.membership.reference_models import coins
+
+    rng = np.random.default_rng(0)
+    size = len(included)
+    found = Signals(
+        target=rng.normal(size=size),
+        included=included,
+        references=rng.normal(size=(models, size)),
+        inclusion=coins(models, size, settings.seed),
+        population_target=rng.normal(size=1),
+        population_references=rng.normal(size=(models, 1)),
+    )
+    _scores(settings.chosen(SIGNAL_ATTACKS, "lira-online"), found, settings)
+
+
+def _check_inputs(names: Sequence[str], references: bool, inclusion: bool, population: bool) -> None:
+    """Checks that the inputs of all attacks are given.
+
+    Raises:
+        InputError: naming the attack and the missing input.
+    """
+    for name in names:
+        if name != "loss" and not references:
+            raise InputError(
+                "LiRA and RMIA need reference models: columns ref_1, ref_2, …, or --references with --model"
+            )
+        if name.endswith("online") and not inclusion:
+            raise InputError(f"{name} needs the members of each reference model: columns ref_in_1, ref_in_2, …")
+        if name.startswith("rmia") and not population:
+            raise InputError(f"{name} needs population records: rows without `included`, or --reference with --model")
+
+
+def _scores(names: Sequence[str], signals: Signals, settings: MembershipSettings) -> Scores:
+    by_attack = {name: _score(name, signals, settings) for name in names}
+    return Scores(by_attack, signals.included, signals.inclusion)
+
+
+def _score(name: str, signals: Signals, settings: MembershipSettings) -> Floats:
+    from dpassay.attacks.membership import scores as attack
+
+    target, references, inclusion = signals.target, signals.references, signals.inclusion
+    if name == "loss":
+        return attack.loss_threshold(target)
+    if name == "lira-offline":
+        return attack.lira_offline(target, references, inclusion)
+    if name == "lira-online":
+        assert inclusion is not None
+        return attack.lira_online(target, references, inclusion)
+    others = signals.population_target, signals.population_references
+    if name == "rmia-offline":
+        return attack.rmia_offline(target, references, inclusion, *others, gamma=settings.gamma, a=settings.a)
+    assert inclusion is not None
+    return attack.rmia_online(target, references, inclusion, *others, gamma=settings.gamma)
+
+
+def _result(
+    scores: Scores,
+    control: Scores | None,
+    settings: MembershipSettings,
+    design: Design,
+    files: Mapping[str, str | int | None],
+    *,
+    copies: bool = False,
+) -> MembershipAudit:
+    with input_errors():
+        return MembershipAudit(settings, files, membership_audit(scores, design, control=control, copies=copies))

@@ -1,0 +1,446 @@
+"""Audits of released text and tables: what they repeat of their source, compared with a holdout."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dpassay import __version__
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.guarantees import ApproxDP, PureDP
+from dpassay.attacks.released.holdout import Hits, Units, content_key, places
+from dpassay.audits.games.released_data import holdout_audit
+from dpassay.audits.implications import describe
+from dpassay.audits.result import AuditResult
+from dpassay.audits.verdict import ALLOWED_ERROR, Verdict, decide, may_refute
+from dpassay.base import validate
+from dpassay.base.errors import InputError, input_errors
+from dpassay.base.number_format import format_confidence
+from dpassay.base.private_results import PRIVATE, synthetic_file, write
+from dpassay.base.progress import Progress, with_progress
+
+if TYPE_CHECKING:
+    from dpassay.attacks.released.pii import PersonalData
+    from dpassay.attacks.released.tables import Tables
+
+TEXT_NAME, TABLE_NAME, KEY_NAME = "text-audit.json", "table-audit.json", "personal-data-key.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoldoutSettings:
+    """Which files an audit of released data compares, and how.
+
+    Attributes:
+        source: file of the records that the generator saw.
+        holdout: file of records of the same kind that it did not see, with the same columns.
+        coins: whether each unit was put into source or holdout by its own independent fair coin.
+        epsilon: claimed ε at δ, under adding or removing one unit; None for no claim. It needs coins.
+        delta: δ at which ε is bounded, where there are coins.
+        confidence: with which all bounds of the audit hold jointly. Each of k attacks, and each of its intervals, has
+            confidence 1 − (1 − confidence)/k.
+        progress: where to show progress.
+    """
+
+    source: Path
+    holdout: Path
+    coins: bool = False
+    epsilon: float | None = None
+    delta: float = 0.0
+    confidence: float = 0.95
+    progress: Progress = field(default_factory=Progress)
+
+    def check(self) -> None:
+        """Raises `ValueError` for numbers out of range, and for a claim without coins."""
+        validate.probability_below_one(delta=self.delta)
+        validate.open_probability(confidence=self.confidence)
+        if self.epsilon is not None:
+            validate.non_negative(epsilon=self.epsilon)
+            if not self.coins:
+                raise ValueError(
+                    "--epsilon needs --coins: without an independent fair coin for each unit nothing follows for ε; "
+                    "leave --epsilon out, or split the records by coins before you generate"
+                )
+
+    @property
+    def claim(self) -> PureDP | ApproxDP | None:
+        """The claim, or None."""
+        if self.epsilon is None:
+            return None
+        return ApproxDP(self.epsilon, self.delta) if self.delta else PureDP(self.epsilon)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextAuditSettings(HoldoutSettings):
+    """Settings of an audit of synthetic text.
+
+    Attributes:
+        text: column of the text in source and holdout.
+        user: column of the user, who is then the unit; None for records.
+        synthetic_text: column of the text in the synthetic file.
+        words, near_words, near_share: see `dpassay.attacks.released.extraction.Criteria`.
+    """
+
+    text: str = "text"
+    user: str | None = None
+    synthetic_text: str = "text"
+    words: int = 8
+    near_words: int = 4
+    near_share: float = 0.75
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableAuditSettings(HoldoutSettings):
+    """Settings of an audit of a synthetic table.
+
+    Attributes:
+        secret: column whose value is inferred from the others; None for no attribute inference.
+        ignore: columns that are left out, such as ids.
+        categorical: columns of numbers that are treated as categories.
+        limit: largest number of units, drawn from source and holdout together; exact matches use all units.
+        seed: of the draw, a public choice that is fixed before the synthetic file is read.
+    """
+
+    secret: str | None = None
+    ignore: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    limit: int = 20_000
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raises `ValueError` for numbers out of range."""
+        super().check()
+        validate.integer(minimum=2, limit=self.limit)
+        validate.integer(seed=self.seed)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HoldoutAudit:
+    """The result of an audit of released data; private.
+
+    Attributes:
+        synthetic: the released file.
+        settings: of the audit.
+        unit: ``record`` or ``user``.
+        units: the units of source and holdout.
+        audits: one result for each attack.
+    """
+
+    kind: ClassVar[str]
+
+    synthetic: Path
+    settings: HoldoutSettings
+    unit: str
+    units: Units
+    audits: tuple[AuditResult, ...]
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict on the claim, by the bounds of all attacks together; None if nothing is claimed."""
+        claim, bounds = self.settings.claim, [bound for audit in self.audits for bound in audit.bounds]
+        if claim is None:
+            return None
+        return decide(claim, adjacency=Adjacency.ADD_REMOVE, unit=Unit(self.unit), bounds=bounds)
+
+    @property
+    def refuted(self) -> bool | None:
+        """Whether the audit refutes the claim; None if nothing is claimed."""
+        return None if self.verdict is None else self.verdict.name == "REFUTED"
+
+    @property
+    def conclusion(self) -> str:
+        """What all attacks together say of the claim, in words; empty if nothing is claimed."""
+        claim, verdict = self.settings.claim, self.verdict
+        if claim is None or verdict is None:
+            return ""
+        if verdict.name == "REFUTED":
+            return verdict.sentence
+        said = f"The claim, {describe(claim)}, is not refuted by these attacks; that does not support it."
+        if not may_refute(self.settings.confidence):
+            said += f" Refuting a claim takes confidence {format_confidence(1 - ALLOWED_ERROR)} or more."
+        return said
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as plain JSON types."""
+        settings, units = self.settings, self.units
+        return {
+            "schema": 1,
+            "private": PRIVATE,
+            "version": __version__,
+            "kind": self.kind,
+            "files": {
+                "synthetic": str(self.synthetic),
+                "source": str(settings.source),
+                "holdout": str(settings.holdout),
+            },
+            "unit": self.unit,
+            "units": {"source": units.source_count, "holdout": units.holdout_count, **units.about()},
+            "coins": settings.coins,
+            "confidence": settings.confidence,
+            "claim": None if settings.epsilon is None else {"epsilon": settings.epsilon, "delta": settings.delta},
+            "refuted": self.refuted,
+            "conclusion": self.conclusion,
+            "audits": [audit.to_json() for audit in self.audits],
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TextAudit(HoldoutAudit):
+    """The result of an audit of synthetic text; private.
+
+    Attributes:
+        personal_data: the personal data that the synthetic texts print, as hashes.
+    """
+
+    kind = "text"
+
+    personal_data: PersonalData
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as plain JSON types."""
+        printed = self.personal_data
+        values = [
+            {"kind": value.kind, "hash": value.hash, "occurrences": value.occurrences, "where": value.where}
+            for value in printed.values
+        ]
+        hashes = f"HMAC-SHA256 under the key in {KEY_NAME}"
+        return super().to_json() | {"personal_data": {"counts": printed.counts(), "hash": hashes, "values": values}}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TableAudit(HoldoutAudit):
+    """The result of an audit of a synthetic table; private.
+
+    Attributes:
+        settings: of the audit.
+        numeric, categorical: names of the columns that were compared.
+        used: number of units that were drawn, of source and holdout together.
+    """
+
+    kind = "table"
+
+    settings: TableAuditSettings
+    numeric: tuple[str, ...]
+    categorical: tuple[str, ...]
+    used: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as plain JSON types."""
+        columns = {"numeric": list(self.numeric), "categorical": list(self.categorical)}
+        return super().to_json() | {"columns": columns, "seed": self.settings.seed, "used": self.used}
+
+
+def audit_text(synthetic: Path, settings: TextAuditSettings, output: Path) -> TextAudit:
+    """Which records do synthetic texts repeat, and which personal data do they print?
+
+    Args:
+        synthetic: a file, or the folder of a run.
+        settings: source, holdout, and how they are compared.
+        output: file where the caller will write the result. The key of the hashes is read from its folder, or written
+            there.
+
+    Raises:
+        InputError: one line, if a file, a column or a parameter is invalid.
+    """
+    from dpassay.attacks.released.extraction import Criteria, extraction
+    from dpassay.attacks.released.pii import personal_data
+    from dpassay.data.records import read_texts, read_user_texts
+    from dpassay.data.word_runs import Words
+
+    with input_errors():
+        settings.check()
+        criteria = Criteria(settings.words, settings.near_words, settings.near_share)
+    path, progress = synthetic_file(synthetic), settings.progress
+    key_file = output.with_name(KEY_NAME)
+    key = _key(key_file)
+
+    def released() -> Iterator[str]:
+        return (text for text, _ in read_texts(path, text=settings.synthetic_text, empty=True))
+
+    with progress.stage("Reading") as step, input_errors():
+        files = (settings.source, settings.holdout)
+        sides = [list(read_user_texts(file, text=settings.text, user=settings.user)) for file in files]
+        _check_sides(settings, *sides)
+        written, source, holdout = Words.of(released()), *(Words.of(text for text, _ in side) for side in sides)
+        if not len(written):
+            raise InputError(f"{path}: holds no text")
+        units = _text_units(settings, sides, (source, holdout))
+        step(1, 1)
+    with progress.stage("Comparing words") as step:
+        hits = extraction(written, source, holdout, units, criteria)
+        step(1, 1)
+    with progress.stage("Looking for personal data") as step, input_errors():
+        seen, unseen = ((text for text, _ in side) for side in sides)
+        total, first = len(written) + len(source) + len(holdout), len(written) + len(source)
+        printed = personal_data(
+            with_progress(released(), step, total, every=1024),
+            with_progress(seen, step, total, begin=len(written), every=1024),
+            with_progress(unseen, step, total, begin=first, every=1024),
+            units,
+            key=key,
+        )
+    unit = "user" if settings.user else "record"
+    audits = _audits([*hits, printed.hits], settings, unit)
+    if not key_file.exists():
+        write({"key": key.hex()}, key_file)
+    return TextAudit(synthetic=path, settings=settings, unit=unit, units=units, audits=audits, personal_data=printed)
+
+
+def audit_table(synthetic: Path, settings: TableAuditSettings) -> TableAudit:
+    """Which rows of the source does a synthetic table repeat, approach, single out, or reveal the secret value of?
+
+    Args:
+        synthetic: a file.
+        settings: source, holdout, and how they are compared.
+
+    Raises:
+        InputError: as above.
+    """
+    from dpassay.data.records import read_rows
+
+    with settings.progress.stage("Reading") as step, input_errors():
+        settings.check()
+        files = (synthetic, settings.source, settings.holdout)
+        rows = [[values for _, values in read_rows(file)] for file in files]
+        _check_sides(settings, *rows[1:])
+        step(1, 1)
+    return audit_rows(synthetic, rows, settings)
+
+
+def audit_rows(
+    synthetic: Path, rows: Sequence[Sequence[Mapping[str, Any]]], settings: TableAuditSettings
+) -> TableAudit:
+    """The same for rows that were read already.
+
+    Args:
+        synthetic: name of the synthetic table.
+        rows: of the synthetic table, the source and the holdout.
+        settings: how they are compared, and the names of source and holdout.
+    """
+    from dpassay.attacks.released.attribute_inference import attribute_inference
+    from dpassay.attacks.released.nearest_record import closest_records, exact_matches
+    from dpassay.attacks.released.singling_out import singling_out
+    from dpassay.attacks.released.tables import encode
+
+    progress = settings.progress
+    with progress.stage("Encoding") as step, input_errors():
+        names = [[content_key(settings.seed, sorted(row.items())) for row in side] for side in rows[1:]]
+        every = encode(*rows, ignore=settings.ignore, categorical=settings.categorical)
+        if settings.secret is not None:
+            every.place(settings.secret)
+        del rows
+        units = Units.of(every.source.keys(), every.holdout.keys())
+        _check_units(settings, units, f"{settings.source} and {settings.holdout}", "--ignore")
+        step(1, 1)
+    first_rows = [_first_rows(of) for of in (units.source, units.holdout)]
+    every = replace(every, source=every.source.take(first_rows[0]), holdout=every.holdout.take(first_rows[1]))
+    order = places([side[row] for side, chosen in zip(names, first_rows, strict=True) for row in chosen])
+    some = _subsample(every, order, settings.limit)
+    hits = [exact_matches(every)]
+    with progress.stage("Nearest rows") as step:
+        hits.append(closest_records(some, seed=settings.seed, limit=settings.limit // 2, progress=step))
+    if settings.secret is not None:
+        with progress.stage("Guessing the secret column") as step, input_errors():
+            hits.append(attribute_inference(some, settings.secret, progress=step))
+    with progress.stage("Singling out") as step:
+        hits.append(singling_out(some, seed=settings.seed, progress=step))
+    return TableAudit(
+        synthetic=synthetic,
+        settings=settings,
+        unit="record",
+        units=units,
+        audits=_audits(hits, settings, "record"),
+        numeric=every.numeric,
+        categorical=every.categorical,
+        used=len(some.source) + len(some.holdout),
+    )
+
+
+def _check_sides(settings: HoldoutSettings, source: Sequence[Any], holdout: Sequence[Any]) -> None:
+    for path, side in ((settings.source, source), (settings.holdout, holdout)):
+        if not side:
+            raise InputError(f"{path}: holds no record; an audit needs records in both source and holdout")
+
+
+def _text_units(settings: TextAuditSettings, sides: list[list[tuple[str, str]]], words: tuple[Any, Any]) -> Units:
+    if settings.user is not None:
+        units = Units.of(*([user for _, user in side] for side in sides))
+        if units.in_both:
+            raise InputError(
+                f"{settings.source} and {settings.holdout}: {units.in_both} users of column {settings.user!r} are in "
+                "both; put all records of a user on one side"
+            )
+        return units
+    units = Units.of(*([str(key) for key in side.whole().tolist()] for side in words))
+    _check_units(settings, units, f"{settings.source} and {settings.holdout}", "--user")
+    return units
+
+
+def _check_units(settings: HoldoutSettings, units: Units, files: str, option: str) -> None:
+    if not units.source_count or not units.holdout_count:
+        raise InputError(f"{files}: every record of one of them is in the other, too; give files of different records")
+    repeated = units.copies + units.in_both
+    if settings.coins and repeated:
+        raise InputError(
+            f"{files}: {repeated} records repeat the content of another, but --coins needs one coin for each unit: "
+            "remove repeated records before coins are flipped"
+            + (", or name the column of the users whose coins were flipped with --user" if option == "--user" else "")
+        )
+
+
+def _first_rows(units: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The first row of each unit, by index."""
+    numbers, rows = np.unique(units, return_index=True)
+    return np.sort(rows[numbers >= 0])
+
+
+def _subsample(tables: Tables, order: np.ndarray[Any, np.dtype[np.int64]], limit: int) -> Tables:
+    """At most `limit` units of both sides together, the first in an order independent of side and synthetic rows.
+
+    The coins justify a bound only if the draw is independent of the sides. A draw by row number is not: the source
+    comes first.
+    """
+    count, total = len(tables.source), len(tables.source) + len(tables.holdout)
+    if total <= limit:
+        return tables
+    chosen = np.sort(np.argsort(order, kind="stable")[:limit])
+    source, holdout = chosen[chosen < count], chosen[chosen >= count] - count
+    if not len(source) or not len(holdout):
+        raise InputError(f"all {limit} units drawn are from one of source and holdout; raise --limit")
+    return replace(tables, source=tables.source.take(source), holdout=tables.holdout.take(holdout))
+
+
+def _audits(hits: list[Hits], settings: HoldoutSettings, unit: str) -> tuple[AuditResult, ...]:
+    """One audit for each attack, each at 1 − β/k, so that the bounds of all k attacks hold jointly at 1 − β."""
+    names = tuple(found.name for found in hits)
+    each = 1 - (1 - settings.confidence) / len(hits)
+    return tuple(
+        holdout_audit(
+            found,
+            coins=settings.coins,
+            confidence=each,
+            delta=settings.delta,
+            unit=Unit(unit),
+            claim=settings.claim,
+            tried=names,
+        )
+        for found in hits
+    )
+
+
+def _key(path: Path) -> bytes:
+    """The key in a file, so that hashes of several audits can be compared, or a new one."""
+    import json
+
+    if not path.exists():
+        return secrets.token_bytes(32)
+    try:
+        return bytes.fromhex(json.loads(path.read_text(encoding="utf-8"))["key"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{path}: is not the key of an earlier audit; move the file away, and a new key is made"
+        ) from None

@@ -1,0 +1,1 @@
+"""What any other folder may use: validation, errors, the format of numbers, files, progress."""

@@ -1,0 +1,113 @@
+"""Progress of long work: a bar for people, JSON lines for programs, or nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Literal, TypeVar
+
+from dpassay.base.terminal import escaped
+
+Step = Callable[[int, int], None]
+"""Called with the work done and the total work.
+
+Both may depend on the private data, such as the number of records, so only the percentage is shown.
+"""
+
+Mode = Literal["bar", "json", "quiet"]
+T = TypeVar("T")
+
+
+class Progress:
+    """Reports stages of work to standard error, so that standard output holds results only."""
+
+    def __init__(self, mode: Mode = "quiet") -> None:
+        self.mode = mode
+        self._noted: set[str] = set()
+
+    def note(self, text: str) -> None:
+        """Shows one line of information, unless it was shown before."""
+        if text in self._noted:
+            return
+        self._noted.add(text)
+        if self.mode == "json":
+            self._emit({"note": text})
+        elif self.mode == "bar":
+            print(escaped(text), file=sys.stderr)
+
+    @contextmanager
+    def stage(self, title: str) -> Iterator[Step]:
+        """A stage of work; yields the function to call as work gets done."""
+        if self.mode == "bar":
+            with _bar(title) as step:
+                yield step
+        elif self.mode == "json":
+            yield self._json_step(title)
+        else:
+            yield lambda done, total: None
+
+    def _json_step(self, title: str) -> Step:
+        last, shown = 0.0, -1
+
+        def step(done: int, total: int) -> None:
+            nonlocal last, shown
+            percent = _percent(done, total)
+            if percent != shown and (percent == 100 or time.monotonic() - last >= 1):
+                last, shown = time.monotonic(), percent
+                self._emit({"stage": title, "percent": percent})
+
+        return step
+
+    @staticmethod
+    def _emit(row: dict[str, object]) -> None:
+        print(json.dumps(row), file=sys.stderr, flush=True)
+
+
+def with_progress(items: Iterable[T], step: Step, total: int, *, begin: int = 0, every: int = 1) -> Iterator[T]:
+    """The items; after each `every` of them, and after the last, `step` is called.
+
+    Args:
+        items: of the work.
+        step: called with the items done, `begin` included, and `total`.
+        total: number of all items.
+        begin: number of items that were done before.
+        every: number of items between calls.
+    """
+    for done, item in enumerate(items, begin + 1):
+        yield item
+        if done % every == 0 or done == total:
+            step(done, total)
+
+
+def _percent(done: int, total: int) -> int:
+    return 100 if done >= total else max(0, 100 * done // total)
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Step]:
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.TaskProgressColumn(),
+        progress.TimeRemainingColumn(),
+        progress.TimeElapsedColumn(),
+    )
+    bar = progress.Progress(*columns, console=Console(stderr=True))
+    task = bar.add_task(title, total=100)
+
+    def step(done: int, total: int) -> None:
+        if done > 0:  # so that an error before any work shows no bar
+            bar.start()
+        bar.update(task, completed=_percent(done, total))
+
+    try:
+        yield step
+    finally:
+        if bar.live.is_started:  # stopping a bar that never started prints an empty line
+            bar.stop()

@@ -1,0 +1,305 @@
+"""The base class of claims, with what all mechanisms share; `dpassay.claims.read` reads claims from files."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
+
+from pydantic import BeforeValidator, Field, create_model, model_validator
+
+from dpassay.accounting import guarantees
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.ledger.evidence import Basis
+from dpassay.base.errors import InputError
+from dpassay.claims.data import Data, Strict, is_local, load
+from dpassay.data.records import Record
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+    from dpassay.accounting.interop.conditions import Unstated
+
+
+def no_bool(value: object) -> object:
+    """`value`, unless it is a bool: YAML reads a bare ``yes`` as True, and Python treats True as 1."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not a truth value")
+    return value
+
+
+def _delta(value: object) -> object:
+    if isinstance(value, str) and re.fullmatch(r"n\^-\d+(\.\d+)?", value.strip()):
+        return value.strip()
+    return no_bool(value)
+
+
+def _lengths(value: object) -> object:
+    values = list(value.values()) if isinstance(value, dict) else [value]
+    if value is not None and not all(type(number) is int and number >= 1 for number in values):
+        raise ValueError("must be a whole number of at least 1, or one for each label, such as {note: 64, letter: 200}")
+    return value
+
+
+Number = Annotated[float, BeforeValidator(no_bool)]
+Delta = Annotated[
+    float | Annotated[str, Field(pattern=r"^n\^-\d+(\.\d+)?$")],
+    BeforeValidator(_delta),
+    Field(description="a number in (0, 1), or `n^-1.1` with the public number of records n"),
+]
+
+
+class PureDPClaim(Strict):
+    type: Literal["pure_dp"]
+    epsilon: Number
+
+
+class ApproxDPClaim(Strict):
+    type: Literal["approx_dp"]
+    epsilon: Number
+    delta: Delta
+
+
+class ZCDPClaim(Strict):
+    type: Literal["zcdp"]
+    rho: Number
+
+
+class GDPClaim(Strict):
+    type: Literal["gdp"]
+    mu: Number
+
+
+class RDPClaim(Strict):
+    type: Literal["rdp"]
+    alpha: Number
+    epsilon: Number
+
+
+class ExPostClaim(Strict):
+    type: Literal["ex_post"]
+    epsilon: Number
+
+
+class SecretProtectionClaim(Strict):
+    type: Literal["secret_protection"]
+    p: Number
+    r: Number
+
+
+GuaranteeClaim = Annotated[
+    PureDPClaim | ApproxDPClaim | ZCDPClaim | GDPClaim | RDPClaim | ExPostClaim | SecretProtectionClaim,
+    Field(discriminator="type"),
+]
+
+_GUARANTEES: dict[str, type[Any]] = {
+    "pure_dp": guarantees.PureDP,
+    "approx_dp": guarantees.ApproxDP,
+    "zcdp": guarantees.ZCDP,
+    "gdp": guarantees.GDP,
+    "rdp": guarantees.RDP,
+    "ex_post": guarantees.ExPostDP,
+    "secret_protection": guarantees.SecretProtection,
+}
+
+
+class Public(Strict):
+    """What is public by assumption. Everything else that is computed from the data is charged."""
+
+    records: int = Field(
+        ge=1,
+        description="the number n of privacy units, which may be known to everyone: of records, or at unit `user` of "
+        "users, however many records they have",
+    )
+    labels: list[str] = Field([], description="the set of labels")
+    context_tokens: Annotated[int | dict[str, int] | None, BeforeValidator(_lengths)] = Field(
+        default=None,
+        description="for private_inference: the number of tokens that a context may have, prompt included, for all "
+        "labels or for each; longer records are cut, shorter ones padded",
+    )
+
+
+def public_numbers(units: str, *, labels: bool) -> str:
+    """The assumption that what a claim states as public is.
+
+    Args:
+        units: what is counted, in the plural.
+        labels: whether labels are used.
+    """
+    return f"The number of {units}{' and the set of labels are' if labels else ' is'} public."
+
+
+def parameters_model(name: str, mechanism: type, stated_elsewhere: Collection[str], **fields: Any) -> Any:
+    """The model of a claim's `parameters`: one field for each parameter of the mechanism.
+
+    Args:
+        name: of the model.
+        mechanism: dataclass of the mechanism.
+        stated_elsewhere: fields of it that a claim states under `public` or at its top level.
+        fields: fields of the claim alone, or of another type there, as for `pydantic.create_model`.
+    """
+    hints = typing.get_type_hints(mechanism)
+    made: dict[str, Any] = {}
+    for field in dataclasses.fields(mechanism):
+        if field.name not in stated_elsewhere:
+            kind = hints[field.name]
+            if kind in (int, float, int | None, float | None):
+                kind = Annotated[kind, BeforeValidator(no_bool)]
+            made[field.name] = (kind, ... if field.default is dataclasses.MISSING else field.default)
+    return create_model(name, __base__=Strict, **{**made, **fields})
+
+
+class Mechanism(Protocol):
+    """The parameters of a generator, as `dpassay.mechanisms` has them."""
+
+    @property
+    def adjacency(self) -> Adjacency: ...
+    @property
+    def unit(self) -> Unit: ...
+    @property
+    def releasable(self) -> bool: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a run of a claim would charge.
+
+    Attributes:
+        event: composition of all charges.
+        secrets: fingerprint of where secrets occur; None unless the unit is a secret.
+        budgets: of each group of secrets.
+        exact: whether a run costs what the event says in the worst case; or else less, so that no lower end follows.
+    """
+
+    event: DpEvent
+    secrets: str | None = None
+    budgets: tuple[guarantees.SecretProtection, ...] = ()
+    exact: bool = True
+
+
+class Claim(Strict):
+    """A privacy claim; without `guarantee`, the configuration of a run.
+
+    Each mechanism has a subclass, which narrows `mechanism`, `parameters` and `audits`.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
+    data: Data
+    unit: str = Field("record", description="record, user, group(k) or secret")
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    mechanism: str
+    variant: Literal["sound", "as_published"] = "sound"
+    parameters: Any
+    model: str = Field("builtin", description="builtin, a local folder, or a hub id")
+    public: Public
+    guarantee: GuaranteeClaim | None = None
+    audits: Sequence[str] = []
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        self.generator()
+        if self.guarantee is not None:
+            self.claimed()
+        if len(set(self.audits)) != len(self.audits):
+            raise ValueError("audits: each audit is named once")
+        self.check()
+        return self
+
+    def check(self) -> None:
+        """Checks of a subclass beyond those of its parameters.
+
+        Raises:
+            ValueError: one line that begins with the key.
+        """
+
+    def claimed(self) -> guarantees.Guarantee:
+        """The claimed guarantee, with a δ such as ``n^-1.1`` computed from the public number of records."""
+        if self.guarantee is None:
+            raise InputError(f"{self.name}: a claim needs a `guarantee`, for example {{type: pure_dp, epsilon: 1.0}}")
+        values = self.guarantee.model_dump(exclude={"type"})
+        if isinstance(values.get("delta"), str):
+            if self.public.records is None:
+                raise InputError(f"public.records: is missing; δ = {values['delta']} needs it")
+            values["delta"] = float(self.public.records) ** float(values["delta"][2:])
+        guarantee: guarantees.Guarantee = _GUARANTEES[self.guarantee.type](**values)
+        return guarantee
+
+    def generator(self) -> Mechanism:
+        """The mechanism that the claim describes."""
+        raise NotImplementedError
+
+    def plan(self) -> Plan:
+        """What a run would charge. It reads the data only if the charge depends on where secrets occur."""
+        raise NotImplementedError
+
+    def load_records(self, download: bool = False) -> list[Record]:
+        """The private records that the claim is about.
+
+        Args:
+            download: whether a data set of the hub may be fetched.
+
+        Raises:
+            InputError: if the data are missing, do not match the claim, or hold no record.
+        """
+        return load(self.data, self.public.records, download)
+
+    def described(self) -> dict[str, Any]:
+        """The claim in JSON types, for a report: files and folders by name only, since paths describe the machine."""
+        body: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
+        body["data"] = self.data.described()
+        if is_local(self.model):
+            body["model"] = Path(self.model).resolve().name
+        return body
+
+    def with_model(self, model: str | None) -> Self:
+        """The claim with another model, if one is given."""
+        return self if model is None else self.model_copy(update={"model": model})
+
+    def reads(self, *others: Path | str | None) -> list[Path | None]:
+        """Files and folders that the claim names and a run reads, and some others."""
+        named = [*others, self.model if is_local(self.model) else None, *self.data.reads(), *self._parameter_files()]
+        return [None if name is None else Path(name) for name in named]
+
+    def _parameter_files(self) -> list[str]:
+        """Files that the parameters name."""
+        return []
+
+    def parameter_warnings(self) -> list[str]:
+        """What is easily misread in the parameters, a sentence each; nothing here depends on the data."""
+        return []
+
+    def assumptions(self) -> list[str]:
+        """What bounds on a run rest on besides its events, a sentence each. Public, and the same before and after it.
+
+        Whatever of it is checked during the run is in the ledger, too, such as whether rows were verified.
+        """
+        raise NotImplementedError
+
+    def unstated(self) -> list[Unstated]:
+        """Those assumptions that nobody states: of a procedure that ran elsewhere."""
+        return []
+
+    def estimate_reasons(self) -> list[str]:
+        """Why upper bounds on a run are estimates; empty if they are certified."""
+        return []
+
+    def stated(self) -> dict[str, Any]:
+        """What files of the claim say, a verdict reads and a run does not compute, by name, in JSON types.
+
+        Fields of the claim itself are in the run's description already.
+        """
+        return {}
+
+    def basis(self) -> Basis:
+        """What bounds on a run rest on, as it is written to the ledger when the run begins."""
+        return Basis(tuple(self.assumptions()), tuple(self.estimate_reasons()), stated=self.stated())
+
+    def located(self, folder: Path) -> Self:
+        """The claim with relative paths resolved against the folder of its file."""
+        changes: dict[str, Any] = {"data": self.data.located(folder)}
+        if self.model != "builtin" and (folder / self.model).is_dir():
+            changes["model"] = str(folder / self.model)
+        return self.model_copy(update=changes)

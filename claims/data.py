@@ -1,0 +1,157 @@
+"""The data of a claim. Each source is one class, which validates, locates, loads and describes itself.
+
+A new source is a class here and a member of `Data`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dpassay.base.errors import InputError, input_errors
+from dpassay.data.hub_datasets import HubDataset
+from dpassay.data.records import Record, builtin_records, read_records
+
+KEYS = 100_000
+"""The number of 5-digit keys."""
+
+BUILTIN_SEED = 0
+"""The seed that decides which builtin records are drawn; public, and independent of noise."""
+
+
+class Strict(BaseModel):
+    """A part of a claim; unknown keys are an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataSource(Strict):
+    """Base class of sources of private data."""
+
+    def load(self, count: int | None, download: bool) -> list[Record]:
+        """The records, in the order of the source.
+
+        Args:
+            count: public number of records in the claim; None if not stated.
+            download: whether data may be fetched from the network.
+
+        Raises:
+            ValueError, OSError: if the data are missing or do not match the claim.
+        """
+        raise NotImplementedError
+
+    def reads(self) -> list[str]:
+        """Files and folders of this machine that `load` reads."""
+        return []
+
+    def located(self, folder: Path) -> Self:
+        """The source with relative paths resolved against a folder, that of the claim's file."""
+        return self
+
+    def described(self) -> dict[str, Any]:
+        """The source in JSON types, for a report: files and folders by name only, since paths describe the machine."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+    def facts(self) -> dict[str, str]:
+        """How the data were drawn, as rows of a report."""
+        return {}
+
+
+class BuiltinData(DataSource):
+    """Data that ship with the tool: `keys` (made-up), `notes` (RAND Health Insurance Experiment), notes with keys."""
+
+    source: Literal["builtin"]
+    name: Literal["keys", "notes", "notes-with-secrets"]
+
+    def load(self, count: int | None, download: bool) -> list[Record]:
+        if count is None:
+            raise ValueError("public.records: is missing; it says how many builtin records are drawn")
+        return builtin_records(self.name, count, BUILTIN_SEED)
+
+    def facts(self) -> dict[str, str]:
+        return {"seed of the public choice of builtin records": str(BUILTIN_SEED)}
+
+
+class FileData(DataSource):
+    """A JSON Lines, CSV or Parquet file; the path is relative to the claim file."""
+
+    source: Literal["file"]
+    path: Path
+    text: str = Field("text", description="column that holds the text")
+    label: str | None = Field(None, description="column that holds the label, if labels are used")
+    id: str | None = Field(None, description="column with a stable id; else the content's hash is the id")
+    user: str | None = Field(None, description="column that names the user, for unit `user`")
+
+    def load(self, count: int | None, download: bool) -> list[Record]:
+        return read_records(self.path, text=self.text, label=self.label, id=self.id, user=self.user)
+
+    def reads(self) -> list[str]:
+        return [str(self.path)]
+
+    def located(self, folder: Path) -> Self:
+        return self.model_copy(update={"path": folder / self.path})
+
+    def described(self) -> dict[str, Any]:
+        return {**super().described(), "path": self.path.name}
+
+
+class DatasetData(DataSource):
+    """A data set of the library `datasets`: a hub id or a local folder, which is relative to the claim file."""
+
+    source: Literal["dataset"]
+    name: str = Field(description="a hub id, a folder written by `save_to_disk`, or a folder of data files")
+    split: str = "train"
+    subset: str | None = Field(None, description="the configuration, if there are several")
+    text: str = Field("text", description="column that holds the text")
+    label: str | None = Field(None, description="column that holds the label, if labels are used")
+    id: str | None = Field(None, description="column with a stable id; else the content's hash is the id")
+    user: str | None = Field(None, description="column that names the user, for unit `user`")
+
+    def load(self, count: int | None, download: bool) -> list[Record]:
+        source = HubDataset(self.name, self.split, self.subset, download)
+        return read_records(source, text=self.text, label=self.label, id=self.id, user=self.user)
+
+    def reads(self) -> list[str]:
+        return [self.name] if is_local(self.name) else []
+
+    def located(self, folder: Path) -> Self:
+        if not (folder / self.name).is_dir():
+            return self
+        return self.model_copy(update={"name": str(folder / self.name)})
+
+    def described(self) -> dict[str, Any]:
+        found = super().described()
+        return {**found, "name": Path(self.name).resolve().name} if is_local(self.name) else found
+
+
+Data = Annotated[BuiltinData | FileData | DatasetData, Field(discriminator="source")]
+"""Every source; the key `source` selects one."""
+
+
+def load(source: DataSource, count: int | None, download: bool = False) -> list[Record]:
+    """The private records of a source.
+
+    Args:
+        source: of the claim.
+        count: public number of records in the claim; None if not stated.
+        download: whether a data set of the hub may be fetched.
+
+    Raises:
+        InputError: if the data are missing, do not match the claim, or hold no record.
+    """
+    with input_errors("data: "):
+        records = source.load(count, download)
+    if not records:
+        raise InputError(f"data: {_source_name(source)} holds no record; a run needs at least one")
+    return records
+
+
+def _source_name(source: DataSource) -> str:
+    return ", ".join(source.reads()) or str(source.described().get("name", "the source"))
+
+
+def is_local(name: str) -> bool:
+    """Whether the name of a model or a data set is a folder on this machine rather than a hub id."""
+    return Path(name).is_absolute() or Path(name).is_dir()

@@ -1,0 +1,113 @@
+"""Warnings about claims that are valid but easily misread: some from public facts, others from the private data.
+
+The former are printed on both pages and by the command; the latter on the private page only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dpassay.accounting.guarantees import ApproxDP, ExPostDP, PureDP
+from dpassay.base.number_format import format_number
+from dpassay.data.records import unit_of
+
+if TYPE_CHECKING:
+    from dpassay.claims.base import Claim
+    from dpassay.data.records import Record
+
+LARGE_EPSILON = 10.0
+LARGE_DELTA = 0.01
+LEAST_TOKENS = 5
+"""The fewest tokens that a text needs: four, as a record in a prompt does, and its end."""
+FAR = 0.1
+"""The number of units read is far from the public number n if it differs by more than max(0.1 n, 4 √n)."""
+
+
+def public_warnings(claim: Claim) -> list[str]:
+    """Warnings from the claim alone."""
+    return [*_guarantee_warnings(claim), *claim.parameter_warnings()]
+
+
+def short_texts(tokens: int, what: str, *, kept: bool) -> list[str]:
+    """Warns of a limit on the tokens of a text within which hardly any text ends.
+
+    Args:
+        tokens: the most that a text may have, its end included.
+        what: sets this limit.
+        kept: whether a text that did not end is kept.
+    """
+    if tokens >= LEAST_TOKENS:
+        return []
+    last = "is kept as it was cut" if kept else "is not kept"
+    return [
+        f"{what} allow{'s' if ' and ' not in what else ''} a text {tokens} token{'s' if tokens > 1 else ''}, its end "
+        f"included: hardly any text ends so soon, and one that did not end {last}. The run may cost its whole budget "
+        "and make nothing of use."
+    ]
+
+
+def _guarantee_warnings(claim: Claim) -> list[str]:
+    if claim.guarantee is None:
+        return []
+    guarantee, found = claim.claimed(), []
+    if isinstance(guarantee, ApproxDP):
+        delta, units = guarantee.delta, claim.public.records
+        if units is not None and delta >= 1 / units:
+            one = "all records of one user" if claim.unit == "user" else "one record"
+            found.append(
+                f"δ = {format_number(delta)} is at least 1/n = {format_number(1 / units)}: a mechanism that "
+                f"publishes {one} in full, drawn at random, meets such a δ."
+            )
+        if delta >= LARGE_DELTA:
+            found.append(
+                f"δ = {format_number(delta)} is large: a mechanism that reveals all data with this probability meets "
+                "it."
+            )
+    if isinstance(guarantee, PureDP | ApproxDP | ExPostDP) and guarantee.epsilon > LARGE_EPSILON:
+        found.append(
+            f"ε = {format_number(guarantee.epsilon)} is above {format_number(LARGE_EPSILON)}: the odds of any guess "
+            f"about one {claim.unit} may change by a factor of e^{format_number(guarantee.epsilon)}."
+        )
+    if isinstance(guarantee, ExPostDP):
+        found.append(
+            "An ex-post ε is about one output only. It promises nothing before the run, and nothing about other "
+            "outputs; the a-priori bound does."
+        )
+    return found
+
+
+def private_warnings(claim: Claim, records: Sequence[Record], runs: Sequence[str]) -> list[str]:
+    """Warnings from the private data and the ledger.
+
+    Args:
+        claim: of the run.
+        records: all records that were read.
+        runs: names of all runs in the ledger.
+    """
+    found = []
+    users = Counter(record.user for record in records if record.user is not None)
+    per_user, stated = claim.unit == "user", claim.public.records
+    read = len({unit_of(record, per_user=per_user) for record in records})
+    if records and stated is not None and abs(read - stated) > max(FAR * stated, 4 * math.sqrt(stated)):
+        of_all = f" in {len(records)} records" if per_user else ""
+        counts = " At unit user it counts users, not records." if per_user else ""
+        found.append(
+            f"The claim states n = {stated} {claim.unit}s as public (public.records), and {read}{of_all} were read."
+            f"{counts} Whatever follows from the public number, δ among it, does not fit the data."
+        )
+    if claim.unit == "record" and users and max(users.values()) > 1:
+        several = sum(count > 1 for count in users.values())
+        found.append(
+            f"The unit is a record, and {several} of {len(users)} users have several. Their privacy loss adds up over "
+            "their records; unit user bounds it."
+        )
+    if others := [name for name in runs if name != claim.name]:
+        listed = ", ".join(map(repr, others[:5])) + (" and others" if len(others) > 5 else "")
+        found.append(
+            f"The ledger holds other runs, {listed}, which are not part of this claim. If they read the same data, "
+            "what all cost together is larger: dpassay account says how much."
+        )
+    return found

@@ -1,0 +1,271 @@
+"""Private records, and reading them from files, data sets, or the data that ship with the package."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpassay.base import validate
+from dpassay.data.hub_datasets import HubDataset
+from dpassay.data.parquet import check_columns, read_parquet
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONGEST_CELL = 2**31 - 1  # of CSV, in characters; the default of the module `csv` is 2¹⁷
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One private record.
+
+    Attributes:
+        id: unique among the records of a run; the user's stable id, else computed from the content by `content_id`.
+        text: the text that the language model sees.
+        label: a member of the public set of labels, or None.
+        user: the owner of the record, for unit ``user``.
+        hashed: the string that determines the record's batch, if not the id. Records with equal content have different
+            ids but equal hashes, so that their numbering has no effect.
+    """
+
+    id: str
+    text: str
+    label: str | None = None
+    user: str | None = None
+    hashed: str | None = None
+
+    @property
+    def slotting_id(self) -> str:
+        """The string that is hashed to determine the record's batch."""
+        return self.id if self.hashed is None else self.hashed
+
+
+def content_id(text: str, label: str | None = None, user: str | None = None) -> str:
+    """SHA-256 of a canonical encoding of a record's content, in hexadecimal."""
+    canonical = json.dumps([text, label, user], ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(b"cupel.record\0" + canonical.encode("ascii")).hexdigest()
+
+
+def with_content_ids(rows: Iterable[tuple[str, str | None, str | None]]) -> list[Record]:
+    """Records of (text, label, user) with ids from their content; repeated content is kept, with id ``…#2`` etc."""
+    seen: Counter[str] = Counter()
+    records = []
+    for text, label, user in rows:
+        hashed = content_id(text, label, user)
+        seen[hashed] += 1
+        suffix = f"#{seen[hashed]}" if seen[hashed] > 1 else ""
+        records.append(Record(hashed + suffix, text, label, user, hashed))
+    return records
+
+
+def unit_of(record: Record, *, per_user: bool) -> str:
+    """The privacy unit of a record: its user, or itself. A record without a user is a unit of its own."""
+    return record.user if per_user and record.user is not None else record.id
+
+
+def check_ids(records: Iterable[Record]) -> None:
+    """Checks that ids are unique: two rows with one id would be one unit that counts twice.
+
+    Raises:
+        ValueError: if an id repeats; the message does not name the id, which may be private.
+    """
+    seen: set[str] = set()
+    for record in records:
+        if record.id in seen:
+            raise ValueError("two records have the same id; ids must be unique (omit the id column to use the content)")
+        seen.add(record.id)
+
+
+def read_records(
+    path: Path | str | HubDataset,
+    *,
+    text: str = "text",
+    label: str | None = None,
+    id: str | None = None,
+    user: str | None = None,
+) -> list[Record]:
+    """Reads records from JSON Lines, CSV (with a header) or Parquet, by the file's extension, or from a data set.
+
+    Args:
+        path: a ``.jsonl``, ``.csv`` or ``.parquet`` file, text in UTF-8, or a split of a data set.
+        text: column of the text, which must not be empty in any row.
+        label: column of the label, or None for no labels.
+        id: column of a stable id; None uses the content's hash.
+        user: column that names the user, for unit ``user``.
+
+    Raises:
+        ValueError: one line, which names the file and, if possible, the line, never a record's content.
+    """
+    columns = {"text": text, "label": label, "id": id, "user": user}
+    rows = list(_rows(path, columns))
+    if id is None:
+        return with_content_ids((row["text"] or "", row["label"], row["user"]) for row in rows)
+    records = [Record(row["id"] or "", row["text"] or "", row["label"], row["user"]) for row in rows]
+    try:
+        check_ids(records)
+    except ValueError as error:
+        raise ValueError(f"{path}: column {id!r}: {error}") from None
+    return records
+
+
+def read_texts(
+    path: Path | str | HubDataset, *, text: str = "text", label: str | None = None, empty: bool = False
+) -> Iterator[tuple[str, str | None]]:
+    """The texts and labels of a file, row by row, so that a file need not fit into memory.
+
+    Args:
+        path: as for `read_records`.
+        text: column of the text.
+        label: column of the label, or None for no labels.
+        empty: whether texts may be empty, such as generated texts.
+
+    Raises:
+        ValueError: as for `read_records`, when the faulty row is reached.
+    """
+    for row in _rows(path, {"text": text, "label": label}, empty=("text",) if empty else ()):
+        yield row["text"] or "", row["label"]
+
+
+def read_user_texts(path: Path | str, *, text: str = "text", user: str | None = None) -> Iterator[tuple[str, str]]:
+    """The texts of a file and their users, row by row, without the ids of records.
+
+    Args:
+        path: as for `read_records`.
+        text: column of the text, which must not be empty in any row.
+        user: column that names the user; None for no users: each is then the empty string.
+
+    Raises:
+        ValueError: as for `read_records`, when the faulty row is reached.
+    """
+    for row in _rows(path, {"text": text, "user": user}):
+        yield row["text"] or "", row["user"] or ""
+
+
+def builtin_records(name: str, count: int, seed: int) -> list[Record]:
+    """Records of the data that ship with the package.
+
+    Args:
+        name: ``keys`` (label ``key``), ``notes`` or ``notes-with-secrets`` (labels: self-rated health).
+        count: number of records.
+        seed: of the public choice of records.
+
+    Raises:
+        ValueError: if the name is unknown or the count is out of range.
+    """
+    from dpassay.data import corpora
+
+    validate.one_of(("keys", "notes", "notes-with-secrets"), name=name)
+    if name == "keys":
+        return with_content_ids((text, "key", None) for text in corpora.keys(count, seed))
+    drawn = corpora.notes(count, seed) if name == "notes" else corpora.notes_with_secrets(count, seed)
+    return with_content_ids((text, label, None) for text, label in drawn)
+
+
+def _rows(
+    path: Path | str | HubDataset, columns: Mapping[str, str | None], empty: Collection[str] = ()
+) -> Iterator[dict[str, str | None]]:
+    """The wanted columns of every row of a file or a data set, as strings."""
+    wanted = {column for column in columns.values() if column is not None}
+    if isinstance(path, HubDataset):
+        for where, values in path.rows(wanted):
+            yield _row(values, columns, f"{path}, {where}", empty)
+        return
+    for where, values in read_rows(path, wanted):
+        yield _row(values, columns, f"{path}, {where}", empty)
+
+
+def read_rows(path: Path | str, wanted: Collection[str] | None = None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The rows of a file, each with its location for messages; values have the types of the format.
+
+    Args:
+        path: a ``.jsonl``, ``.csv`` or ``.parquet`` file, text in UTF-8.
+        wanted: the requested columns; a Parquet file yields no others. None requests all.
+
+    Raises:
+        ValueError: one line, which names the file and, if possible, the line, never a value.
+    """
+    path = Path(path)
+    readers = {".jsonl": _json_lines, ".csv": _csv, ".parquet": read_parquet}
+    if path.suffix.lower() not in readers:
+        raise ValueError(f"{path}: the file must be one of {', '.join(readers)}; its name ends in {path.suffix!r}")
+    if not path.is_file():
+        raise ValueError(f"{path}: there is no such file")
+    try:
+        yield from readers[path.suffix.lower()](path, wanted)
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: is not UTF-8 text") from None
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _row(
+    values: Mapping[str, Any], columns: Mapping[str, str | None], where: str, empty: Collection[str]
+) -> dict[str, str | None]:
+    """The wanted columns of one row, as strings; those named in `empty` may be empty strings."""
+    out: dict[str, str | None] = {}
+    for name, column in columns.items():
+        if column is None:
+            out[name] = None
+            continue
+        if column not in values:
+            raise ValueError(f"{where}: there is no column {column!r}; give the name of the {name} column")
+        value = values[column]
+        missing = value is None or (value == "" and name not in empty) or value != value
+        if missing or isinstance(value, bool | list | dict):
+            raise ValueError(f"{where}: column {column!r} must hold a string or a number that is not empty")
+        if name == "text" and not isinstance(value, str):
+            raise ValueError(f"{where}: column {column!r} must hold text")
+        given = str(value)
+        if not given.isascii() and _SURROGATE.search(given):
+            raise ValueError(f"{where}: column {column!r} has an unpaired surrogate, which is not a valid character")
+        out[name] = given
+    return out
+
+
+def _json_lines(path: Path, _: Collection[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    decode = json.JSONDecoder(object_pairs_hook=_unique).decode  # `json.loads` would create a decoder for every line
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                values = decode(line)
+            except _RepeatedKeyError:
+                raise ValueError(
+                    f"{path}, line {number}: has a repeated key, of which only one would be read"
+                ) from None
+            except (ValueError, RecursionError):  # a number with thousands of digits is a plain ValueError
+                raise ValueError(f"{path}, line {number}: is not JSON; a .jsonl file has one object per line") from None
+            if not isinstance(values, dict):
+                raise ValueError(f"{path}, line {number}: is not a JSON object")
+            yield f"line {number}", values
+
+
+class _RepeatedKeyError(ValueError):
+    """A JSON object has a repeated key."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _RepeatedKeyError
+    return found
+
+
+def _csv(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    csv.field_size_limit(_LONGEST_CELL)
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, strict=True)
+        try:
+            check_columns(path, reader.fieldnames or (), wanted)
+            for values in reader:
+                if None in values or None in values.values():
+                    raise ValueError(f"{path}, line {reader.line_num}: has a different number of cells than the header")
+                yield f"line {reader.line_num}", values
+        except csv.Error:
+            raise ValueError(f"{path}, line {reader.line_num}: is not CSV; check that every quote is closed") from None

@@ -1,0 +1,512 @@
+"""The public schema of a table: names, types and domains of its columns.
+
+A domain is public by assumption. It is never read off private rows: the smallest and the largest value of a column, or
+the set of its categories, would then depend on single rows.
+"""
+
+from __future__ import annotations
+
+import bisect
+import datetime
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_HALF_EVEN, Decimal
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from dpassay.base.errors import InputError
+from dpassay.data.cells import is_missing
+
+MISSING = "missing"
+"""The word for an empty cell in serialised rows; no category may be that word."""
+
+MADE_FROM = "made_from"
+"""The key of a schema file that says what its domains were made from."""
+
+LARGEST_SCHEMA = 2**24
+"""Bytes of a schema file."""
+
+MOST_COLUMNS = 500
+MOST_CATEGORIES = 10_000
+MOST_DECIMALS = 9
+MOST_DAYS = 400_000
+
+Cell: TypeAlias = str | int | float | None
+"""A value of a synthetic table."""
+
+Row: TypeAlias = tuple[str, ...]
+"""The words of a row's cells, in the order of the schema."""
+
+
+class Column(BaseModel, ABC):
+    """A column of a table: a public name and a public domain.
+
+    A value is written as one word, the same for equal values: `word` reads it from a cell of a file, `cell` is its
+    inverse. The words of a domain are those for which `begins` holds up to their end.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ignored_types=(cached_property,))
+
+    name: str = Field(min_length=1, max_length=200)
+    missing: StrictBool = Field(default=False, description="whether cells may be empty")
+
+    kind: ClassVar[str]
+    """Type of the column in Parquet."""
+
+    @field_validator("name")
+    @classmethod
+    def _one_line(cls, name: str) -> str:
+        if name != name.strip() or not name.isprintable():
+            raise ValueError("must be printable, without spaces at its ends")
+        return name
+
+    def word(self, cell: Any) -> str:
+        """The word of a cell.
+
+        Raises:
+            ValueError: if it is outside the public domain. The message has no value in it.
+        """
+        if is_missing(cell):
+            if not self.missing:
+                raise ValueError("is empty, but the schema does not allow missing values here")
+            return MISSING
+        word = self._word(cell)
+        if word is None:
+            raise ValueError(f"is outside the public domain of the schema ({self.described})")
+        return word
+
+    def cell(self, word: str) -> Cell:
+        """The value that a word stands for; None for an empty cell."""
+        return None if self.missing and word == MISSING else self._cell(word)
+
+    def uniform(self, rng: np.random.Generator) -> str:
+        """The word of a value drawn uniformly from the domain, where an empty cell is one of the categories, or has
+        probability 1/10 among numbers and dates."""
+        if self.missing and rng.random() < self._missing_rate:
+            return MISSING
+        return self._uniform(rng)
+
+    @property
+    @abstractmethod
+    def described(self) -> str:
+        """The domain in a few words."""
+
+    @property
+    @abstractmethod
+    def longest(self) -> Sequence[str]:
+        """Words among which one has most characters, and one most tokens if characters are tokens."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of values in the domain, without the empty cell."""
+
+    def place(self, word: str) -> int:
+        """The place of a word in the domain, from 0: of categories as the schema lists them, of numbers and dates in
+        their order, one step for each unit of the last decimal or day.
+
+        Raises:
+            ValueError: if it is no word of the domain; `MISSING` is none.
+        """
+        place = self._place(word)
+        if place is None:
+            raise ValueError(
+                f"a word of column {self.name!r} is outside the public domain of the schema ({self.described})"
+            )
+        return place
+
+    @property
+    def _missing_rate(self) -> float:
+        return 0.1
+
+    @abstractmethod
+    def _place(self, word: str) -> int | None: ...
+
+    @abstractmethod
+    def _word(self, cell: Any) -> str | None: ...
+
+    @abstractmethod
+    def _cell(self, word: str) -> Cell: ...
+
+    @abstractmethod
+    def _uniform(self, rng: np.random.Generator) -> str: ...
+
+
+class SpelledColumn(Column, ABC):
+    """A column whose words are spelled character by character: numbers and dates."""
+
+    characters: ClassVar[str]
+
+    @abstractmethod
+    def begins(self, start: str) -> bool:
+        """Whether some word of the domain begins like this."""
+
+    @abstractmethod
+    def whole(self, word: str) -> bool:
+        """Whether this is a word of the domain."""
+
+
+class CategoryColumn(Column):
+    """A column of categories."""
+
+    type: Literal["category"]
+    values: tuple[str, ...] = Field(min_length=1, max_length=MOST_CATEGORIES)
+
+    kind: ClassVar[str] = "string"
+
+    @field_validator("values", mode="before")
+    @classmethod
+    def _words(cls, values: Any) -> Any:
+        """YAML reads ``no`` as false and ``1`` as a number, which would not be the words of the file."""
+        if isinstance(values, list | tuple) and not all(isinstance(one, str) for one in values):
+            raise ValueError('must be words; put numbers and truth values between quotes, such as "1" or "no"')
+        return values
+
+    @model_validator(mode="after")
+    def _distinct(self) -> CategoryColumn:
+        if len(set(self.values)) < len(self.values):
+            raise ValueError("values: must name each category once")
+        if not all(one and one == one.strip() and one.isprintable() for one in self.values):
+            raise ValueError("values: must be printable and not empty, without spaces at their ends")
+        if MISSING in self.values:
+            raise ValueError(f"values: {MISSING!r} stands for an empty cell; give missing: true instead")
+        return self
+
+    @property
+    def described(self) -> str:
+        return f"one of {len(self.values)} categories"
+
+    @property
+    def longest(self) -> Sequence[str]:
+        return self.values
+
+    @property
+    def size(self) -> int:
+        return len(self.values)
+
+    @property
+    def _missing_rate(self) -> float:
+        return 1 / (len(self.values) + 1)
+
+    @cached_property
+    def _known(self) -> dict[str, int]:
+        return {word: place for place, word in enumerate(self.values)}
+
+    def _place(self, word: str) -> int | None:
+        return self._known.get(word)
+
+    def _word(self, cell: Any) -> str | None:
+        written = str(cell).strip()
+        if isinstance(cell, float) and cell.is_integer() and written not in self._known:
+            written = str(int(cell))  # a column of whole numbers with empty cells is read as floats
+        place = self._known.get(written)
+        return None if place is None else self.values[place]  # one text for all rows that have it
+
+    def _cell(self, word: str) -> Cell:
+        return word
+
+    def _uniform(self, rng: np.random.Generator) -> str:
+        return self.values[rng.integers(len(self.values))]
+
+
+class NumberColumn(SpelledColumn):
+    """A column of numbers with a fixed number of decimals."""
+
+    type: Literal["number"]
+    low: float
+    high: float
+    decimals: StrictInt = Field(default=0, ge=0, le=MOST_DECIMALS)
+
+    characters: ClassVar[str] = "0123456789.-"
+
+    @model_validator(mode="after")
+    def _ordered(self) -> NumberColumn:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
+            raise ValueError("low and high: must be finite numbers, low at most high")
+        if max(abs(self.low), abs(self.high)) * 10**self.decimals >= 2**53:
+            raise ValueError("low and high: are too large for this number of decimals")
+        if self._units[0] > self._units[1]:
+            raise ValueError("low and high: no number with this number of decimals is between them")
+        return self
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        return "double" if self.decimals else "int64"
+
+    @property
+    def described(self) -> str:
+        return f"a number from {self._spelled(self._units[0])} to {self._spelled(self._units[1])}"
+
+    @cached_property
+    def _units(self) -> tuple[int, int]:
+        """The least and the largest value in units of the last decimal."""
+        scale = Decimal(10) ** self.decimals
+        return math.ceil(Decimal(repr(self.low)) * scale), math.floor(Decimal(repr(self.high)) * scale)
+
+    @property
+    def longest(self) -> Sequence[str]:
+        return [self._spelled(unit) for unit in self._units]
+
+    @property
+    def size(self) -> int:
+        return self._units[1] - self._units[0] + 1
+
+    def _place(self, word: str) -> int | None:
+        unit = self._unit(word)
+        return None if unit is None else unit - self._units[0]
+
+    def _spelled(self, unit: int) -> str:
+        digits = f"{abs(unit):0{self.decimals + 1}d}"
+        if self.decimals:
+            digits = f"{digits[: -self.decimals]}.{digits[-self.decimals :]}"
+        return f"-{digits}" if unit < 0 else digits
+
+    def _word(self, cell: Any) -> str | None:
+        if isinstance(cell, bool):
+            return None
+        try:
+            value = Decimal(str(cell).strip())
+            if not value.is_finite() or abs(value) > 2**53:
+                return None
+            unit = int((value * Decimal(10) ** self.decimals).to_integral_value(ROUND_HALF_EVEN))
+        except (ArithmeticError, ValueError):
+            return None
+        return self._spelled(unit) if self._units[0] <= unit <= self._units[1] else None
+
+    def _cell(self, word: str) -> Cell:
+        return float(word) if self.decimals else int(word)
+
+    def _uniform(self, rng: np.random.Generator) -> str:
+        low, high = self._units
+        return self._spelled(int(rng.integers(low, high, endpoint=True)))
+
+    def whole(self, word: str) -> bool:
+        return self._unit(word) is not None
+
+    def _unit(self, word: str) -> int | None:
+        """The value of a word in units of the last decimal; None if it is none of the domain."""
+        plain = word.removeprefix("-").replace(".", "", 1)
+        if not (plain.isascii() and plain.isdigit()):
+            return None
+        unit = int(plain) * (-1 if word.startswith("-") else 1)
+        return unit if self._spelled(unit) == word and self._units[0] <= unit <= self._units[1] else None
+
+    def begins(self, start: str) -> bool:
+        low, high = self._units
+        if not start:
+            return True
+        if start.startswith("-"):
+            low, high = max(1, -high), -low
+        else:
+            low = max(0, low)
+        digits = start.removeprefix("-")
+        if low > high:
+            return False
+        if not digits:
+            return True
+        whole, point, part = digits.partition(".")
+        if not all(one.isascii() and one.isdigit() for one in (whole, part) if one) or not whole:
+            return False
+        if (whole != "0" and whole.startswith("0")) or (point and not self.decimals) or len(part) > self.decimals:
+            return False
+        if point:
+            scale: int = 10 ** (self.decimals - len(part))
+            least = int(whole + part) * scale
+            return least <= high and least + scale - 1 >= low
+        longest = len(str(high // 10**self.decimals))
+        for more in range(0, 1 if whole == "0" else longest - len(whole) + 1):
+            scale = 10 ** (more + self.decimals)
+            if int(whole) * scale <= high and (int(whole) + 1) * scale - 1 >= low:
+                return True
+        return False
+
+
+class DateColumn(SpelledColumn):
+    """A column of dates, written as in 2013-05-31."""
+
+    type: Literal["date"]
+    low: datetime.date
+    high: datetime.date
+
+    kind: ClassVar[str] = "string"
+    characters: ClassVar[str] = "0123456789-"
+
+    @model_validator(mode="after")
+    def _ordered(self) -> DateColumn:
+        if self.low > self.high:
+            raise ValueError("low and high: low must not be after high")
+        if (self.high - self.low).days > MOST_DAYS:
+            raise ValueError(f"low and high: must be at most {MOST_DAYS} days apart")
+        return self
+
+    @property
+    def described(self) -> str:
+        return f"a date from {self.low} to {self.high}"
+
+    @property
+    def longest(self) -> Sequence[str]:
+        return [str(self.low)]
+
+    @property
+    def size(self) -> int:
+        return (self.high - self.low).days + 1
+
+    def _place(self, word: str) -> int | None:
+        return (datetime.date.fromisoformat(word) - self.low).days if self.whole(word) else None
+
+    @cached_property
+    def _days(self) -> list[str]:
+        first = self.low.toordinal()
+        return [str(datetime.date.fromordinal(day)) for day in range(first, self.high.toordinal() + 1)]
+
+    def _word(self, cell: Any) -> str | None:
+        if isinstance(cell, datetime.datetime):
+            cell = cell.date() if cell.time() == datetime.time() and cell.tzinfo is None else None
+        if not isinstance(cell, datetime.date):
+            try:
+                cell = datetime.date.fromisoformat(str(cell).strip())
+            except ValueError:
+                return None
+        if not self.low <= cell <= self.high:
+            return None
+        day: str = self._days[cell.toordinal() - self.low.toordinal()]  # one text for all rows that have it
+        return day
+
+    def _cell(self, word: str) -> Cell:
+        return word
+
+    def _uniform(self, rng: np.random.Generator) -> str:
+        return self._days[rng.integers(len(self._days))]
+
+    def whole(self, word: str) -> bool:
+        return len(word) == len("2000-01-01") and self.begins(word)
+
+    def begins(self, start: str) -> bool:
+        place = bisect.bisect_left(self._days, start)
+        return place < len(self._days) and bool(self._days[place].startswith(start))
+
+
+AnyColumn = Annotated[CategoryColumn | NumberColumn | DateColumn, Field(discriminator="type")]
+
+
+class Schema(BaseModel):
+    """The public schema of a table.
+
+    Attributes:
+        columns: in the order of the table.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    columns: tuple[AnyColumn, ...] = Field(min_length=1, max_length=MOST_COLUMNS)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Schema:
+        names = [column.name for column in self.columns]
+        if len(set(names)) < len(names):
+            raise ValueError("columns: two have the same name")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all columns."""
+        return tuple(column.name for column in self.columns)
+
+    def index(self, name: str) -> int:
+        """The place of a column.
+
+        Raises:
+            ValueError: if there is none of that name.
+        """
+        if name not in self.names:
+            raise ValueError(f"the schema has no column {name!r}; it has {', '.join(self.names)}")
+        return self.names.index(name)
+
+    def row(self, cells: Mapping[str, Any]) -> Row:
+        """The words of a row.
+
+        Args:
+            cells: of all columns, by name.
+
+        Raises:
+            ValueError: one line without any value, if a cell is outside the public domain or a column is missing.
+        """
+        words = []
+        for column in self.columns:
+            if column.name not in cells:
+                raise ValueError(f"there is no column {column.name!r}, which the schema has")
+            try:
+                words.append(column.word(cells[column.name]))
+            except ValueError as error:
+                raise ValueError(f"column {column.name!r}: {error}") from None
+        return tuple(words)
+
+    def cells(self, row: Row) -> list[Cell]:
+        """The values of a row, in the order of the columns."""
+        return [column.cell(word) for column, word in zip(self.columns, row, strict=True)]
+
+    def uniform(self, rng: np.random.Generator) -> Row:
+        """A row whose cells are independent and uniform in their domains."""
+        return tuple(column.uniform(rng) for column in self.columns)
+
+
+def read_schema(path: Path) -> tuple[Schema, str | None]:
+    """The schema in a YAML file, and what its domains were made from.
+
+    Raises:
+        InputError: one line that names the file and the key.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_SCHEMA + 1)
+        if len(content) > LARGEST_SCHEMA:
+            raise InputError(f"{path}: is larger than {LARGEST_SCHEMA} bytes, which no schema is")
+        body = yaml.safe_load(content.decode("utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text; a schema is a YAML file") from None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise InputError(f"{path}: is not valid YAML") from None
+    if not isinstance(body, dict):
+        raise InputError(f"{path}: a schema is a YAML mapping with the key columns")
+    made_from = body.pop(MADE_FROM, None)
+    try:
+        return Schema.model_validate(body), None if made_from is None else str(made_from)
+    except ValidationError as error:
+        raise InputError(f"{path}: {first_error(error)}") from None
+
+
+def check_schema(body: dict[str, Any], where: str) -> None:
+    """Checks a proposed schema.
+
+    Raises:
+        InputError: one line that names the sample and the key.
+    """
+    try:
+        Schema.model_validate(body)
+    except ValidationError as error:
+        raise InputError(f"{where}: no schema follows from this sample: {first_error(error)}") from None
+
+
+def first_error(error: ValidationError) -> str:
+    """The first error of a validation in one line."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"] if part not in ("category", "number", "date"))
+    message = first["msg"].removeprefix("Value error, ")
+    return " ".join(f"{where + ': ' if where else ''}{message[0].lower()}{message[1:]}".split())

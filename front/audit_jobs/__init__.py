@@ -1,1 +1,0 @@
-"""The audits that are commands of their own."""

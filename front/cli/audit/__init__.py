@@ -1,1 +1,0 @@
-"""`cupel audit`: a file a group of its commands."""

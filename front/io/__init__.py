@@ -1,1 +1,0 @@
-"""Files of a run, in private/ and release/; each is written atomically."""

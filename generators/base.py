@@ -1,0 +1,210 @@
+"""The interface of generators: a finished run with its bounds, its audits and the text of its report.
+
+Code outside a generator's folder uses only its claim and its `FinishedRun`, and never depends on which generator it is.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dp_accounting import DpEvent
+
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound
+from dpassay.accounting.guarantees import Guarantee
+from dpassay.accounting.ledger.evidence import Basis, basis_of
+from dpassay.accounting.ledger.run import Run
+from dpassay.accounting.ledger.run_files import open_ledger
+from dpassay.accounting.registry import upper_bounds
+from dpassay.audits.result import AuditResult
+from dpassay.base.private_results import DOCUMENTS
+from dpassay.base.progress import Progress
+from dpassay.claims.base import Claim
+from dpassay.claims.lints import public_warnings
+from dpassay.data.records import Record
+from dpassay.generators.documents import Documents
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
+from dpassay.reports.assay import Output
+from dpassay.reports.claim import prefix_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """Settings of a run that are not part of the claim.
+
+    Attributes:
+        model: a local folder or a hub id, used instead of the claim's model.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        download: whether a hub id may be fetched.
+        progress: where to show progress.
+        source: source of randomness for the noise. Only a run with the operating system's entropy can be released.
+        audited: whether the claim's audits follow the run; some of them observe it.
+        anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
+        allow_endpoint: address of the endpoint that may receive prompts and its API key. Without it only an endpoint
+            on this machine that needs no key is used.
+    """
+
+    model: str | None = None
+    device: str = "auto"
+    download: bool = False
+    progress: Progress = field(default_factory=Progress)
+    source: Source = OS_ENTROPY
+    audited: bool = False
+    anchor: Path | None = None
+    allow_endpoint: str | None = None
+
+    def warn(self, claim: Claim) -> None:
+        """Shows what is easily misread in a claim, or in what it would make, before its run begins."""
+        for warning in public_warnings(claim):
+            self.progress.note(f"Warning: {warning}")
+
+
+CHANGES = {Adjacency.ADD_REMOVE: "added or removed", Adjacency.REPLACE_ONE: "exchanged for another"}
+"""How one unit differs between neighbouring data sets, in words."""
+
+NOT_SEEN = "It does not see the private folder, the machine, or how long the run took."
+"""What the adversary of every generator does not see."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A guarantee, the event that it is about, and upper bounds.
+
+    A claim has one part, or several if some secrets have their own budgets.
+    """
+
+    guarantee: Guarantee
+    event: DpEvent
+    bounds: list[Bound] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishedRun(ABC):
+    """A finished run of a mechanism: its files, its bounds and audits, and the sentences of its report.
+
+    The sentences of `not_protected`, `threat_model` and `side_channels` are printed on the releasable page, too, so
+    they do not depend on private data.
+
+    Attributes:
+        claim, settings: of the run.
+        plan: the event that was planned.
+        documents: the output.
+        ledger_path: path of the ledger, in the private folder.
+        records: all records that were read; private.
+    """
+
+    claim: Claim
+    settings: RunSettings
+    plan: DpEvent
+    documents: Documents
+    ledger_path: Path
+    records: Sequence[Record]
+
+    @property
+    def has_documents(self) -> bool:
+        """Whether the mechanism writes documents here; one that ran elsewhere does not."""
+        return True
+
+    @property
+    def documents_path(self) -> Path:
+        """The private file of documents; `dpassay release` makes what may be released."""
+        return self.ledger_path.with_name(DOCUMENTS)
+
+    @property
+    def head(self) -> str:
+        """The current head of the ledger."""
+        with open_ledger(self.ledger_path, self.settings.anchor) as ledger:
+            return ledger.head
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The neighbouring relation of all charges."""
+        return self.claim.adjacency
+
+    @property
+    def unit(self) -> Unit:
+        """The privacy unit."""
+        return Unit.parse(self.claim.unit)
+
+    def endings(self) -> tuple[bool, str]:
+        """Whether every document ended by itself, else that is not recorded; and which are kept, in words. Public."""
+        return False, ""
+
+    @property
+    def unfinished(self) -> int | None:
+        """How many documents the run began and did not finish, and so does not keep; None if not known. Private."""
+        return None
+
+    def output(self) -> Output | None:
+        """How many documents there are, and how long; None if the mechanism ran elsewhere."""
+        if not self.has_documents:
+            return None
+        whole, ends = self.endings()
+        return self.documents.output(whole=whole, ends=ends, prefix=prefix_of(self.claim.described()))
+
+    def summary(self) -> dict[str, Any]:
+        """Name, documents, files and ledger head of the run, in JSON types."""
+        output = self.output()
+        return {
+            "name": self.claim.name,
+            "documents": len(self.documents.rows),
+            "output": output and output.model_dump(mode="json"),
+            "unfinished": self.unfinished,
+            "path": str(self.documents_path),
+            "sha256": self.documents.sha256,
+            "ledger": str(self.ledger_path),
+            "head": self.head,
+        }
+
+    def parts(self, guarantee: Guarantee, event: DpEvent) -> list[Part]:
+        """The parts to prove, given the composition of all charges; the claimed guarantee itself is the first."""
+        return [Part(guarantee, event)]
+
+    @property
+    def basis(self) -> Basis:
+        """What bounds on the run rest on, as it began or would begin now."""
+        return self.claim.basis()
+
+    def bounds(self, part: Part, charged: Run) -> list[Bound]:
+        """Upper bounds for a part, with all that they rest on by the ledger; `charged` is the run in its open ledger.
+
+        What the claim says now counts, too: a ledger of an older version did not record it.
+        """
+        basis = basis_of(charged).joined(self.basis)
+        return [basis.under(bound) for bound in self.bounds_on_events(part, charged)]
+
+    def bounds_on_events(self, part: Part, charged: Run) -> list[Bound]:
+        """Upper bounds for a part if its events are what the run cost."""
+        return upper_bounds(part.event, part.guarantee, adjacency=self.adjacency, unit=self.unit)
+
+    def tables(self, parts: Sequence[Part], audits: Sequence[AuditResult]) -> dict[str, Any]:
+        """Tables of this mechanism: fields of `dpassay.reports.assay.Assay` beyond the common ones."""
+        return {}
+
+    def warnings(self) -> list[str]:
+        """What is easily misread in what ran, or keeps it from a verdict, a sentence each; public."""
+        return []
+
+    def differences(self, claimed: Part) -> list[dict[str, Any]]:
+        """Where published accounting of this mechanism and ours differ, and why."""
+        return []
+
+    @abstractmethod
+    def not_protected(self) -> list[str]:
+        """What is not protected even if the claim holds."""
+
+    @abstractmethod
+    def threat_model(self) -> list[str]:
+        """The adversary that the guarantee is about."""
+
+    @abstractmethod
+    def side_channels(self) -> list[str]:
+        """Leakage outside the model of the proof."""
+
+    @abstractmethod
+    def implementation(self) -> dict[str, str]:
+        """Hashes, seeds of public choices, source of noise."""

@@ -1,0 +1,255 @@
+"""Audits of private inference: leave-one-out, record and replay, and reconstruction of canaries."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.guarantees import Guarantee, PureDP
+from dpassay.accounting.ledger.run_files import LEDGER, prepare
+from dpassay.accounting.registry import upper_bounds
+from dpassay.attacks.canaries.reconstruction import PREFIX, Canaries, Reconstruction, reconstruct
+from dpassay.attacks.private_inference.leave_one_out import reruns
+from dpassay.audits.games import leave_one_out_audit, reconstruction_audit
+from dpassay.audits.games.replay.private_inference import inference_findings, inference_replay_audit
+from dpassay.audits.result import AuditResult
+from dpassay.audits.statistics.one_outcome import Profile, certified_profile
+from dpassay.base.progress import Progress, with_progress
+from dpassay.data.batching import unit_records
+from dpassay.data.records import Record, unit_of
+from dpassay.generators.base import Part
+from dpassay.generators.private_inference.canaries import canary_records, kept_canaries
+from dpassay.generators.private_inference.charged import charge_and_generate
+from dpassay.generators.private_inference.run import InferenceRun
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+
+RERUNS = 4
+"""The number of units removed for a rerun of the whole pipeline: half with the largest losses, half others."""
+
+REPLAYED = 4
+"""The number of units that record and replay removes or copies: the longest, the shortest, and others."""
+
+CONTROL_CANDIDATES = 512
+GAME_CANDIDATES = 512
+
+
+def audit(run: InferenceRun, claimed: Part, confidence: float) -> list[AuditResult]:
+    """The audits of a finished run that its claim names.
+
+    Args:
+        run: the claimed run.
+        claimed: the first part of the claim.
+        confidence: of the bounds of the reconstruction audit.
+    """
+    guarantee, progress, audits = claimed.guarantee, run.settings.progress, []
+    if "leave_one_out" in run.claim.audits:
+        pure = upper_bounds(claimed.event, PureDP(0.0), adjacency=run.adjacency, unit=run.unit, methods=["basic"])
+        audits.append(
+            leave_one_out(
+                run,
+                guarantee=guarantee,
+                costs=run.slot_costs() if run.adjacency is Adjacency.ADD_REMOVE else None,
+                a_priori=min((bound.value for bound in pure), default=float("inf")),
+                realised=run.realised_epsilon(),
+                profile=certified_profile(claimed.event, adjacency=run.adjacency, unit=run.unit),
+                progress=progress,
+            )
+        )
+    if "reconstruction" in run.claim.audits:
+        folder = run.ledger_path.parent / "audits"
+        audits.append(reconstruction(run, folder, guarantee=guarantee, confidence=confidence, progress=progress))
+    if "record_replay" in run.claim.audits:
+        audits.append(record_replay(run, progress))
+    return audits
+
+
+def leave_one_out(
+    run: InferenceRun,
+    *,
+    guarantee: Guarantee,
+    costs: Mapping[int, tuple[float, float]] | None,
+    a_priori: float,
+    realised: float | None,
+    profile: Profile | None,
+    progress: Progress,
+) -> AuditResult:
+    """The leave-one-out audit of a finished run: within batches, and, as an estimate, of the whole pipeline.
+
+    Args:
+        run: the claimed run; without an observer, batches are not audited.
+        guarantee: the claim.
+        costs: slot → (ε*, Σ γ), for medians.
+        a_priori: the certified pure ε of the charged events.
+        realised: the certified ex-post ε of the run, for medians.
+        profile: the certified curve of the charged events.
+        progress: where to show the reruns.
+    """
+    observer, per_user = run.observer, run.mechanism.unit.kind == "user"
+    losses = observer.losses if observer else np.zeros(len(run.records))
+    units = unit_records(run.records, run.key, per_user=per_user)  # of each user, the record that a run may use
+    chosen = [units[place] for place in _most_and_others(losses[units], RERUNS)]
+    with progress.stage("Leaving records out") as step:
+        taken_out = reruns(run.mechanism, run.records, chosen, run.model, run.generation, run.key, step)
+    return leave_one_out_audit(
+        observer.by_slot() if observer else {},
+        [loss.value for loss in taken_out],
+        records=len(units),
+        guarantee=guarantee,
+        adjacency=run.mechanism.adjacency,
+        unit=run.mechanism.unit,
+        errors=observer.errors_by_slot() if observer else None,
+        rerun_error=max(loss.error for loss in taken_out),
+        ex_post_by_slot=costs,
+        a_priori=a_priori,
+        realised=realised,
+        profile=profile,
+        batches_are_kept=run.mechanism.variant == "sound",
+        published_is_bound=not run.mechanism.replaces_rows,
+    )
+
+
+def record_replay(run: InferenceRun, progress: Progress) -> AuditResult:
+    """Replays every token of a finished run on some neighbours, and compares its loss with its charge."""
+    others = replay_neighbors(run.records, run.mechanism.unit.kind, run.mechanism.adjacency)
+    with progress.stage("Replaying neighbours") as step:
+        findings = inference_findings(
+            run.mechanism,
+            run.records,
+            with_progress(others, step, len(others)),
+            run.model,
+            run.generation,
+            key=run.key,
+        )
+    return inference_replay_audit(findings, neighbors=len(others), adjacency=run.mechanism.adjacency)
+
+
+def replay_neighbors(records: Sequence[Record], unit: str, adjacency: Adjacency) -> list[list[Record]]:
+    """Neighbours of the data, in which a unit is removed or a copy of one is added.
+
+    The units with the longest and with the shortest record come first, because lengths decide the shapes of forward
+    passes; the others are spread evenly over the data.
+
+    Under add_remove, one unit is removed or a copy is added; under replace_one, a unit is replaced by a copy of the
+    next. A copy has a new id, so that it may fall into any slot.
+    """
+    units: dict[str, list[Record]] = {}
+    for record in records:
+        units.setdefault(unit_of(record, per_user=unit == "user"), []).append(record)
+    names = list(units)
+    by_length = sorted(names, key=lambda name: max(len(record.text) for record in units[name]))
+    spread = [names[place] for place in np.linspace(0, len(names) - 1, REPLAYED).astype(int)]
+    chosen = list(dict.fromkeys([by_length[-1], by_length[0], *spread]))[:REPLAYED]
+    found = []
+    for name, following in zip(chosen, [*chosen[1:], *chosen[:1]], strict=True):
+        ids = {record.id for record in units[name]}
+        rest = [record for record in records if record.id not in ids]
+        copies = [
+            dataclasses.replace(record, id=f"copy of {record.id}", hashed=None, user=record.user and f"copy of {name}")
+            for record in units[following]
+        ]
+        found += [rest, [*records, *copies]] if adjacency is Adjacency.ADD_REMOVE else [[*rest, *copies]]
+    return found
+
+
+def _most_and_others(losses: np.ndarray, count: int) -> list[int]:
+    """Half of the units by largest |loss|, the other half spread evenly over the rest."""
+    order = np.argsort(-np.abs(losses), kind="stable")
+    half = min(count // 2, len(order))
+    rest = order[half:]
+    spread = rest[np.linspace(0, len(rest) - 1, min(count - half, len(rest))).astype(int)] if len(rest) else rest
+    return [int(index) for index in [*order[:half], *spread]]
+
+
+def reconstruction(
+    run: InferenceRun,
+    folder: Path,
+    *,
+    guarantee: Guarantee,
+    confidence: float,
+    progress: Progress,
+) -> AuditResult:
+    """The reconstruction audit with its positive and negative controls.
+
+    Args:
+        run: the claimed run. If its data are not canaries, the game is played on another run, over the claim's data
+            with canaries added.
+        folder: of the ledgers of the audit's runs; private.
+        guarantee: the claim.
+        confidence: of the audit's bound and intervals.
+        progress: where to show the runs of the audit.
+    """
+    prepare(folder, run.settings.anchor)  # before the canaries, which are refused without their ledger
+    found = _reconstructed(run, run.canaries) if run.canaries is not None else _game(run, folder, progress)
+    return reconstruction_audit(
+        found,
+        guarantee=guarantee,
+        adjacency=run.mechanism.adjacency,
+        unit=run.mechanism.unit,
+        control=_positive_control(run, folder, progress),
+        confidence=confidence,
+    )
+
+
+def _reconstructed(run: InferenceRun, canaries: Canaries) -> Reconstruction:
+    return reconstruct(run.generation.documents, canaries, [record.text for record in run.records])
+
+
+def _game(run: InferenceRun, folder: Path, progress: Progress) -> Reconstruction:
+    """The attack on the claimed mechanism over the claim's data and canaries; documents begin as canaries do."""
+    canaries = kept_canaries(folder / "canaries.json", GAME_CANDIDATES)
+    mechanism = dataclasses.replace(run.mechanism, prefix=PREFIX)
+    added = canary_records(canaries, mechanism.labels, mechanism.unit.kind)
+    return _play(run, mechanism, [*run.records, *added], canaries, folder, "reconstruction", progress)
+
+
+def _positive_control(run: InferenceRun, folder: Path, progress: Progress) -> Reconstruction:
+    """The same attack without protection: each document is generated from one record, at temperature 1."""
+    canaries = kept_canaries(folder / "control-canaries.json", CONTROL_CANDIDATES)
+    mechanism = run.mechanism
+    # All canaries have one public length, so the claim's lengths suffice if its data are canaries.
+    lengths: dict[str, Any] = {"context_tokens": mechanism.context_tokens, "document_tokens": mechanism.document_tokens}
+    control = PrivateInference(
+        aggregate="none",
+        clip=mechanism.clip,
+        temperature=1.0,
+        batch_size=1,
+        tokens=2 * (len(run.model.encode("00000")) + 1),
+        records=CONTROL_CANDIDATES // 2,
+        labels=mechanism.labels,
+        prefix=PREFIX,
+        template=mechanism.template,
+        stop=mechanism.stop,
+        unit=mechanism.unit,
+        **(lengths if run.canaries is not None else {}),
+    )
+    records = canary_records(canaries, control.labels, control.unit.kind)
+    return _play(run, control, records, canaries, folder, "positive control", progress)
+
+
+def _play(
+    run: InferenceRun,
+    mechanism: PrivateInference,
+    records: list[Record],
+    canaries: Canaries,
+    folder: Path,
+    name: str,
+    progress: Progress,
+) -> Reconstruction:
+    generation, _ = charge_and_generate(
+        mechanism,
+        records,
+        run.model,
+        folder / LEDGER,
+        name=name,
+        about={},
+        basis=run.claim.basis(),
+        progress=progress,
+        title=f"Attacking: {name}",
+        anchor=run.settings.anchor,
+    )
+    return reconstruct(generation.documents, canaries, [record.text for record in records])

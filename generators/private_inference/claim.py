@@ -1,0 +1,119 @@
+"""Claims about private inference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.base.number_format import format_number
+from dpassay.claims.base import Claim, Plan, parameters_model, public_numbers
+from dpassay.claims.data import KEYS, BuiltinData, is_local
+from dpassay.claims.lints import short_texts
+from dpassay.generators.evolution.claim import EMBEDDED_ALONE
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+
+ROWS_ALIKE = "The kernels compute each row of a batch alike, whatever the other rows hold."
+"""The assumption on kernels. At which shapes it was verified is part of what a run begins with."""
+
+PrivateInferenceParameters: Any = parameters_model(
+    "PrivateInferenceParameters",
+    PrivateInference,
+    {"records", "labels", "context_tokens", "adjacency", "unit", "variant"},
+)
+
+
+class PrivateInferenceClaim(Claim):
+    """A claim about private inference, or the configuration of a run."""
+
+    mechanism: Literal["private_inference"]
+    parameters: PrivateInferenceParameters
+    audits: Sequence[Literal["leave_one_out", "reconstruction", "record_replay"]] = []
+
+    def check(self) -> None:
+        if self.data == BuiltinData(source="builtin", name="keys"):
+            most = KEYS // 2 if "reconstruction" in self.audits else KEYS
+            if self.public.records > most:
+                raise ValueError(
+                    f"public.records: there are {KEYS} keys of five digits, and reconstruction holds half of them out, "
+                    f"so at most {most}, not {self.public.records}"
+                )
+        adding = [name for name in self.audits if name != "record_replay"]
+        if adding and self.adjacency is not Adjacency.ADD_REMOVE:
+            raise ValueError(
+                f"audits: {' and '.join(adding)} play at adjacency add_remove and say nothing of a claim at "
+                f"{self.adjacency}; leave them out"
+            )
+        if "record_replay" in self.audits and self.parameters.aggregate == "none":
+            raise ValueError("audits: record_replay compares a run with its events, and aggregate none has no event")
+
+    def generator(self) -> PrivateInference:
+        lengths = self.public.context_tokens
+        return PrivateInference(
+            **self.parameters.model_dump(),
+            records=self.public.records,
+            labels=tuple(self.public.labels),
+            adjacency=self.adjacency,
+            unit=Unit.parse(self.unit),
+            variant=self.variant,
+            context_tokens=tuple(sorted(lengths.items())) if isinstance(lengths, dict) else lengths,
+        )
+
+    def plan(self) -> Plan:
+        return Plan(self.generator().plan())
+
+    def parameter_warnings(self) -> list[str]:
+        tokens, longest = self.parameters.tokens, self.parameters.document_tokens
+        found = short_texts(min(tokens, longest or tokens), "parameters.tokens and document_tokens", kept=False)
+        if not found and longest is not None and longest > tokens:
+            found.append(
+                f"parameters.document_tokens is {longest}, but a slot samples {tokens} tokens in all: a document that "
+                "needs more is never complete, and is not kept."
+            )
+        return [*found, *self._idle_slots()]
+
+    def _idle_slots(self) -> list[str]:
+        """Warns of a threshold that the noisy count of a slot hardly reaches."""
+        threshold, mechanism = self.parameters.slot_threshold, self.generator()
+        parts = mechanism.total_slots if mechanism.centres is None else 1
+        mean = self.public.records / parts
+        if threshold is None or threshold <= mean + 6 * math.sqrt(mean) + 30 / mechanism.slot_count_epsilon:
+            return []
+        return [
+            f"parameters.slot_threshold is {format_number(threshold)}, but a slot holds about {format_number(mean)} "
+            f"{self.unit}s: it is unlikely that any slot runs, and then there is no document."
+        ]
+
+    def described(self) -> dict[str, Any]:
+        body = super().described()
+        for name in ("centres", "embedder"):
+            value = body["parameters"].get(name)
+            if value and (is_local(value) or Path(value).exists()):
+                body["parameters"][name] = Path(value).resolve().name
+        return body
+
+    def _parameter_files(self) -> list[str]:
+        return [self.parameters.centres] if self.parameters.centres else []
+
+    def assumptions(self) -> list[str]:
+        said = [public_numbers(f"units ({self.unit}s)", labels=bool(self.public.labels))]
+        if self.parameters.rows == "fixed":
+            said.append(ROWS_ALIKE)
+        if self.public.context_tokens is not None:
+            said.append("The public length of contexts was not set by the private records.")
+        if self.parameters.centres is not None:
+            said += ["The centres of clusters were not made from the private records.", EMBEDDED_ALONE]
+        return said
+
+    def estimate_reasons(self) -> list[str]:
+        packed = self.parameters.rows == "packed"
+        return [f"claim {self.name!r} packs rows, whose shapes follow the data"] if packed else []
+
+    def located(self, folder: Path) -> Self:
+        located = super().located(folder)
+        parameters = {"centres": self.parameters.centres and str(folder / self.parameters.centres)}
+        if (folder / self.parameters.embedder).is_dir():
+            parameters["embedder"] = str(folder / self.parameters.embedder)
+        return located.model_copy(update={"parameters": self.parameters.model_copy(update=parameters)})

@@ -1,0 +1,86 @@
+"""The registry of generators: their claims, read from files, and their runs.
+
+The folder of each holds `claim`, `run` with a function `generate`, and, if its claims may name audits, `audits` with a
+function `audit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpassay.claims import read
+from dpassay.claims.base import Claim
+from dpassay.generators.aug_pe.claim import AugPEClaim
+from dpassay.generators.dataset_vectors.claim import DatasetVectorsClaim
+from dpassay.generators.declared.claim import DeclaredClaim
+from dpassay.generators.private_inference.claim import PrivateInferenceClaim
+from dpassay.generators.secret_evolution.claim import SecretEvolutionClaim
+from dpassay.generators.two_stage.claim import TwoStageClaim
+
+if TYPE_CHECKING:
+    from dpassay.audits.result import AuditResult
+    from dpassay.generators.base import FinishedRun, Part, RunSettings
+
+CLAIMS: dict[str, type[Claim]] = {
+    "private_inference": PrivateInferenceClaim,
+    "secret_evolution": SecretEvolutionClaim,
+    "aug_pe": AugPEClaim,
+    "dataset_vectors": DatasetVectorsClaim,
+    "two_stage": TwoStageClaim,
+    "declared": DeclaredClaim,
+}
+"""Name of the mechanism, which is also the generator's folder → class of its claims."""
+
+
+def read_claim(path: str | Path) -> Claim:
+    """Reads and validates a claim file. Relative paths in it are resolved against the folder of the file.
+
+    Raises:
+        InputError: one line that names the file, the key, what was given and what is allowed.
+    """
+    return read.read_claim(path, CLAIMS)
+
+
+def make_claim(content: Mapping[str, Any]) -> Claim:
+    """A claim from the content of a claim file.
+
+    Args:
+        content: keys and values as in the file; relative paths are resolved against the current folder.
+
+    Raises:
+        InputError: one line that names the key, what was given and what is allowed.
+    """
+    return read.make_claim(content, CLAIMS)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a claim file, for editors."""
+    return read.json_schema(CLAIMS)
+
+
+def generate(claim: Claim, output: Path, settings: RunSettings) -> FinishedRun:
+    """Runs the generator of a claim into a folder, or resumes the run that the folder holds.
+
+    Runners need torch, so they are imported here and not when a claim is read.
+    """
+    runner = import_module(f"dpassay.generators.{claim.mechanism}.run")
+    done: FinishedRun = runner.generate(claim, output, settings)
+    return done
+
+
+def audit(run: FinishedRun, claimed: Part, confidence: float) -> list[AuditResult]:
+    """The results of the audits that the claim of a finished run names.
+
+    Args:
+        run: of the claim.
+        claimed: the first part of the claim, which is audited.
+        confidence: with which all finite-sample bounds hold jointly.
+    """
+    if not run.claim.audits:
+        return []
+    auditor = import_module(f"dpassay.generators.{run.claim.mechanism}.audits")
+    found: list[AuditResult] = auditor.audit(run, claimed, confidence)
+    return found

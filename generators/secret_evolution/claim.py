@@ -1,0 +1,207 @@
+"""Claims about secret-protected evolution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Discriminator, Field, Tag
+
+from dpassay.accounting.adjacency import Adjacency
+from dpassay.base.errors import InputError, input_errors
+from dpassay.claims.base import Number, Plan, Public, SecretProtectionClaim, parameters_model
+from dpassay.claims.data import BuiltinData, Strict
+from dpassay.generators.evolution.claim import (
+    EMBEDDED_ALONE,
+    NOT_OF_THE_MECHANISM,
+    WRITER_FIELDS,
+    Count,
+    EvolutionClaim,
+)
+from dpassay.mechanisms.secret_evolution.detection import secret_source
+from dpassay.mechanisms.secret_evolution.generator import SecretEvolution
+
+
+class _Source(Strict):
+    p: Number | None = Field(default=None, description="for these secrets; by default that of the parameters")
+    r: Number | None = Field(default=None, description="for these secrets; by default that of the parameters")
+
+
+class ListedSource(_Source):
+    """Secrets in a file: one per line, or CSV or JSON Lines with a column `secret` and optional columns `p` and `r`."""
+
+    list: str = Field(description="the path, relative to the claim file")
+
+
+class PatternSource(_Source):
+    """Matches of a regular expression of Python's `re`."""
+
+    pattern: str
+    each: Literal["match", "pattern"] | None = Field(
+        default=None, description="whether each match is a secret, or all matches are one secret"
+    )
+
+
+class QuantileSource(_Source):
+    """Words of a given frequency, for experiments."""
+
+    quantile: Number
+    count: Count
+
+
+class PresidioSource(_Source):
+    """Entities that Presidio recognises in English text."""
+
+    presidio: Sequence[str] = Field(description="names of its entities, such as EMAIL_ADDRESS")
+    each: Literal["match", "entity"] | None = Field(
+        default=None, description="whether each match is a secret, or all matches are one secret"
+    )
+    model: str | None = Field(default=None, description="an installed model of spaCy")
+
+
+_KINDS: dict[str, type[_Source]] = {
+    "list": ListedSource,
+    "pattern": PatternSource,
+    "quantile": QuantileSource,
+    "presidio": PresidioSource,
+}
+
+
+def _kind(value: object) -> str | None:
+    """The name of the class of a source; None unless it has exactly one of the keys in `_KINDS`."""
+    if isinstance(value, _Source):
+        return type(value).__name__
+    found = [kind for kind in _KINDS if isinstance(value, dict) and kind in value]
+    return _KINDS[found[0]].__name__ if len(found) == 1 else None
+
+
+def _kind_of(source: _Source) -> str:
+    """The key of a source."""
+    return next(kind for kind, one in _KINDS.items() if isinstance(source, one))
+
+
+SecretSource = Annotated[
+    Annotated[ListedSource, Tag("ListedSource")]
+    | Annotated[PatternSource, Tag("PatternSource")]
+    | Annotated[QuantileSource, Tag("QuantileSource")]
+    | Annotated[PresidioSource, Tag("PresidioSource")],
+    Discriminator(
+        _kind,
+        custom_error_type="own_message",
+        custom_error_message="a source of secrets is a mapping with exactly one of the keys list, pattern, quantile "
+        "and presidio, such as {list: secrets.txt}",
+    ),
+]
+
+SecretEvolutionParameters: Any = parameters_model(
+    "SecretEvolutionParameters",
+    SecretEvolution,
+    {"labels", "variant"},
+    secrets=(list[SecretSource], Field(min_length=1)),
+    examples=(
+        Count,
+        Field(
+            0,
+            ge=0,
+            description="number of public records of each label in prompts, also those for an endpoint",
+        ),
+    ),
+    **WRITER_FIELDS,
+)
+
+
+class SecretPublic(Public):
+    """What is public by assumption, besides where secrets occur and the records without a secret."""
+
+    records: int | None = Field(default=None, ge=1, description="the number of records; needed for builtin data")  # type: ignore[assignment]
+
+
+class SecretEvolutionClaim(EvolutionClaim):
+    """A claim about secret-protected evolution, or the configuration of a run."""
+
+    unit: Literal["secret"] = "secret"
+    adjacency: Adjacency = Adjacency.SECRET
+    mechanism: Literal["secret_evolution"]
+    parameters: SecretEvolutionParameters
+    public: SecretPublic = SecretPublic(labels=[])
+    guarantee: SecretProtectionClaim | None = None
+    audits: Sequence[Literal["secret_reconstruction"]] = []
+
+    def check(self) -> None:
+        super().check()
+        if self.adjacency is not Adjacency.SECRET:
+            raise ValueError(f"adjacency: must be secret for secret_evolution, not {self.adjacency}")
+        if isinstance(self.data, BuiltinData) and self.public.records is None:
+            raise ValueError("public.records: is missing; it says how many builtin records are drawn")
+        if self.guarantee is not None and self.guarantee.r <= self.guarantee.p:
+            raise ValueError(
+                f"guarantee: r must be above p, since p is reached without any release; not p={self.guarantee.p!r} and "
+                f"r={self.guarantee.r!r}"
+            )
+
+    def generator(self) -> SecretEvolution:
+        given = self.parameters.model_dump(exclude={*NOT_OF_THE_MECHANISM, "examples", "secrets"})
+        sources = [secret_source(source.model_dump(exclude_none=True)) for source in self.parameters.secrets]
+        return SecretEvolution(**given, secrets=tuple(sources), labels=tuple(self.public.labels), variant=self.variant)
+
+    def plan(self) -> Plan:
+        mechanism, records = self.generator(), self.load_records()
+        self.check_records(len(records))
+        with input_errors():
+            places = mechanism.incidence(records)
+            return Plan(mechanism.plan(places), places.fingerprint, places.budgets)
+
+    def assumptions(self) -> list[str]:
+        return [
+            "Where secrets occur is public, and with it which records hold one. With another value, each secret would "
+            "have been found at the same places.",
+            "Records without a secret are public.",
+            "Before the release, no guess of a secret is right with a probability above its p.",
+            EMBEDDED_ALONE,
+        ]
+
+    def stated(self) -> dict[str, Any]:
+        return {"sources of secrets": [_kind_of(source) for source in self.parameters.secrets]}
+
+    def check_records(self, found: int) -> None:
+        """Checks the number of records in the data against the public number of the claim, if it states one.
+
+        Raises:
+            InputError: if they differ. The number is public.
+        """
+        if self.public.records not in (None, found):
+            raise InputError(
+                f"public.records: is {self.public.records}, and the data hold {found} records; correct it or leave it "
+                "out"
+            )
+
+    def described(self) -> dict[str, Any]:
+        body = super().described()
+        for source in body["parameters"]["secrets"]:
+            if "list" in source:
+                source["list"] = Path(source["list"]).name
+        return body
+
+    def _parameter_files(self) -> list[str]:
+        return [source.list for source in self.parameters.secrets if isinstance(source, ListedSource)]
+
+    def parameter_warnings(self) -> list[str]:
+        found = super().parameter_warnings()
+        if not any(isinstance(source, PresidioSource) for source in self.parameters.secrets):
+            return found
+        return [
+            *found,
+            "Secrets are found by a recogniser that looks at their values (checksums, names): with another value a "
+            "secret might not have been found. That places are public does not cover this.",
+        ]
+
+    def located(self, folder: Path) -> Self:
+        located = super().located(folder)
+        sources = [
+            source.model_copy(update={"list": str(folder / source.list)})
+            if isinstance(source, ListedSource)
+            else source
+            for source in self.parameters.secrets
+        ]
+        return located.model_copy(update={"parameters": located.parameters.model_copy(update={"secrets": sources})})

@@ -1,0 +1,271 @@
+"""Runs claims about secret-protected evolution, bounds their privacy loss, audits and describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dp_accounting import DpEvent
+
+from dpassay.accounting.guarantees import Guarantee, SecretProtection
+from dpassay.accounting.ledger.run_files import check_ledger_is_there, prepare
+from dpassay.accounting.registry import upper_bounds
+from dpassay.accounting.secret_protection.groups import of_group
+from dpassay.audits.result import AuditResult
+from dpassay.base.arrays import Integers
+from dpassay.base.errors import input_errors
+from dpassay.base.private_files import PRIVATE
+from dpassay.data.batching import label_indices
+from dpassay.data.records import Record
+from dpassay.generators.base import NOT_SEEN, FinishedRun, Part, RunSettings
+from dpassay.generators.evolution.run import (
+    FLOATING_POINT,
+    JOURNAL,
+    TIMING,
+    documents_of,
+    endings,
+    facts,
+    load_writer,
+    sent_to_writer,
+)
+from dpassay.generators.ledger_run import open_run
+from dpassay.generators.secret_evolution.claim import SecretEvolutionClaim
+from dpassay.mechanisms.models.writers import Writer
+from dpassay.mechanisms.secret_evolution.generator import EvolutionResult, SecretEvolution
+from dpassay.mechanisms.secret_evolution.incidence import Incidence
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretEvolutionRun(FinishedRun):
+    """A finished run of secret-protected evolution.
+
+    Attributes:
+        mechanism: the generator.
+        incidence: where secrets occur; public.
+        labels: shape (n,), the index of each record's label; public.
+        writer: of candidates.
+        result: texts, noise and sources of secrets.
+    """
+
+    claim: SecretEvolutionClaim
+    mechanism: SecretEvolution
+    incidence: Incidence
+    labels: Integers
+    writer: Writer
+    result: EvolutionResult
+
+    @property
+    def default_group(self) -> int | None:
+        """The group of secrets that have the claimed budget; None if every secret has another one."""
+        budgets, default = self.incidence.budgets, SecretProtection(self.mechanism.p, self.mechanism.r)
+        return budgets.index(default) if default in budgets else None
+
+    def parts(self, guarantee: Guarantee, event: DpEvent) -> list[Part]:
+        """The claim for the secrets with its budget (for all secrets if none has it), then each other group."""
+        own = self.default_group
+        first = Part(guarantee, event if own is None else of_group(event, own))
+        others = [
+            Part(budget, of_group(event, group)) for group, budget in enumerate(self.incidence.budgets) if group != own
+        ]
+        return [first, *others]
+
+    def claimed_incidence(self) -> Incidence:
+        """Where the secrets with the claimed budget occur."""
+        own = self.default_group
+        if own is None:
+            return self.incidence
+        rows = np.flatnonzero(self.incidence.group == own)
+        budgets = (self.incidence.budgets[own],)
+        return Incidence(self.incidence.matrix[rows], budgets, np.zeros(len(rows), dtype=np.int64))
+
+    def tables(self, parts: Sequence[Part], audits: Sequence[AuditResult]) -> dict[str, Any]:
+        places, noise = self.incidence, self.result.noise
+        own = self.default_group
+        order = [own] if own is not None else []
+        order += [group for group in range(len(places.budgets)) if group != own]
+        of_groups = parts if own is not None else parts[1:]
+        return {
+            "secrets": {
+                "sources": [
+                    {
+                        "kind": found.kind,
+                        "secrets": found.secrets,
+                        "records": found.records,
+                        "occurrences": found.occurrences,
+                        "nowhere": found.nowhere,
+                    }
+                    for found in self.result.found
+                ],
+                "groups": [self._group_row(group, part) for group, part in zip(order, of_groups, strict=True)],
+                "public_records": int((~places.private).sum()),
+                "private_records": int(places.private.sum()),
+                "releases": self.mechanism.paid_releases,
+                "sigma": noise.sigma,
+                "expected_sample": noise.expected_sample,
+            }
+        }
+
+    def _group_row(self, group: int, part: Part) -> dict[str, Any]:
+        places = self.incidence
+        rows = np.flatnonzero(places.group == group)
+        assert isinstance(part.guarantee, SecretProtection)
+        certified = [bound.value for bound in part.bounds if bound.rigor.may_support]
+        return {
+            "secrets": len(rows),
+            "records": len(np.unique(places.matrix[rows].indices)),
+            "p": part.guarantee.p,
+            "claimed": part.guarantee.r,
+            "certified": min(certified, default=None),
+        }
+
+    def differences(self, claimed: Part) -> list[dict[str, Any]]:
+        if self.claim.variant != "as_published":
+            return []
+        own = self.default_group
+        event = self.mechanism.published_plan(self.incidence)
+        event = event if own is None else of_group(event, own)
+        counted = upper_bounds(event, claimed.guarantee, adjacency=self.adjacency, unit=self.unit)
+        exact = min((bound.value for bound in counted if bound.rigor.may_support), default=None)
+        best = min((bound.value for bound in claimed.bounds if bound.rigor.may_support), default=None)
+        return [
+            {
+                "statement": "r after all rounds, when a secret occurs in a random number of drawn records",
+                "published": self.mechanism.r,
+                "recomputed": exact,
+                "why": "The published noise takes a secret to occur in its mean number of drawn records, as one "
+                "Gaussian; the exact r is that of the mixture over the numbers in which it may occur.",
+                "private": False,
+            },
+            {
+                "statement": "r after all rounds, when records are assigned to sums that run along",
+                "published": exact,
+                "recomputed": best,
+                "why": "As printed, a record is put to the nearest of sums that earlier records have moved. So one "
+                "occurrence may move all records after it, for which no noise was made: it is taken to reveal the "
+                "secret.",
+                "private": False,
+            },
+        ]
+
+    def endings(self) -> tuple[bool, str]:
+        return endings(self.claim, self.writer)
+
+    def not_protected(self) -> list[str]:
+        found = self.result.found
+        lines = [
+            "Where secrets occur is public by assumption, and with it which records hold one and how many: what is "
+            "protected is the value of a secret, the same wherever it occurs.",
+            "Records without a secret are used in the clear: their text makes clusters and may be shown to the writer, "
+            "who may repeat it.",
+            "What is no secret by the claim's sources is not protected, in private records either: what a list leaves "
+            "out, a pattern does not match or a detector misses may come out as it is.",
+            "Whoever holds a secret in other text, or can work it out from what surrounds it, is not kept from it.",
+        ]
+        nowhere = sum(source.nowhere for source in found)
+        if nowhere:
+            occur = "occurs" if nowhere == 1 else "occur"
+            lines.append(f"{nowhere} of the secrets that sources name {occur} in no record.")
+        return lines
+
+    def threat_model(self) -> list[str]:
+        return [
+            "The adversary knows the mechanism, its parameters, the writer, the embedder, where every secret occurs, "
+            "and all text but the value of the secret in question; it sees the noisy clusters of all releases and all "
+            "candidates.",
+            "Neighbouring data sets differ in the value of one secret, wherever it occurs. Before the release, no "
+            "guess of it is right with a probability above p.",
+            NOT_SEEN,
+        ]
+
+    def side_channels(self) -> list[str]:
+        examples = self.claim.parameters.examples
+        sent = sent_to_writer(self.claim, examples=examples, releasable=self.mechanism.releasable)
+        return [TIMING, *sent, FLOATING_POINT]
+
+    def implementation(self) -> dict[str, str]:
+        return facts(self.claim, self.settings, self.writer) | {
+            "fingerprint of the places of secrets (SHA-256)": self.incidence.fingerprint
+        }
+
+
+def public_examples(
+    claim: SecretEvolutionClaim, mechanism: SecretEvolution, records: Sequence[Record], incidence: Incidence
+) -> dict[str | None, list[str]]:
+    """Public records of each label for the prompts of the writer, drawn with the public seed."""
+    count = claim.parameters.examples
+    found: dict[str | None, list[str]] = {}
+    for label in mechanism.settings.groups if count else ():
+        rows = [
+            record.text
+            for record, private in zip(records, incidence.private, strict=True)
+            if not private and label in (None, record.label)
+        ]
+        order = np.random.default_rng([mechanism.seed, 3]).permutation(len(rows))[:count]
+        found[label] = [rows[index] for index in order]
+    return found
+
+
+def generate(claim: SecretEvolutionClaim, output: Path, settings: RunSettings) -> SecretEvolutionRun:
+    """Runs secret-protected evolution as claimed, or resumes the run that `output` holds.
+
+    Texts are committed to the ledger before the run is finished. They and the journal of all candidates are written to
+    ``private/``.
+
+    Raises:
+        InputError: if the data, the secrets or the writer are invalid, or the folder holds another run; nothing has
+            been written then. Also if an endpoint fails during the run; the same command resumes it.
+    """
+    claim.check_allowed(settings.allow_endpoint)
+    check_ledger_is_there(output / PRIVATE)
+    mechanism, records = claim.generator(), claim.load_records(settings.download)
+    claim.check_records(len(records))
+    with input_errors():
+        incidence = mechanism.incidence(records)
+    writer = load_writer(claim, settings, public_examples(claim, mechanism, records, incidence))
+    with input_errors():
+        mechanism.check(records, writer, incidence)
+        plan = mechanism.plan(incidence)
+    ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
+    budgets = [[budget.p, budget.r] for budget in incidence.budgets]
+    with (
+        open_run(
+            claim,
+            ledger,
+            plan,
+            settings,
+            claim.basis(),
+            writer=writer.fingerprint,
+            secrets=incidence.fingerprint,
+            budgets=budgets,
+        ) as run,
+        settings.progress.stage("Generating") as step,
+    ):
+        result = mechanism.generate(
+            records,
+            writer,
+            run,
+            journal=ledger.parent / JOURNAL,
+            incidence=incidence,
+            progress=step,
+            source=settings.source,
+        )
+        documents = documents_of(result.texts)
+        documents.commit(run)
+    with input_errors():
+        documents.write(ledger.parent)
+    return SecretEvolutionRun(
+        claim=claim,
+        settings=settings,
+        plan=plan,
+        documents=documents,
+        ledger_path=ledger,
+        records=records,
+        mechanism=mechanism,
+        incidence=incidence,
+        labels=label_indices(records, mechanism.labels),
+        writer=writer,
+        result=result,
+    )

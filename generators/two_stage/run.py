@@ -1,0 +1,205 @@
+"""Runs claims about two-stage fine-tuning, bounds their privacy loss, and describes them for reports."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpassay.accounting.ledger.run_files import check_ledger_is_there, prepare
+from dpassay.accounting.registry import upper_bounds
+from dpassay.base.errors import input_errors
+from dpassay.base.private_files import PRIVATE
+from dpassay.data.records import Record
+from dpassay.data.table_schema import Row
+from dpassay.generators.base import CHANGES, NOT_SEEN, FinishedRun, Part, RunSettings
+from dpassay.generators.documents import Documents
+from dpassay.generators.ledger_run import open_run
+from dpassay.generators.two_stage.claim import ROWS_ALIKE, TwoStageClaim
+from dpassay.mechanisms.evolution.journal import Entry, Journal
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
+from dpassay.mechanisms.two_stage.generator import Table, TwoStage
+from dpassay.mechanisms.two_stage.row_tokens import RowTokens
+from dpassay.mechanisms.two_stage.sampling import MOST_ROWS, RowSampler, sampled_rows
+from dpassay.mechanisms.two_stage.training import Trained, Training
+
+CHECKPOINTS, JOURNAL = "checkpoints", "rows.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoStageRun(FinishedRun):
+    """A finished run of two-stage fine-tuning.
+
+    Attributes:
+        mechanism: the generator.
+        table: the private rows.
+        public: the table of the first stage, or None.
+        model: before training.
+        tokens: of rows.
+        trained: the fine-tuned model.
+    """
+
+    claim: TwoStageClaim
+    mechanism: TwoStage
+    table: Table
+    public: Table | None
+    model: LanguageModel
+    tokens: RowTokens
+    trained: Trained
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.ledger_path.with_name(CHECKPOINTS)
+
+    def _row_assumption(self) -> str:
+        if self.trained.exact:
+            return ROWS_ALIKE
+        return (
+            "On this device, a row's gradient depends on the rows beside it, in its last digits, although every pass "
+            "has the same public shape. So every bound on this run is an estimate."
+        )
+
+    def differences(self, claimed: Part) -> list[dict[str, Any]]:
+        if self.claim.variant != "as_published":
+            return []
+        published = upper_bounds(
+            self.mechanism.published_plan(), claimed.guarantee, adjacency=self.adjacency, unit=self.unit
+        )
+        certified = [bound.value for bound in published if bound.rigor.may_support]
+        if not certified:
+            return []
+        why = []
+        if self.mechanism.sampling == "shuffled":
+            why.append(
+                "Batches of a shuffled epoch are no Poisson samples: with 30000 records, batches of 32 and 10 epochs, "
+                "noise for an ε of 1 gives one of at least 6.5 in the worst case, at zero_out."
+            )
+        if self.mechanism.loss == "batch":
+            why.append("The loss is divided by numbers of tokens of the whole batch, so one row moves all gradients.")
+        return [
+            {
+                "statement": "All steps together, accounted as Poisson samples",
+                "published": min(certified),
+                "recomputed": min((b.value for b in claimed.bounds if b.rigor.may_support), default=float("inf")),
+                "why": " ".join(why),
+                "private": False,
+            }
+        ]
+
+    def endings(self) -> tuple[bool, str]:
+        return True, "Every row is whole: each of its columns has a value of the schema, or is empty where it may be."
+
+    def not_protected(self) -> list[str]:
+        return [
+            f"The number of rows ({self.claim.public.records}) and the schema of the table, with all its domains, are "
+            "public by assumption.",
+            "What many rows say together may appear in the output: that is what synthetic data are for.",
+            "One row is protected; what several of them hold in common, such as copies of one row, is protected less. "
+            "A person with several rows is not protected as one unit.",
+        ]
+
+    def threat_model(self) -> list[str]:
+        return [
+            "The adversary knows the mechanism, its parameters, the language model, the public table, and every row "
+            "but the one in question; it sees the weights after every step, and all synthetic rows.",
+            f"Neighbouring tables differ in one row, which is {CHANGES[self.adjacency]}.",
+            NOT_SEEN,
+        ]
+
+    def side_channels(self) -> list[str]:
+        return [
+            "All passes over rows have one shape, but the number of passes of a step follows the size of its batch; do "
+            "not let an adversary measure the time.",
+            "Gradients are floating-point numbers, each computed from its own row. What is added up over rows are "
+            "whole numbers, without rounding, before noise is added.",
+            self._row_assumption(),
+        ]
+
+    def implementation(self) -> dict[str, str]:
+        drawn = self.settings.source.name == OS_ENTROPY.name
+        return {
+            "fine-tuned model": self.trained.model.name,
+            "fingerprint of its weights (SHA-256)": self.trained.model.fingerprint,
+            "device": f"{self.trained.model.device} (asked for: {self.settings.device})",
+            "precision": self.mechanism.precision,
+            "rows in one pass": str(self.trained.rows_at_once),
+            "tokens to which rows are padded": str(self.tokens.width),
+            "source of noise": "operating system entropy" if drawn else "recorded",
+            **self.claim.data.facts(),
+        }
+
+
+def generate(claim: TwoStageClaim, output: Path, settings: RunSettings) -> TwoStageRun:
+    """Fine-tunes a model as claimed and samples rows from it, or resumes the run that `output` holds.
+
+    Rows are committed to the ledger before the run is finished. They, their journal, and the checkpoints of the model
+    are written to ``private/``.
+
+    Raises:
+        InputError: if the data or the model is invalid, or the folder holds another run; nothing has been written then.
+    """
+    check_ledger_is_there(output / PRIVATE)
+    mechanism = claim.generator()
+    table, public = claim.tables(settings.download)
+    if "released" in claim.audits:
+        with input_errors("data.holdout: "):
+            claim.target_and_holdout(table.schema)  # fails early if it is invalid
+    records = [Record(name, "") for name in table.ids]  # their content is in the table
+    folder = output / PRIVATE / CHECKPOINTS
+    with input_errors():
+        model = LanguageModel.load(settings.model or claim.model, settings.device, allow_network=settings.download)
+        training = Training(mechanism, model, table, folder, public=public, source=settings.source)
+    ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
+    with input_errors():
+        folder.mkdir(mode=0o700, exist_ok=True)
+    sampler = RowSampler(seed=mechanism.seed, **claim.parameters.generation.model_dump(exclude={"rows"}))
+    with open_run(claim, ledger, mechanism.plan(), settings, claim.basis(), model=model.fingerprint) as run:
+        with settings.progress.stage("Training") as step:
+            trained = training.run(run, step)
+        about = {"sampler": repr(sampler), "weights": trained.model.fingerprint}
+        with Journal(ledger.parent / JOURNAL, about) as journal, input_errors():
+            rows = write_rows(
+                trained.model, training.tokens, sampler, claim.parameters.generation.rows, journal, settings
+            )
+        columns = {column.name: column.kind for column in table.schema.columns}
+        documents = Documents(columns, [table.schema.cells(row) for row in rows])
+        documents.commit(run)
+    with input_errors():
+        documents.write(ledger.parent)
+    return TwoStageRun(
+        claim=claim,
+        settings=settings,
+        plan=mechanism.plan(),
+        documents=documents,
+        ledger_path=ledger,
+        records=records,
+        mechanism=mechanism,
+        table=table,
+        public=public,
+        model=model,
+        tokens=training.tokens,
+        trained=trained,
+    )
+
+
+def write_rows(
+    model: LanguageModel,
+    tokens: RowTokens,
+    sampler: RowSampler,
+    count: int,
+    journal: Journal,
+    settings: RunSettings,
+) -> list[Row]:
+    """Synthetic rows in the words of their schema, from the journal if they are there."""
+    left = [number for number in range(count) if journal.get(None, f"row/{number}") is None]
+    with settings.progress.stage("Sampling rows") as step:
+        for start in range(0, len(left), MOST_ROWS):
+            some = left[start : start + MOST_ROWS]
+            for number, row in zip(some, sampled_rows(model, tokens, sampler, some), strict=True):
+                journal.add(Entry(None, f"row/{number}", 0, None, number, json.dumps(row, ensure_ascii=False)))
+            journal.flush()
+            step(count - len(left) + min(len(left), start + MOST_ROWS), count)
+    return [tuple(json.loads(journal.get(None, f"row/{number}") or "")) for number in range(count)]

@@ -1,0 +1,48 @@
+"""`dpassay centres`: public text in, a file of centres out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dpassay.cli.app import _run
+from dpassay.mechanisms.embedding.centres import Centres
+
+
+@pytest.fixture
+def public(tmp_path: Path) -> Path:
+    path = tmp_path / "public.jsonl"
+    path.write_text("".join(json.dumps({"body": f"text number {i} of {i * i}"}) + "\n" for i in range(30)))
+    return path
+
+
+def test_centres_are_written_and_read_again(public: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "centres.safetensors"
+    assert _run(["centres", str(public), "-o", str(output), "--count", "5", "--text", "body"]) == 0
+    assert capsys.readouterr().out == f"5 centres of 30 public texts in {output}\n"
+    found = Centres.load(output)
+    assert found.count == 5
+    assert found.fingerprint == Centres.fit([f"text number {i} of {i * i}" for i in range(30)], 5).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--count", "31", "--text", "body"], "31 centres need at least as many public texts, not 30"),
+        (["--count", "0", "--text", "body"], "count must be at least 1"),
+        ([], "there is no column 'text'"),
+        (["--text", "body", "--embedder", "no/such-model"], "not in the local cache"),
+        (["--text", "body", "-o", "no/such/folder.safetensors"], "its folder does not exist"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2(
+    public: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], says: str
+) -> None:
+    output = tmp_path / "centres.safetensors"
+    assert _run(["centres", str(public), "-o", str(output), *options]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
+    assert not output.exists()

@@ -1,0 +1,109 @@
+"""`dpassay claims`: all rows come out as recorded, and the page is what it prints."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from command import run
+
+from dpassay.claims.published import registry
+from dpassay.claims.published.registry import check_claim, read_published_claims
+from dpassay.claims.published.statement import Finding, Paper, verdict
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "published-claims.md"
+DEPENDS_ON_A_LIBRARY = "lib-dp-accounting-composed-gaussians"  # whose number is that of a Fourier transform's rounding
+
+
+def sections(page: str) -> dict[str, str]:
+    """The sections of a page by their titles; the head is under the empty one."""
+    head, *rest = re.split(r"^## ", page, flags=re.MULTILINE)
+    named = dict(part.split("\n", 1) for part in rest)
+    table = "\n".join(line for line in head.split("\n") if not line.startswith(f"| [{DEPENDS_ON_A_LIBRARY}]"))
+    return {"": table, **named}
+
+
+def test_every_row_is_as_recorded_and_the_page_is_what_the_command_prints() -> None:
+    done = run("claims", "--markdown", "--quiet")
+    assert (done.returncode, done.stdout) == (0, "")
+    done = run("claims", "--markdown")
+    assert done.returncode == 0, done.stdout[-2000:]
+    printed, kept = sections(done.stdout), sections(PAGE.read_text(encoding="utf-8"))
+    assert printed.keys() == kept.keys()
+    for title, text in printed.items():
+        if title != DEPENDS_ON_A_LIBRARY:
+            assert text.strip() == kept[title].strip(), title
+
+
+def test_the_registry_is_large_and_fair() -> None:
+    """31 rows and more; sound statements are among them, and of libraries as well as of papers."""
+    claims = read_published_claims()
+    assert len(claims) >= 31
+    assert {claim.recorded for claim in claims} == {"SUPPORTED", "REFUTED", "UNPROVEN"}
+    kinds = Counter((isinstance(claim.source, Paper), claim.recorded) for claim in claims)
+    assert min(kinds[paper, name] for paper in (True, False) for name in ("SUPPORTED", "REFUTED")) >= 5
+    assert [claim.id for claim in claims].index("004-9") < [claim.id for claim in claims].index("004-10")
+
+
+def test_one_row_is_explained(tmp_path: Path) -> None:
+    done = run("claims", "000-4", "--explain")
+    assert done.returncode == 0
+    assert done.stdout.startswith("000-4: REFUTED\nStatement: ")
+    assert re.search(r"^1\. .*^2\. ", done.stdout, re.MULTILINE | re.DOTALL)
+    (found,) = json.loads(run("claims", "000-4", "--json").stdout)["claims"]
+    assert {"id", "statement", "source", "verdict", "note", "published", "recomputed", "as_recorded"} <= found.keys()
+    assert (found["verdict"], found["as_recorded"], found["published"]) == ("REFUTED", True, 0)
+    assert found["recomputed"]["lower"] > 13.85
+
+
+def test_a_row_that_comes_out_otherwise_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    (claim,) = (one for one in read_published_claims() if one.id == "000-4")
+    wrong = claim.model_copy(update={"recorded": "SUPPORTED"})
+    monkeypatch.setattr("dpassay.jobs.claims.read_published_claims", lambda: (wrong,))
+    done = run("claims")
+    assert done.returncode == 1
+    assert "NOT as recorded: 000-4" in done.stdout
+    assert "NOT AS RECORDED: the file says SUPPORTED" in run("claims", "--explain").stdout
+
+
+def test_an_unknown_row_is_one_line() -> None:
+    done = run("claims", "999-1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("dpassay: there is no published claim '999-1'; known are 000-1, ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "expected"),
+    [(1.1, 2.0, "REFUTED"), (0.5, 1.0, "SUPPORTED"), (1.0, 1.5, "UNPROVEN"), (None, None, "UNPROVEN")],
+)
+def test_the_verdict_follows_from_the_numbers(lower: float | None, upper: float | None, expected: str) -> None:
+    """A quantity that is claimed to be at most 1; one that may equal 1 is not refuted."""
+    assert verdict(1.0, Finding(lower=lower, upper=upper, steps=())) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"check": "nowhere.nothing"}, "there is no file 'nowhere'"),
+        ({"check": "private_inference.nothing"}, "has no check 'nothing'"),
+    ],
+)
+def test_a_row_without_a_check_is_an_error(changes: dict[str, str], says: str) -> None:
+    (claim,) = (one for one in read_published_claims() if one.id == "000-4")
+    with pytest.raises(ValueError, match=says):
+        check_claim(claim.model_copy(update=changes))
+
+
+@pytest.mark.parametrize(("published", "claimed"), [(None, None), (2.0, 1.0)])
+def test_a_number_is_either_printed_or_computed(
+    monkeypatch: pytest.MonkeyPatch, published: float | None, claimed: float | None
+) -> None:
+    (claim,) = (one for one in read_published_claims() if one.id == "000-4")
+    given = claim.model_copy(update={"published": published})
+    monkeypatch.setattr(registry, "_check_of", lambda of: lambda **values: Finding(claimed=claimed, steps=()))
+    with pytest.raises(ValueError, match="either the file states the published number"):
+        check_claim(given)

@@ -1,0 +1,144 @@
+"""Warnings: what a claim says that is easily misread, and what only its data show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import command
+import pytest
+import yaml
+from whole_documents import every_document_ends
+
+from dpassay.claims.lints import private_warnings, public_warnings
+from dpassay.cli.exit_codes import ExitCode
+from dpassay.data.records import Record
+from dpassay.generators.registry import read_claim
+
+CLAIM: dict[str, Any] = {
+    "name": "small",
+    "data": {"source": "file", "path": "notes.jsonl", "user": "user"},
+    "mechanism": "private_inference",
+    "parameters": {"aggregate": "mean", "clip": 4.0, "temperature": 2.0, "batch_size": 20, "tokens": 5},
+    "public": {"records": 100, "context_tokens": 40},
+    "guarantee": {"type": "approx_dp", "epsilon": 10.0, "delta": 1e-3},
+}
+SECRETS: dict[str, Any] = {
+    "name": "small",
+    "data": {"source": "file", "path": "notes.jsonl"},
+    "unit": "secret",
+    "adjacency": "secret",
+    "mechanism": "secret_evolution",
+    "parameters": {
+        "secrets": [{"presidio": ["CREDIT_CARD"]}],
+        **{"p": 0.001, "r": 0.05, "rounds": 1, "synthetic": 4, "variations": 2, "clusters": 2},
+    },
+    "guarantee": {"type": "secret_protection", "p": 0.001, "r": 0.05},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def whole_documents() -> Iterator[None]:
+    with every_document_ends():
+        yield
+
+
+def claim_of(folder: Path, base: dict[str, Any], **changes: Any) -> Any:
+    path = folder / "claim.yaml"
+    path.write_text(yaml.safe_dump(base | changes))
+    return read_claim(path)
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "words"),
+    [
+        ({"type": "approx_dp", "epsilon": 10.0, "delta": 0.0099}, []),
+        (
+            {"type": "approx_dp", "epsilon": 10.0, "delta": 0.01},
+            ["at least 1/n", "reveals all data with this probability"],
+        ),
+        ({"type": "approx_dp", "epsilon": 10.1, "delta": 1e-3}, ["factor of e^10.1"]),
+        ({"type": "pure_dp", "epsilon": 12.0}, ["factor of e^12"]),
+        ({"type": "pure_dp", "epsilon": 1.0}, []),
+        ({"type": "zcdp", "rho": 50.0}, []),
+        ({"type": "ex_post", "epsilon": 3.0}, ["about one output only"]),
+    ],
+)
+def test_public_facts(guarantee: dict[str, Any], words: list[str], tmp_path: Path) -> None:
+    found = public_warnings(claim_of(tmp_path, CLAIM, guarantee=guarantee))
+    assert len(found) == len(words)
+    assert all(word in sentence for word, sentence in zip(words, found, strict=True))
+
+
+def test_delta_is_compared_with_the_number_of_units(tmp_path: Path) -> None:
+    guarantee = {"type": "approx_dp", "epsilon": 1.0, "delta": 0.0099}
+    for unit, what in (("record", "one record"), ("user", "all records of one user")):
+        public = {"records": 102, "context_tokens": 40}
+        (said,) = public_warnings(claim_of(tmp_path, CLAIM, unit=unit, guarantee=guarantee, public=public))
+        assert f"publishes {what} in full" in said
+
+
+def test_secrets_that_a_recogniser_finds_by_their_values(tmp_path: Path) -> None:
+    (sentence,) = public_warnings(claim_of(tmp_path, SECRETS))
+    assert "recogniser" in sentence
+    pattern = SECRETS["parameters"] | {"secrets": [{"pattern": "[0-9]{5}"}]}
+    assert public_warnings(claim_of(tmp_path, SECRETS, parameters=pattern)) == []
+
+
+def records(count: int, users: int | None = None) -> list[Record]:
+    return [Record(str(i), f"note {i}", None, None if users is None else str(i % users)) for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "read", "runs", "words"),
+    [
+        ({}, records(100), ["small"], []),
+        ({}, records(60), ["small"], []),
+        ({}, records(59), ["small"], ["n = 100 records as public (public.records), and 59 were read. Whatever"]),
+        ({}, records(141), ["small"], ["141 were read"]),
+        ({}, records(100, users=100), ["small"], []),
+        ({}, records(100, users=99), ["small"], ["1 of 99 users"]),
+        ({"unit": "user"}, records(200, users=100), ["small"], []),
+        (
+            {"unit": "user"},
+            records(100, users=10),
+            ["small"],
+            ["n = 100 users as public (public.records), and 10 in 100 records were read. At unit user"],
+        ),
+        ({}, records(100), ["small", "other"], ["other runs, 'other'"]),
+    ],
+)
+def test_what_only_the_data_show(
+    changes: dict[str, Any], read: list[Record], runs: list[str], words: list[str], tmp_path: Path
+) -> None:
+    found = private_warnings(claim_of(tmp_path, CLAIM, **changes), read, runs)
+    assert len(found) == len(words)
+    assert all(word in sentence for word, sentence in zip(words, found, strict=True))
+
+
+def test_where_warnings_are_shown(tmp_path: Path) -> None:
+    """Those of the claim by the command and on both pages; those of the data on the private page and nowhere else."""
+    rows = [{"text": f"note {i}", "user": str(i % 10)} for i in range(20)]
+    (tmp_path / "notes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    guarantee = {"type": "approx_dp", "epsilon": 1000.0, "delta": 0.02}
+    claim_of(tmp_path, CLAIM, guarantee=guarantee)
+    done = command.run("assay", tmp_path / "claim.yaml", "-o", tmp_path / "out", "--json")
+    assert done.returncode == ExitCode.DONE
+    notes = [json.loads(line)["note"] for line in done.stderr.splitlines() if "note" in json.loads(line)]
+    assay = json.loads(done.stdout)
+    assert notes == [f"Warning: {warning}" for warning in assay["warnings"]]
+    assert len(assay["warnings"]) == 3
+    assert len(assay["private_warnings"]) == 2
+    released = command.run("release", tmp_path / "out", "-o", tmp_path / "released")
+    assert released.returncode == ExitCode.DONE, released.stderr
+    private = (tmp_path / "out" / "private" / "report.html").read_text()
+    public = "".join(path.read_text(errors="replace") for path in (tmp_path / "released").iterdir())
+    assert private.count("Read with care") == public.count("Read with care") == 1
+    for page, there in ((private, True), (public, False)):
+        assert ("10 of 10 users" in page) is there
+        assert ("20 were read" in page) is there
+        assert "is at least 1/n" in page
+    quiet = command.run("assay", tmp_path / "claim.yaml", "-o", tmp_path / "out", "-q")
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (ExitCode.DONE, "", "")

@@ -1,0 +1,7 @@
+"""The utility of synthetic texts and tables: metrics that compare them with real ones."""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
