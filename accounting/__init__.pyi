@@ -1,3 +1,4 @@
+from . import events as events
 from . import ex_post as ex_post
 from .accountants.base import Accountant as Accountant
 from .accountants.base import Unsupported as Unsupported
@@ -14,9 +15,15 @@ from .calibration.calibration import noise_for_dp_sgd as noise_for_dp_sgd
 from .calibration.targets import TradeOff as TradeOff
 from .comparison.comparison import Comparison as Comparison
 from .comparison.comparison import compare as compare
+from .events import BoundedRangeSelectionDpEvent as BoundedRangeSelectionDpEvent
+from .events import compose as compose
 from .filters.adaptive import BudgetExhausted as BudgetExhausted
 from .filters.filter import Filter as Filter
 from .filters.odometer import Odometer as Odometer
+from .gaussian import joint_mu as joint_mu
+from .gaussian import joint_noise_multiplier as joint_noise_multiplier
+from .group_privacy import for_group as for_group
+from .group_privacy import to_replace_one as to_replace_one
 from .guarantees import GDP as GDP
 from .guarantees import RDP as RDP
 from .guarantees import ZCDP as ZCDP

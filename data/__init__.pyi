@@ -1,5 +1,10 @@
+from . import corpora as corpora
+from .corpora import notes as notes
+from .corpora import render_note as render_note
 from .records import Record as Record
 from .records import builtin_records as builtin_records
 from .records import read_records as read_records
+from .tables import RANDHIE as RANDHIE
+from .tables import randhie_rows as randhie_rows
 from .text_overlap import overlap as overlap
 from .word_runs import Words as Words

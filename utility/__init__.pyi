@@ -1,6 +1,14 @@
+from .frechet import compare_embeddings as compare_embeddings
+from .frechet import embedded_moments as embedded_moments
 from .measures import Utility as Utility
 from .measures import UtilitySettings as UtilitySettings
 from .measures import measure as measure
+from .row_perplexity import row_perplexities as row_perplexities
 from .table_measures import TableSettings as TableSettings
 from .table_measures import TableUtility as TableUtility
 from .table_measures import measure_table as measure_table
+from .tables import associations as associations
+from .tables import compare_tables as compare_tables
+from .text_classifiers import downstream as downstream
+from .text_metrics import compare_lengths as compare_lengths
+from .text_metrics import diversity as diversity

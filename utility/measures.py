@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from dpassay.data.text_overlap import Overlap
     from dpassay.mechanisms.embedding.embedder import Embedder
-    from dpassay.utility.downstream import ClassifierComparison
     from dpassay.utility.frechet import FrechetComparison
     from dpassay.utility.mauve import MauveScore
+    from dpassay.utility.text_classifiers import ClassifierComparison
     from dpassay.utility.text_metrics import DistinctN, LengthComparison
 
 PRIVATE = (
@@ -211,8 +211,8 @@ def _embedder(settings: UtilitySettings) -> Embedder:
 def _classifier(
     written: Sample, real: Sample, held_out: Sample | None, settings: UtilitySettings
 ) -> ClassifierComparison:
-    from dpassay.utility.downstream import downstream
-    from dpassay.utility.downstream import held_out as set_apart
+    from dpassay.utility.text_classifiers import downstream
+    from dpassay.utility.text_classifiers import held_out as set_apart
 
     with settings.progress.stage("Classifying") as step:
         if held_out is not None:

@@ -19,10 +19,10 @@ import numpy as np
 from dpassay.base.arrays import Bools, Floats, Integers
 from dpassay.base.extras import install
 from dpassay.data.table_schema import MISSING, CategoryColumn, Row, Schema
-from dpassay.utility import downstream
-from dpassay.utility.downstream import MOST_LABELS, TestedOn
+from dpassay.utility import text_classifiers
 from dpassay.utility.result import Result
 from dpassay.utility.tables import Places
+from dpassay.utility.text_classifiers import MOST_LABELS, TestedOn
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -110,7 +110,7 @@ def xgboost_classifier() -> Callable[..., Any]:
 
 def held_out(rows: Sequence[Row], *, seed: int = 0) -> Bools:
     """Which rows are set apart for tests, by a keyed hash, so that equal rows stay together; shape (n,)."""
-    return downstream.held_out([json.dumps(row) for row in rows], seed=seed)
+    return text_classifiers.held_out([json.dumps(row) for row in rows], seed=seed)
 
 
 def efficacy(

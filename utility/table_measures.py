@@ -16,9 +16,9 @@ from dpassay.utility.result import Result
 
 if TYPE_CHECKING:
     from dpassay.data.table_schema import Row, Schema
-    from dpassay.utility.downstream import TestedOn
     from dpassay.utility.table_classifiers import Efficacy
     from dpassay.utility.tables import Places, TableComparison
+    from dpassay.utility.text_classifiers import TestedOn
 
 NAME = "table-utility.json"
 

@@ -1,1 +1,7 @@
 """Privacy accounting of other libraries, read from their files. Nothing in a file is ever imported or executed."""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

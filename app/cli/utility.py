@@ -23,8 +23,8 @@ from dpassay.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from dpassay.utility.downstream import Score
     from dpassay.utility.measures import Utility
+    from dpassay.utility.text_classifiers import Score
 
 
 def utility(

@@ -82,7 +82,7 @@ class TextAuditSettings(HoldoutSettings):
         text: column of the text in source and holdout.
         user: column of the user, who is then the unit; None for records.
         synthetic_text: column of the text in the synthetic file.
-        words, near_words, near_share: see `dpassay.attacks.released.extraction.Criteria`.
+        words, near_words, near_share: see `dpassay.attacks.released.text_extraction.Criteria`.
     """
 
     text: str = "text"
@@ -246,8 +246,8 @@ def audit_text(synthetic: Path, settings: TextAuditSettings, output: Path) -> Te
     Raises:
         InputError: one line, if a file, a column or a parameter is invalid.
     """
-    from dpassay.attacks.released.extraction import Criteria, extraction
     from dpassay.attacks.released.pii import personal_data
+    from dpassay.attacks.released.text_extraction import Criteria, extraction
     from dpassay.data.records import read_texts, read_user_texts
     from dpassay.data.word_runs import Words
 

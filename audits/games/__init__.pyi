@@ -1,4 +1,5 @@
 from .distinguishing import distinguishing_audit as distinguishing_audit
+from .distinguishing_choice import detection_limit as detection_limit
 from .leave_one_out import leave_one_out_audit as leave_one_out_audit
 from .membership import membership_audit as membership_audit
 from .reconstruction import reconstruction_audit as reconstruction_audit

@@ -13,6 +13,7 @@ from .ceilings import Scores as Scores
 from .ceilings import ceiling as ceiling
 from .exposure import exposure_extrapolated as exposure_extrapolated
 from .exposure import exposure_interpolated as exposure_interpolated
+from .finite_laws import exact_epsilon as exact_epsilon
 from .one_run import Disclosures as Disclosures
 from .one_run import canaries_needed as canaries_needed
 from .one_run import disclosures_with_holdout as disclosures_with_holdout

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dpassay.data.corpora import render_note
-from dpassay.mechanisms.embedding.centres import Centres
-from dpassay.mechanisms.embedding.embedder import HashedNgrams
+from dpassay.data import render_note
+from dpassay.mechanisms.embedding import Centres, HashedNgrams
 
 rng = np.random.default_rng(0)
 notes = [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpassay.data.tables import randhie_rows
+from dpassay.data import randhie_rows
 
 HERE = Path(__file__).parent
 ROWS, SEED = 1000, 0

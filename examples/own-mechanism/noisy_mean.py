@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
+from dpassay.mechanisms.primitives import OS_ENTROPY, Source
 
 CLIP = 10
 EPSILON = 1.0

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dpassay.attacks.released.attribute_inference import TOLERANCE
-from dpassay.attacks.released.extraction import Criteria
 from dpassay.attacks.released.nearest_record import CLOSEST
+from dpassay.attacks.released.text_extraction import Criteria
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "released-data.md").read_text()
 

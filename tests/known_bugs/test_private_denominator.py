@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpassay.accounting import PureDP
 from dpassay.accounting.bounds import Bound
-from dpassay.attacks.black_box.neighbors import neighbors
+from dpassay.attacks.black_box.enumerated_neighbors import neighbors
 from dpassay.attacks.black_box.recorder import Mechanism, Recorder
 from dpassay.audits.games.replay.record_replay import record_replay_findings
 

@@ -15,7 +15,7 @@ from scipy import optimize
 from dpassay.accounting import ApproxDP, gaussian
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.lattice.accountant import dominating_pair
-from dpassay.attacks.black_box.neighbors import neighbors
+from dpassay.attacks.black_box.enumerated_neighbors import neighbors
 from dpassay.attacks.black_box.recorder import Mechanism, Recorder
 from dpassay.audits.games.replay.record_replay import record_replay_findings
 

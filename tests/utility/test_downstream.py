@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
-from dpassay.utility.downstream import downstream, held_out, largest_class, predictions, scores
 from dpassay.utility.mauve import mauve_score
+from dpassay.utility.text_classifiers import downstream, held_out, largest_class, predictions, scores
 
 WORDS = {"fruit": ["apple", "pear", "plum"], "tool": ["hammer", "saw", "drill"], "sea": ["wave", "reef", "tide"]}
 

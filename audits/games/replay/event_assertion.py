@@ -32,7 +32,7 @@ def assert_events_hold(
         mechanism: called as ``mechanism(data, recorder)``. It passes each query to the recorder, with the event that
             it charges (`dpassay.attacks.black_box.recorder.Recorder`).
         data: a small data set.
-        neighbors: of the data; `dpassay.attacks.black_box.neighbors.neighbors` lists all.
+        neighbors: of the data; `dpassay.attacks.black_box.enumerated_neighbors.neighbors` lists all.
         adjacency: add_remove, replace_one or zero_out.
         plan: the event that the run is accounted as, or that its ledger was charged; None skips this comparison.
         recordings: number of runs on the data, at least 2. More runs give the tests of samples and noise more power.

@@ -139,7 +139,7 @@ def record_replay_findings(
     Args:
         mechanism: called with data, which it must not change, and a `Recorder`; each call is a separate run.
         data: a small data set.
-        neighbors: of the data, at `adjacency`; `dpassay.attacks.black_box.neighbors` lists all.
+        neighbors: of the data, at `adjacency`; `dpassay.attacks.black_box.enumerated_neighbors` lists all.
         adjacency: add_remove, replace_one or zero_out; of the declared events.
         plan: the event that the run is accounted as, or that its ledger was charged; None skips this comparison.
         recordings: number of runs on the data, at least 2 to detect noise that repeats. Each is replayed on each

@@ -12,9 +12,9 @@ from grammar import topic_of
 from dpassay.data import corpora
 from dpassay.data.word_runs import Words
 from dpassay.mechanisms.embedding.embedder import HashedNgrams
-from dpassay.utility.downstream import predictions
 from dpassay.utility.frechet import embedded_moments
 from dpassay.utility.mauve import compute_mauve, mauve_score
+from dpassay.utility.text_classifiers import predictions
 from dpassay.utility.text_metrics import diversity
 
 Rows = Sequence[tuple[str, str | None]]

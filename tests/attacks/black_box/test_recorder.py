@@ -12,7 +12,7 @@ from dp_accounting import dp_event
 
 from dpassay.accounting import events
 from dpassay.accounting.events import BoundedRangeSelectionDpEvent
-from dpassay.attacks.black_box.neighbors import neighbors
+from dpassay.attacks.black_box.enumerated_neighbors import neighbors
 from dpassay.attacks.black_box.recorder import Recorder, record, replay
 
 GAUSSIAN = dp_event.GaussianDpEvent(2.0)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpassay.attacks.released.extraction import Criteria, _Side, extraction
 from dpassay.attacks.released.holdout import Hits, Units, content_key
+from dpassay.attacks.released.text_extraction import Criteria, _Side, extraction
 from dpassay.data.word_runs import Words
 
 A = "the quick brown fox jumps over the lazy dog at noon"

@@ -15,11 +15,11 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Rigor
 from dpassay.accounting.guarantees import PureDP
 from dpassay.attacks.released.attribute_inference import attribute_inference
-from dpassay.attacks.released.extraction import Criteria, extraction
 from dpassay.attacks.released.holdout import Hits, Units
 from dpassay.attacks.released.nearest_record import closest_records, exact_matches
 from dpassay.attacks.released.singling_out import singling_out
 from dpassay.attacks.released.tables import encode
+from dpassay.attacks.released.text_extraction import Criteria, extraction
 from dpassay.audits.games.released_data import holdout_audit
 from dpassay.audits.statistics.binomial import difference_interval
 from dpassay.audits.statistics.one_run import epsilon_one_run

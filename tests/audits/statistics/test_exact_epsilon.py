@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dpassay.accounting.bounds import Rigor
-from dpassay.audits.statistics.exact_epsilon import exact_epsilon
+from dpassay.audits.statistics.finite_laws import exact_epsilon
 
 
 def by_events(p: Sequence[Fraction], q: Sequence[Fraction], delta: Fraction) -> Any:

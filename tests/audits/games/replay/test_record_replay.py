@@ -13,7 +13,7 @@ from dp_accounting import dp_event
 
 from dpassay.accounting import events
 from dpassay.accounting.events import BoundedRangeSelectionDpEvent
-from dpassay.attacks.black_box.neighbors import neighbors
+from dpassay.attacks.black_box.enumerated_neighbors import neighbors
 from dpassay.attacks.black_box.recorder import Recorder, record
 from dpassay.audits.games.replay.record_replay import record_replay_audit, record_replay_findings
 from dpassay.audits.games.replay.same_outputs import outputs_equal

@@ -1,0 +1,1 @@
+from . import pld_objects as pld_objects

@@ -1,0 +1,1 @@
+from .enumerated_neighbors import neighbors as neighbors

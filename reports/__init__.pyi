@@ -1,0 +1,2 @@
+from . import assay as assay
+from . import html as html
