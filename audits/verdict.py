@@ -25,9 +25,13 @@ from dpassay.audits import implications
 from dpassay.audits import verdict_wording as wording
 from dpassay.audits.implications import describe, describe_limit, implied_limit, implied_upper
 from dpassay.audits.verdict_wording import Name
+from dpassay.base.number_format import format_confidence
 
 ALLOWED_ERROR = 0.05
 """Finite-sample bounds may refute a claim only if they hold jointly with confidence 1 − this value."""
+
+REFUTING_CONFIDENCE = format_confidence(1 - ALLOWED_ERROR)
+"""That confidence, as text."""
 
 _ROUNDING = 1e-12  # absolute float error of a sum of a few terms 1 − confidence
 
@@ -35,6 +39,20 @@ _ROUNDING = 1e-12  # absolute float error of a sum of a few terms 1 − confiden
 def may_refute(confidence: float) -> bool:
     """Whether finite-sample bounds that hold jointly with this confidence may refute a claim."""
     return 1 - confidence <= ALLOWED_ERROR + _ROUNDING
+
+
+def check_confidence(confidence: float, claim: object | None) -> None:
+    """Raises `ValueError` if a claim is planned to be tested at a confidence at which no claim is refuted.
+
+    Args:
+        confidence: jointly, of all that the run is used for.
+        claim: None for no claim.
+    """
+    if claim is not None and not may_refute(confidence):
+        raise ValueError(
+            f"a claim is refuted at confidence {REFUTING_CONFIDENCE} or more, not at {format_confidence(confidence)}; "
+            f"give --confidence {REFUTING_CONFIDENCE}, or plan without --epsilon"
+        )
 
 
 @dataclass(frozen=True, slots=True)

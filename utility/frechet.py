@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.arrays import Floats, Integers
 from dpassay.utility.result import Result, Sides
 
@@ -218,7 +218,7 @@ class FrechetComparison(Result):
 
 
 def compare_embeddings(
-    synthetic: Moments, real: Moments, *, confidence: float = 0.95, seed: int = 0
+    synthetic: Moments, real: Moments, *, confidence: float = defaults.CONFIDENCE, seed: int = 0
 ) -> FrechetComparison:
     """The squared Fréchet distance with a bootstrap interval, and what sampling alone would make it.
 

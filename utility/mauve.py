@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.extras import install
 from dpassay.utility.result import Result
 
 SCALING = 5
-BUCKETS = 50
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,9 @@ def compute_mauve() -> Callable[..., Any]:
     return compute
 
 
-def mauve_score(synthetic: ArrayLike, real: ArrayLike, *, buckets: int = BUCKETS, seed: int = 0) -> MauveScore:
+def mauve_score(
+    synthetic: ArrayLike, real: ArrayLike, *, buckets: int = defaults.MAUVE_CLUSTERS, seed: int = 0
+) -> MauveScore:
     """MAUVE of two sets of embeddings, 1 for alike and near 0 for apart, with scaling factor 5.
 
     Args:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpassay import __version__
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
 from dpassay.base.private_results import synthetic_file
 from dpassay.base.progress import Progress
@@ -31,8 +31,6 @@ PRIVATE = (
     "private side: do not release it, and do not choose parameters of a claimed run by it."
 )
 NAME = "utility.json"
-LIMIT = 100_000
-EMBEDDED = 20_000
 
 
 @dataclass(frozen=True)
@@ -66,11 +64,11 @@ class UtilitySettings:
     device: str = "auto"
     download: bool = False
     mauve: bool = False
-    mauve_buckets: int = 50
-    limit: int = LIMIT
-    embedded: int = EMBEDDED
+    mauve_buckets: int = defaults.MAUVE_CLUSTERS
+    limit: int = defaults.TEXTS
+    embedded: int = defaults.EMBEDDED_TEXTS
     seed: int = 0
-    confidence: float = 0.95
+    confidence: float = defaults.CONFIDENCE
     progress: Progress = field(default_factory=Progress)
 
     def check(self) -> None:

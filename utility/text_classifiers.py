@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.arrays import Bools, Floats
 from dpassay.utility.result import Result
 
@@ -159,7 +159,9 @@ def largest_class(labels: Sequence[str], count: int) -> Labels:
     return np.full(count, known[counts.argmax()])
 
 
-def scores(true: Sequence[str], predicted: Sequence[str], *, confidence: float = 0.95, seed: int = 0) -> Scores:
+def scores(
+    true: Sequence[str], predicted: Sequence[str], *, confidence: float = defaults.CONFIDENCE, seed: int = 0
+) -> Scores:
     """Accuracy and macro F1 with percentile bootstrap intervals over the test texts.
 
     Macro F1 is the mean over the labels of the test texts of 2TP/(2TP + FP + FN). A resample depends on the numbers of
@@ -206,7 +208,7 @@ def downstream(
     real: tuple[Sequence[str], Sequence[str]],
     test: tuple[Sequence[str], Sequence[str]],
     *,
-    confidence: float = 0.95,
+    confidence: float = defaults.CONFIDENCE,
     seed: int = 0,
     tested_on: TestedOn = "held_out",
 ) -> ClassifierComparison:

@@ -40,7 +40,7 @@ from dpassay.accounting.guarantees import ApproxDP
 from dpassay.accounting.lattice import gaussian_curve
 from dpassay.accounting.lattice.accountant import Lattice
 from dpassay.accounting.lattice.pairs import WidthNotMet
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 
 MakeEvent: TypeAlias = Callable[[Any], DpEvent]
 """Maps a value of the parameter (a float, or an int for integers) to the event that runs."""
@@ -102,7 +102,7 @@ def calibrate(
     bracket: tuple[float, float],
     parameter: str = "parameter",
     integer: bool = False,
-    tolerance: float = 1e-3,
+    tolerance: float = defaults.TOLERANCE,
     method: str | None = None,
     unit: Unit | None = None,
     delta: float | None = None,
@@ -156,7 +156,7 @@ def calibrate_many(
     bracket: tuple[float, float],
     parameter: str = "parameter",
     integer: bool = False,
-    tolerance: float = 1e-3,
+    tolerance: float = defaults.TOLERANCE,
     method: str | None = None,
     unit: Unit | None = None,
     delta: float | None = None,
@@ -187,7 +187,7 @@ def noise_for_dp_sgd(
     sampling_probability: float,
     steps: int,
     adjacency: Adjacency | str,
-    tolerance: float = 1e-3,
+    tolerance: float = defaults.TOLERANCE,
     unit: Unit | None = None,
 ) -> Calibration:
     """The least noise multiplier at which Poisson-sampled Gaussian steps are certified to be (ε, δ)-DP.

@@ -18,6 +18,7 @@ from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.bounds import Bound, Rigor, json_number
 from dpassay.accounting.comparison.comparison import Comparison, Row
 from dpassay.accounting.registry import accountant
+from dpassay.base import defaults
 from dpassay.base.arrays import Floats
 
 STEPS, EPSILONS, ALPHAS = 12, 61, 61
@@ -86,7 +87,7 @@ def panels(
     event: DpEvent,
     comparison: Comparison,
     *,
-    seconds: float = 8.0,
+    seconds: float = defaults.COMPARISON_SECONDS,
     others: Mapping[str, Other] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Panel, ...]:

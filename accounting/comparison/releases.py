@@ -23,7 +23,7 @@ from dpassay.accounting.secret_protection.accountant import SecretProtectionAcco
 from dpassay.accounting.secret_protection.conversions import compose_curves
 from dpassay.accounting.secret_protection.noise import single_gaussian_estimate
 from dpassay.accounting.selection import bounded_range
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.arrays import Floats
 
 SECRET_METHODS = ("secret_protection", "concave_majorant", "single_gaussian")
@@ -91,7 +91,7 @@ def compare_secret(
 
 
 def secret_panels(
-    release: SecretReleaseDpEvent, rounds: int, comparison: Comparison, *, seconds: float = 8.0
+    release: SecretReleaseDpEvent, rounds: int, comparison: Comparison, *, seconds: float = defaults.COMPARISON_SECONDS
 ) -> tuple[Panel, ...]:
     """r against p after all rounds and, if there are several, r at p against the number of rounds.
 
@@ -244,7 +244,7 @@ def layer_panels(
     *,
     epsilon: float | None = None,
     sigma: float | None = None,
-    seconds: float = 8.0,
+    seconds: float = defaults.COMPARISON_SECONDS,
 ) -> tuple[Panel, ...]:
     """Noise multiplier or ε against the number of layers, from 1 to all of them.
 

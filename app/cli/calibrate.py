@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpassay.base import defaults
 from dpassay.base.terminal import say
 from dpassay.cli.options import Adjacency, Json, Occurrences, Quiet, SamplingProbability, Weights, show
 
@@ -55,7 +56,7 @@ def dp_sgd(
     steps: Annotated[int | None, typer.Option(help="Number of steps, at least 1.")] = None,
     adjacency: Adjacency = "add_remove",
     method: Method = None,
-    tolerance: Tolerance = 1e-3,
+    tolerance: Tolerance = defaults.TOLERANCE,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -80,7 +81,7 @@ def gaussian(
     count: Annotated[int | None, typer.Option(help="Number of releases, at least 1.")] = None,
     adjacency: Adjacency = "add_remove",
     method: Method = None,
-    tolerance: Tolerance = 1e-3,
+    tolerance: Tolerance = defaults.TOLERANCE,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -110,7 +111,7 @@ def selection(
     count: Annotated[int | None, typer.Option(help="Number of selections, at least 1.")] = None,
     adjacency: Adjacency = "add_remove",
     method: Method = None,
-    tolerance: Tolerance = 1e-3,
+    tolerance: Tolerance = defaults.TOLERANCE,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -136,7 +137,7 @@ def secret(
         float | None, typer.Option(help="Standard deviation of the noise, where an occurrence contributes at most 1.")
     ] = None,
     rounds: Annotated[int | None, typer.Option(help="Number of releases, each with fresh noise and sampling.")] = None,
-    tolerance: Tolerance = 1e-3,
+    tolerance: Tolerance = defaults.TOLERANCE,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:

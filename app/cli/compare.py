@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from dpassay.base import defaults
 from dpassay.base.number_format import format_interval, format_number, format_upper
 from dpassay.cli.options import (
     Adjacency,
@@ -81,7 +82,7 @@ def dp_sgd(
     adjacency: Adjacency = "add_remove",
     method: Method = None,
     output: Output = None,
-    seconds: Seconds = 8.0,
+    seconds: Seconds = defaults.COMPARISON_SECONDS,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -103,7 +104,7 @@ def gaussian(
     adjacency: Adjacency = "add_remove",
     method: Method = None,
     output: Output = None,
-    seconds: Seconds = 8.0,
+    seconds: Seconds = defaults.COMPARISON_SECONDS,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -127,7 +128,7 @@ def selection(
     adjacency: Adjacency = "add_remove",
     method: Method = None,
     output: Output = None,
-    seconds: Seconds = 8.0,
+    seconds: Seconds = defaults.COMPARISON_SECONDS,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -162,7 +163,7 @@ def secret(
     rounds: Annotated[int, typer.Option(help="Number of releases, each with fresh noise and sampling.")] = 1,
     method: Method = None,
     output: Output = None,
-    seconds: Seconds = 8.0,
+    seconds: Seconds = defaults.COMPARISON_SECONDS,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -192,7 +193,7 @@ def vectors(
     adjacency: Adjacency = "replace_one",
     method: Method = None,
     output: Output = None,
-    seconds: Seconds = 8.0,
+    seconds: Seconds = defaults.COMPARISON_SECONDS,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -228,7 +229,7 @@ def ledger(
     method: Method = None,
     anchor: Anchor = None,
     output: Output = None,
-    seconds: Seconds = 8.0,
+    seconds: Seconds = defaults.COMPARISON_SECONDS,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:

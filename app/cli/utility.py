@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpassay.base import defaults
 from dpassay.base.number_format import format_confidence, format_interval, format_number
 from dpassay.base.terminal import say
 from dpassay.cli.options import (
@@ -45,14 +46,16 @@ def utility(
     mauve: Annotated[
         bool, typer.Option("--mauve", help="Also compute MAUVE, with the package mauve-text (GPL) of the extra mauve.")
     ] = False,
-    mauve_buckets: Annotated[int, typer.Option(help="Number of clusters of MAUVE.")] = 50,
+    mauve_buckets: Annotated[int, typer.Option(help="Number of clusters of MAUVE.")] = defaults.MAUVE_CLUSTERS,
     limit: Annotated[
         int,
         typer.Option(help="Largest number of texts used from each file, drawn uniformly; overlap uses all real texts."),
-    ] = 100_000,
-    embedded: Annotated[int, typer.Option(help="Largest number of texts embedded from each file.")] = 20_000,
+    ] = defaults.TEXTS,
+    embedded: Annotated[
+        int, typer.Option(help="Largest number of texts embedded from each file.")
+    ] = defaults.EMBEDDED_TEXTS,
     seed: Seed = 0,
-    confidence: Annotated[float, typer.Option(help="Confidence of all intervals, in (0, 1).")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Confidence of all intervals, in (0, 1).")] = defaults.CONFIDENCE,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="JSON file; private/utility.json by default.")
     ] = None,

@@ -20,7 +20,7 @@ from dpassay.accounting.guarantees import GDP, ApproxDP, SecretProtection
 from dpassay.accounting.lattice.pairs import WIDTH
 from dpassay.accounting.registry import ACCOUNTANTS
 from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
 from dpassay.base.number_format import DIGITS, format_number
 from dpassay.jobs.compare import dp_sgd_event, gaussian_event, selection_event, softmax_range
@@ -55,7 +55,7 @@ class Goal:
     r: float | None = None
     p: float | None = None
     method: str | None = None
-    tolerance: float = 1e-3
+    tolerance: float = defaults.TOLERANCE
 
     def target(self) -> Target:
         """The target as a guarantee.

@@ -30,7 +30,7 @@ from dpassay.accounting.ledger.evidence import Basis, estimate_reasons, inherite
 from dpassay.accounting.ledger.ledger import Ledger, common_relation, compose_ledgers, open_ledgers, relation_of
 from dpassay.accounting.registry import ACCOUNTANTS
 from dpassay.accounting.secret_protection.accountant import secret_release
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.number_format import format_number, format_upper
 from dpassay.base.outputs import check_output
@@ -69,7 +69,7 @@ class ComparisonSettings:
 
     methods: Sequence[str] = ()
     output: Path | None = None
-    seconds: float = 8.0
+    seconds: float = defaults.COMPARISON_SECONDS
     progress: Progress = field(default_factory=Progress)
 
     def check(self, methods: Sequence[str] = tuple(ACCOUNTANTS)) -> None:

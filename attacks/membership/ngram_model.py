@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.arrays import Floats, Integers
 
 BOUNDARY = 256
@@ -64,7 +64,7 @@ class NGramModel:
         self._running = tuple(np.asarray(sums, dtype=np.int64) for sums in running)
 
     @classmethod
-    def fit(cls, texts: Iterable[str], *, order: int = 5) -> NGramModel:
+    def fit(cls, texts: Iterable[str], *, order: int = defaults.NGRAM_ORDER) -> NGramModel:
         """Counts what follows each context.
 
         Memory is that of the distinct contexts (at most `order` numbers for each byte of text) and a piece of text.

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.arrays import Bools, Floats
 
 Variance: TypeAlias = Literal["auto", "per_record", "global"]
@@ -133,7 +133,7 @@ def rmia_online(
     population_target: ArrayLike,
     population_references: ArrayLike,
     *,
-    gamma: float = 2.0,
+    gamma: float = defaults.RMIA_GAMMA,
 ) -> Floats:
     """The fraction of a population whose likelihood ratio the record's exceeds by a factor of at least γ.
 
@@ -171,8 +171,8 @@ def rmia_offline(
     population_target: ArrayLike,
     population_references: ArrayLike,
     *,
-    gamma: float = 2.0,
-    a: float = 1.0,
+    gamma: float = defaults.RMIA_GAMMA,
+    a: float = defaults.RMIA_A,
 ) -> Floats:
     """`rmia_online` without models that were trained on the record: p(x) = ((1 + a)·p_out(x) + 1 − a)/2.
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpassay.attacks.membership.ngram_model import NGramModel
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.arrays import Floats
 from dpassay.mechanisms.embedding.embedder import Embedder, HashedNgrams, all_embedded
 
@@ -29,7 +29,7 @@ def ngram_scores(
     synthetic: Iterable[str],
     reference: Iterable[str] | None = None,
     *,
-    order: int = 5,
+    order: int = defaults.NGRAM_ORDER,
     starts: Sequence[int] | None = None,
 ) -> Floats:
     """log P(record) under a model of the synthetic texts minus log P(record) under a model of the reference texts.
@@ -59,7 +59,7 @@ def neighbourhood_scores(
     synthetic: Iterable[str],
     reference: Iterable[str] | None = None,
     *,
-    neighbours: int = 10,
+    neighbours: int = defaults.NEIGHBOURS,
     embedder: Embedder | None = None,
 ) -> Floats:
     """The similarity of each record to its nearest synthetic texts, minus its similarity to reference texts.

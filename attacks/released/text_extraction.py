@@ -18,7 +18,7 @@ import numpy as np
 
 from dpassay.attacks.released.holdout import Hits, Units
 from dpassay.attacks.released.longest_runs import longest_runs
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.arrays import Bools, Integers
 from dpassay.base.number_format import format_percent
 from dpassay.data.text_overlap import Overlap, overlap
@@ -42,9 +42,9 @@ class Criteria:
             least `words` words; in (0, 1).
     """
 
-    words: int = 8
-    near_words: int = 4
-    near_share: float = 0.75
+    words: int = defaults.VERBATIM_WORDS
+    near_words: int = defaults.NEAR_WORDS
+    near_share: float = defaults.NEAR_SHARE
     longest_share: float = 0.1
 
     def __post_init__(self) -> None:

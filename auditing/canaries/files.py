@@ -43,7 +43,8 @@ from dpassay.audits.statistics.power import (
     chance_to_show,
     quantile_shown,
 )
-from dpassay.audits.verdict import ALLOWED_ERROR, may_refute
+from dpassay.audits.verdict import REFUTING_CONFIDENCE, may_refute
+from dpassay.base import defaults
 from dpassay.base.arrays import Bools
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.former_name import FORMER_NAME
@@ -259,7 +260,7 @@ class PlannedAudit:
     score: str = ""
     input: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
-    total: float = 0.95
+    total: float = defaults.CONFIDENCE
     layout: Layout | None = None
 
     @property
@@ -427,7 +428,7 @@ def read_manifest(folder: Path, expected: str | None = None) -> tuple[Manifest, 
     if manifest.claim is not None and 0 < manifest.confidence < 1 and not may_refute(manifest.confidence):
         raise InputError(
             f"{path}: tests a claim at confidence {format_confidence(manifest.confidence)}, but a claim is refuted at "
-            f"{format_confidence(1 - ALLOWED_ERROR)} or more; make a new plan"
+            f"{REFUTING_CONFIDENCE} or more; make a new plan"
         )
     try:
         manifest.check()

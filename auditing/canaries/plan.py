@@ -23,8 +23,9 @@ from dpassay.auditing.canaries.layout import Split, audits_of, each_confidence, 
 from dpassay.auditing.canaries.readme import readme
 from dpassay.auditing.data import Data, read_data, whole_column, write_rows
 from dpassay.auditing.plan_files import MANIFEST, PLAN, Claimed, guarantee, hashed
-from dpassay.audits.games.canaries_design import Design, check_confidence
-from dpassay.base import validate
+from dpassay.audits.games.canaries_design import Design
+from dpassay.audits.verdict import check_confidence
+from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
 from dpassay.base.number_format import format_confidence, format_number
 from dpassay.base.outputs import check_new_folder
@@ -77,7 +78,7 @@ class PlanSettings:
     copies: int | None = None
     epsilon: float | None = None
     delta: float | None = None
-    confidence: float = 0.95
+    confidence: float = defaults.CONFIDENCE
     guesses: int | None = None
     files: int = 1
     progress: Progress = field(default_factory=Progress)

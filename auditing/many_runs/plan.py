@@ -48,8 +48,8 @@ from dpassay.audits.games.many_runs import (
     power,
     runs_needed,
 )
-from dpassay.audits.verdict import ALLOWED_ERROR, may_refute
-from dpassay.base import validate
+from dpassay.audits.verdict import check_confidence
+from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
 from dpassay.base.number_format import format_confidence, format_lower, format_number, format_percent, format_upper
 from dpassay.base.outputs import check_new_folder
@@ -61,8 +61,6 @@ from dpassay.data.table_schema import Schema
 
 RUNS = 300
 """The default number of runs, pilot runs included; more if the claim needs them."""
-RECORDS = 200
-"""The default size of a data set. In a small one, one record weighs more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +91,10 @@ class RunsSettings:
     adjacency: str = "add_remove"
     unit: str = "record"
     runs: int | None = None
-    confidence: float = 0.95
+    confidence: float = defaults.CONFIDENCE
     neighbors: tuple[str, ...] | None = None
     schema: Schema | None = None
-    records: int = RECORDS
+    records: int = defaults.MANY_RUNS_RECORDS
     label: str | None = None
     categorical: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
@@ -227,12 +225,7 @@ def _check(settings: RunsSettings) -> None:
     if settings.epsilon is not None:
         guarantee(settings.epsilon, settings.delta)
         validate.open_probability(confidence=settings.confidence)
-        if not may_refute(settings.confidence):
-            least = format_confidence(1 - ALLOWED_ERROR)
-            raise ValueError(
-                f"a claim is refuted at confidence {least} or more, not at {format_confidence(settings.confidence)}; "
-                f"give --confidence {least}, or plan without --epsilon"
-            )
+        check_confidence(settings.confidence, settings.epsilon)
     elif settings.delta:
         raise ValueError("a δ belongs to a claim; give --epsilon too")
     unit = Unit.parse(settings.unit)

@@ -33,16 +33,13 @@ from dpassay.auditing.many_runs.files import BOUND, TRIAL, MadeRun, Planned, Res
 from dpassay.auditing.many_runs.functions import Function, FunctionProcesses, called, load, source_of
 from dpassay.audits.games.many_runs import ManyRuns, ManyRunsDesign, Pair, Run
 from dpassay.audits.result import AuditResult
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_files import one_process, write_private
 from dpassay.base.progress import Progress
 from dpassay.data.records import read_rows
 
 T = TypeVar("T")
-
-TIMEOUT = 3600.0
-"""Seconds after which a run is stopped. It then counts as failed."""
 
 _AHEAD = 16  # rounds that are asked for at once where runs are made elsewhere
 _LOG = 1 << 16  # bytes that are kept of the messages of a failed run
@@ -71,7 +68,7 @@ class RunSettings:
     function: str | None = None
     unprotected: str | None = None
     workers: int = 1
-    timeout: float = TIMEOUT
+    timeout: float = defaults.MANY_RUNS_TIMEOUT
     stop: bool = True
     keep: bool = False
     progress: Progress = field(default_factory=Progress)
@@ -201,7 +198,7 @@ def audit_function(
     runs: int,
     seed: int,
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
-    confidence: float = 0.95,
+    confidence: float = defaults.CONFIDENCE,
     neighbors: Sequence[str] | None = None,
     categorical: Sequence[str] = (),
     stop: bool = True,

@@ -18,6 +18,7 @@ from dpassay.audits.games.membership import membership_audit
 from dpassay.audits.games.membership_design import Design, Scores, Side
 from dpassay.audits.result import AuditResult
 from dpassay.audits.verdict import decide
+from dpassay.base import defaults
 from dpassay.base.arrays import Bools, Floats
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_results import PRIVATE
@@ -60,12 +61,12 @@ class MembershipSettings:
     coins: bool = False
     delta: float = 0.0
     epsilon: float | None = None
-    confidence: float = 0.95
+    confidence: float = defaults.CONFIDENCE
     unit: str = "record"
-    gamma: float = 2.0
-    a: float = 1.0
-    order: int = 5
-    neighbours: int = 10
+    gamma: float = defaults.RMIA_GAMMA
+    a: float = defaults.RMIA_A
+    order: int = defaults.NGRAM_ORDER
+    neighbours: int = defaults.NEIGHBOURS
     seed: int = 0
     progress: Progress = field(default_factory=Progress)
 

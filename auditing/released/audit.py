@@ -17,10 +17,9 @@ from dpassay.attacks.released.holdout import Hits, Units, content_key, places
 from dpassay.audits.games.released_data import holdout_audit
 from dpassay.audits.implications import describe
 from dpassay.audits.result import AuditResult
-from dpassay.audits.verdict import ALLOWED_ERROR, Verdict, decide, may_refute
-from dpassay.base import validate
+from dpassay.audits.verdict import REFUTING_CONFIDENCE, Verdict, decide, may_refute
+from dpassay.base import defaults, validate
 from dpassay.base.errors import InputError, input_errors
-from dpassay.base.number_format import format_confidence
 from dpassay.base.private_results import PRIVATE, synthetic_file, write
 from dpassay.base.progress import Progress, with_progress
 
@@ -51,7 +50,7 @@ class HoldoutSettings:
     coins: bool = False
     epsilon: float | None = None
     delta: float = 0.0
-    confidence: float = 0.95
+    confidence: float = defaults.CONFIDENCE
     progress: Progress = field(default_factory=Progress)
 
     def check(self) -> None:
@@ -88,9 +87,9 @@ class TextAuditSettings(HoldoutSettings):
     text: str = "text"
     user: str | None = None
     synthetic_text: str = "text"
-    words: int = 8
-    near_words: int = 4
-    near_share: float = 0.75
+    words: int = defaults.VERBATIM_WORDS
+    near_words: int = defaults.NEAR_WORDS
+    near_share: float = defaults.NEAR_SHARE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +107,7 @@ class TableAuditSettings(HoldoutSettings):
     secret: str | None = None
     ignore: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
-    limit: int = 20_000
+    limit: int = defaults.TABLE_UNITS
     seed: int = 0
 
     def check(self) -> None:
@@ -161,7 +160,7 @@ class HoldoutAudit:
             return verdict.sentence
         said = f"The claim, {describe(claim)}, is not refuted by these attacks; that does not support it."
         if not may_refute(self.settings.confidence):
-            said += f" Refuting a claim takes confidence {format_confidence(1 - ALLOWED_ERROR)} or more."
+            said += f" Refuting a claim takes confidence {REFUTING_CONFIDENCE} or more."
         return said
 
     def to_json(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from dpassay.accounting.secret_protection.poisson_binomial_laws import poisson_b
 from dpassay.attacks.secrets.games import Variant
 from dpassay.auditing.secrets.games import audit_secret, number_of_values
 from dpassay.audits.result import AuditResult
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
 from dpassay.base.number_format import format_number, format_upper
 from dpassay.base.private_files import write_private
@@ -48,7 +48,7 @@ class SecretAuditSettings:
     rounds: int = 1
     sigma: float | None = None
     variant: Variant = "sound"
-    confidence: float = 0.95
+    confidence: float = defaults.CONFIDENCE
 
 
 @dataclass(frozen=True, kw_only=True)

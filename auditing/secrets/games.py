@@ -10,6 +10,7 @@ from dpassay.attacks.secrets.games import Noise, SecretGame, Variant
 from dpassay.attacks.secrets.reconstruction import SecretGuesses
 from dpassay.audits.games.secret_reconstruction import secret_reconstruction_audit
 from dpassay.audits.result import AuditResult
+from dpassay.base import defaults
 from dpassay.base.arrays import Floats
 from dpassay.base.private_files import create_once
 from dpassay.base.progress import Progress
@@ -30,7 +31,7 @@ def audit_secret(
     variant: Variant,
     guarantee: SecretProtection,
     folder: Path | None = None,
-    confidence: float = 0.95,
+    confidence: float = defaults.CONFIDENCE,
     progress: Progress | None = None,
 ) -> AuditResult:
     """Guesses one secret from releases of the mechanism's own code, in the worst case of the guarantee.

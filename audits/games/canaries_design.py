@@ -12,29 +12,13 @@ from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.audits.statistics.ceilings import OneRun
 from dpassay.audits.statistics.one_run import canaries_needed, epsilon_one_run, epsilons_one_run
 from dpassay.audits.statistics.power import AsPrinted
-from dpassay.audits.verdict import ALLOWED_ERROR, may_refute
+from dpassay.audits.verdict import check_confidence
 from dpassay.base import validate
-from dpassay.base.number_format import format_confidence
 
 Claim = PureDP | ApproxDP
 
 _LEAST = 1e-6  # stands in for ε = 0, which takes equally many guesses
 _RUN = "the run read the planted canaries and nothing else of the plan, and was decided on before any result was seen"
-
-
-def check_confidence(confidence: float, claim: object | None) -> None:
-    """Raises `ValueError` if a claim is planned to be tested at a confidence at which no claim is refuted.
-
-    Args:
-        confidence: jointly, of all that the run is used for.
-        claim: None for no claim.
-    """
-    if claim is not None and not may_refute(confidence):
-        least = format_confidence(1 - ALLOWED_ERROR)
-        raise ValueError(
-            f"a claim is refuted at confidence {least} or more, not at {format_confidence(confidence)}; give "
-            f"--confidence {least}, or plan without --epsilon"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from dpassay.audits.result import AuditResult, Rate
 from dpassay.audits.statistics.binomial import epsilon_clopper_pearson
 from dpassay.audits.statistics.ceilings import ErrorRates
 from dpassay.audits.statistics.sequential import Sequential
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.number_format import format_ceiling, format_confidence, format_lower, format_number
 
 Statistic: TypeAlias = Literal["clopper_pearson", "sequential"]
@@ -36,7 +36,7 @@ def distinguishing_audit(
     guarantee: Guarantee,
     adjacency: Adjacency | str,
     unit: Unit | None = None,
-    confidence: float = 0.95,
+    confidence: float = defaults.CONFIDENCE,
     score: Callable[[Any], float] | None = None,
     training: float = TRAINING,
     statistic: Statistic = "clopper_pearson",

@@ -43,7 +43,7 @@ from dpassay.audits.implications import describe
 from dpassay.audits.result import AuditResult, Rate
 from dpassay.audits.statistics.binomial import lower_limit, upper_limit
 from dpassay.audits.statistics.sequential import Sequential, simulated_bounds
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.arrays import Floats
 from dpassay.base.number_format import (
     format_ceiling,
@@ -116,7 +116,7 @@ class ManyRunsDesign:
 
     pairs: tuple[Pair, ...]
     runs: int
-    confidence: float = 0.95
+    confidence: float = defaults.CONFIDENCE
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     unit: Unit = field(default_factory=Unit)
     claim: PureDP | ApproxDP | None = None

@@ -28,7 +28,7 @@ from dpassay.audits.result import AuditResult, Rate
 from dpassay.audits.statistics.ceilings import OneRun
 from dpassay.audits.statistics.one_run import epsilon_one_run
 from dpassay.audits.statistics.roc import Area, area_under_curve, positives_at
-from dpassay.audits.verdict import ALLOWED_ERROR, may_refute
+from dpassay.audits.verdict import REFUTING_CONFIDENCE, may_refute
 from dpassay.base.number_format import (
     format_ceiling,
     format_confidence,
@@ -261,9 +261,8 @@ def _conclusion(
         if claim is not None and bound.value > claim:
             if may_refute(design.confidence):
                 return f"{shown}, which refutes the claim of ε = {format_number(claim)}."
-            least = format_confidence(1 - ALLOWED_ERROR)
             above = f"that is above the claim of ε = {format_number(claim)}"
-            return f"{shown}; {above}, but refuting it takes confidence {least} or more."
+            return f"{shown}; {above}, but refuting it takes confidence {REFUTING_CONFIDENCE} or more."
     else:
         shown = f"{counts}: no leak is shown"
         if control is None:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.arrays import Bools, Floats
 
 Side: TypeAlias = Literal["both", "in"]
@@ -78,7 +78,7 @@ class Design:
     side: Side = "both"
     fair_coins: bool
     delta: float = 0.0
-    confidence: float = 0.95
+    confidence: float = defaults.CONFIDENCE
     claimed_epsilon: float | None = None
     unit: Unit = dataclasses.field(default_factory=Unit)
     adjacency: Adjacency = Adjacency.ADD_REMOVE

@@ -13,7 +13,7 @@ from dpassay.audits.result import AuditResult, Rate
 from dpassay.audits.statistics.binomial import difference_interval
 from dpassay.audits.statistics.one_run import Disclosures, disclosures_with_holdout
 from dpassay.audits.statistics.power import AsPrinted
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.number_format import (
     format_confidence,
     format_difference,
@@ -38,7 +38,7 @@ def reconstruction_audit(
     adjacency: Adjacency | str,
     unit: Unit,
     control: Reconstruction | None = None,
-    confidence: float = 0.95,
+    confidence: float = defaults.CONFIDENCE,
     required: float = 0.5,
 ) -> AuditResult:
     """Compares how many source and holdout candidates the released documents disclose.

@@ -18,7 +18,7 @@ from dpassay.accounting.guarantees import SecretProtection
 from dpassay.attacks.secrets.reconstruction import SecretGuesses
 from dpassay.audits.result import AuditResult, Rate
 from dpassay.audits.statistics.binomial import lower_limit
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.number_format import format_ceiling, format_confidence, format_lower, format_number, format_upper
 
 MIN_CONTROL_SUCCESS = 0.99
@@ -89,7 +89,7 @@ def secret_reconstruction_audit(
     result: SecretGuesses,
     *more: SecretGuesses,
     guarantee: SecretProtection,
-    confidence: float = 0.95,
+    confidence: float = defaults.CONFIDENCE,
     control: SecretGuesses | None = None,
 ) -> AuditResult:
     """Compares how often a secret was guessed with what a claim of secret protection allows.

@@ -44,7 +44,7 @@ from scipy import special
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
 from dpassay.audits.statistics.counts import count, counts, ordered
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.arrays import Floats, Integers
 
 Rule: TypeAlias = Literal["published", "tight", "adaptive"]
@@ -201,7 +201,7 @@ def disclosures_with_holdout(
     *,
     source: int | None = None,
     delta: float = 0.0,
-    confidence: float = 0.95,
+    confidence: float = defaults.CONFIDENCE,
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     unit: Unit | None = None,
 ) -> Disclosures:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.arrays import Floats, Integers
 from dpassay.mechanisms.models.language_model import LanguageModel
 
@@ -34,9 +34,9 @@ class Training:
         weight_decay: of AdamW.
     """
 
-    epochs: int = 3
-    batch_size: int = 16
-    learning_rate: float = 1e-3
+    epochs: int = defaults.EPOCHS
+    batch_size: int = defaults.BATCH_SIZE
+    learning_rate: float = defaults.LEARNING_RATE
     weight_decay: float = 0.01
 
     def __post_init__(self) -> None:

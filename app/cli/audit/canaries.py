@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from dpassay.base import defaults
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import of_audit
 from dpassay.cli.options import Confidence, Device, Json, Quiet, progress, show
@@ -58,7 +59,7 @@ def plan(
         float | None, typer.Option(help="Claimed ε under adding or removing one unit. Without it nothing is refuted.")
     ] = None,
     delta: Annotated[float | None, typer.Option(help="Claimed δ. Default: 0, pure ε.")] = None,
-    confidence: Confidence = 0.95,
+    confidence: Confidence = defaults.CONFIDENCE,
     guesses: Annotated[
         int | None,
         typer.Option(

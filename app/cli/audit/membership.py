@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from dpassay.base import defaults
 from dpassay.base.number_format import format_interval, format_lower, format_number
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import IN_AUDIT_HELP, of_audit
@@ -77,10 +78,10 @@ def scores(
     coins: Coins = False,
     epsilon: Epsilon = None,
     delta: BoundDelta = 0.0,
-    confidence: Confidence = 0.95,
+    confidence: Confidence = defaults.CONFIDENCE,
     unit: Unit = "record",
-    gamma: Gamma = 2.0,
-    a: A = 1.0,
+    gamma: Gamma = defaults.RMIA_GAMMA,
+    a: A = defaults.RMIA_A,
     seed: Seed = 0,
     output: Output = None,
     json_: Json = False,
@@ -107,9 +108,11 @@ def model(
         str, typer.Option(help="Public model that it was fine-tuned from: builtin or a folder.")
     ] = "builtin",
     references: Annotated[int, typer.Option(help="Number of reference models to train.")] = 0,
-    epochs: Annotated[int, typer.Option(help="Epochs of each reference model.")] = 3,
-    batch_size: Annotated[int, typer.Option(help="Batch size of each reference model.")] = 16,
-    learning_rate: Annotated[float, typer.Option(help="Learning rate (AdamW) of each reference model.")] = 1e-3,
+    epochs: Annotated[int, typer.Option(help="Epochs of each reference model.")] = defaults.EPOCHS,
+    batch_size: Annotated[int, typer.Option(help="Batch size of each reference model.")] = defaults.BATCH_SIZE,
+    learning_rate: Annotated[
+        float, typer.Option(help="Learning rate (AdamW) of each reference model.")
+    ] = defaults.LEARNING_RATE,
     workers: Annotated[int, typer.Option(help="Processes that train reference models.")] = 1,
     population: Annotated[
         Path | None,
@@ -122,10 +125,10 @@ def model(
     coins: Coins = False,
     epsilon: Epsilon = None,
     delta: BoundDelta = 0.0,
-    confidence: Confidence = 0.95,
+    confidence: Confidence = defaults.CONFIDENCE,
     unit: Unit = "record",
-    gamma: Gamma = 2.0,
-    a: A = 1.0,
+    gamma: Gamma = defaults.RMIA_GAMMA,
+    a: A = defaults.RMIA_A,
     device: Device = "cpu",
     seed: Seed = 0,
     output: Output = None,
@@ -168,14 +171,16 @@ def text(
     attack: Annotated[
         list[str] | None, typer.Option(help="ngram or neighbourhood; repeatable, but each weakens the bound.")
     ] = None,
-    order: Annotated[int, typer.Option(help="ngram attack: bytes of an n-gram.")] = 5,
-    neighbours: Annotated[int, typer.Option(help="neighbourhood attack: number of nearest texts.")] = 10,
+    order: Annotated[int, typer.Option(help="ngram attack: bytes of an n-gram.")] = defaults.NGRAM_ORDER,
+    neighbours: Annotated[
+        int, typer.Option(help="neighbourhood attack: number of nearest texts.")
+    ] = defaults.NEIGHBOURS,
     guesses: Guesses = None,
     side: Side = "both",
     coins: Coins = False,
     epsilon: Epsilon = None,
     delta: BoundDelta = 0.0,
-    confidence: Confidence = 0.95,
+    confidence: Confidence = defaults.CONFIDENCE,
     unit: Unit = "record",
     seed: Seed = 0,
     output: Output = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from dpassay.base import defaults
 from dpassay.base.number_format import format_confidence, format_lower, format_p_value, format_points
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import of_audit
@@ -47,15 +48,15 @@ def text(
     text: Annotated[str, typer.Option(help="Column of the text in source and holdout.")] = "text",
     user: Annotated[str | None, typer.Option(help="Column of the user; users are then the units.")] = None,
     synthetic_text: SyntheticText = "text",
-    words: Annotated[int, typer.Option(help="Consecutive words that make a verbatim copy.")] = 8,
-    near_words: Annotated[int, typer.Option(help="Near-verbatim copies: words in a run.")] = 4,
+    words: Annotated[int, typer.Option(help="Consecutive words that make a verbatim copy.")] = defaults.VERBATIM_WORDS,
+    near_words: Annotated[int, typer.Option(help="Near-verbatim copies: words in a run.")] = defaults.NEAR_WORDS,
     near_share: Annotated[
         float, typer.Option(help="Near-verbatim copies: smallest share of a record's runs, in (0, 1].")
-    ] = 0.75,
+    ] = defaults.NEAR_SHARE,
     coins: Coins = False,
     epsilon: ClaimedEpsilon = None,
     delta: BoundDelta = 0.0,
-    confidence: Confidence = 0.95,
+    confidence: Confidence = defaults.CONFIDENCE,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="JSON file; private/text-audit.json by default.")
     ] = None,
@@ -100,11 +101,13 @@ def table(
     categorical: Annotated[
         list[str] | None, typer.Option(help="Column of numbers to treat as categories; repeatable.")
     ] = None,
-    limit: Annotated[int, typer.Option(help="Largest number of units, of source and holdout together.")] = 20_000,
+    limit: Annotated[
+        int, typer.Option(help="Largest number of units, of source and holdout together.")
+    ] = defaults.TABLE_UNITS,
     coins: Coins = False,
     epsilon: ClaimedEpsilon = None,
     delta: BoundDelta = 0.0,
-    confidence: Confidence = 0.95,
+    confidence: Confidence = defaults.CONFIDENCE,
     seed: Seed = 0,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="JSON file; private/table-audit.json by default.")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dpassay.base import defaults
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import IN_AUDIT_HELP, of_audit
 from dpassay.cli.options import Confidence, Json, Quiet, progress, show
@@ -43,7 +44,7 @@ def plan(
             "the claim needs them."
         ),
     ] = None,
-    confidence: Confidence = 0.95,
+    confidence: Confidence = defaults.CONFIDENCE,
     neighbors: Annotated[
         list[str] | None,
         typer.Option(
@@ -55,7 +56,9 @@ def plan(
         Path | None,
         typer.Option(help="Public domains of the columns (`dpassay table schema`); neighbours keep to them."),
     ] = None,
-    records: Annotated[int, typer.Option(help="Most records of a data set, drawn at random from the file.")] = 200,
+    records: Annotated[
+        int, typer.Option(help="Most records of a data set, drawn at random from the file.")
+    ] = defaults.MANY_RUNS_RECORDS,
     label: Annotated[
         str | None, typer.Option(help="Column of the class label. Default: the category with the fewest values.")
     ] = None,
@@ -118,7 +121,9 @@ def run(
         str | None, typer.Option(help="The same command or function with protection off: the positive control.")
     ] = None,
     workers: Annotated[int, typer.Option(help="Number of runs at a time.")] = 1,
-    timeout: Annotated[float, typer.Option(help="Seconds after which a run is stopped and counts as failed.")] = 3600.0,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds after which a run is stopped and counts as failed.")
+    ] = defaults.MANY_RUNS_TIMEOUT,
     all_: Annotated[
         bool, typer.Option("--all", help="Make all planned runs, also after the claim is refuted: a larger bound.")
     ] = False,

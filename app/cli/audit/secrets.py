@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from dpassay.base import defaults
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import of_audit
 from dpassay.cli.options import Confidence, Json, Quiet, progress, show
@@ -29,7 +30,7 @@ def secrets(
         typer.Option(help="σ₁, where an occurrence contributes 1. Default: the least that meets the claim."),
     ] = None,
     variant: Annotated[str, typer.Option(help="Which release: sound or as_published.")] = "sound",
-    confidence: Confidence = 0.95,
+    confidence: Confidence = defaults.CONFIDENCE,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="DIR", help="Folder for the result; an interrupted audit resumes."),
