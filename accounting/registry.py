@@ -57,21 +57,21 @@ ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
 
 
 @runtime_checkable
-class Recorded(Protocol):
+class HasEvent(Protocol):
     """A ledger: it has the event of everything that was charged."""
 
     def event(self) -> DpEvent: ...
 
 
 @runtime_checkable
-class Planned(Protocol):
+class HasPlan(Protocol):
     """A run: it has the event of everything that it charges in all."""
 
     @property
     def plan(self) -> DpEvent: ...
 
 
-Described: TypeAlias = DpEvent | Recorded | Planned
+Described: TypeAlias = DpEvent | HasEvent | HasPlan
 
 
 _LARGER = (
@@ -200,9 +200,9 @@ def unsupported(event: Described, *, adjacency: Adjacency | str, unit: Unit | No
 def _event_of(event: Described) -> DpEvent:
     if isinstance(event, DpEvent):
         return event
-    if isinstance(event, Recorded):
+    if isinstance(event, HasEvent):
         return event.event()
-    if isinstance(event, Planned):
+    if isinstance(event, HasPlan):
         return event.plan
     raise ValueError(f"accounting needs an event, a ledger or a run, not {type(event).__name__}")
 

@@ -17,7 +17,7 @@ from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
-from dpassay.attacks.canaries.rows import Column, ColumnReader, canonical
+from dpassay.attacks.canaries.rows import ColumnRange, ColumnReader, canonical
 from dpassay.attacks.canaries.texts import form, numbers_in
 from dpassay.base.errors import InputError, input_errors, naming
 from dpassay.base.progress import Progress
@@ -54,7 +54,7 @@ class Data:
     """
 
     path: Path | None = None
-    columns: list[Column] = field(default_factory=list)
+    columns: list[ColumnRange] = field(default_factory=list)
     public: bool = False
     rows: list[Mapping[str, Any]] = field(default_factory=list)
     count: int = 0
@@ -94,7 +94,7 @@ def read_data(
     """
     taken: set[str | None] = {id, user, text}
     if path is None:
-        named = [Column(name, "other") for name in (text, user, id) if name is not None]
+        named = [ColumnRange(name, "other") for name in (text, user, id) if name is not None]
         if any(_SURROGATE.search(column.name) for column in named):
             raise ValueError(f"the name of a column {_UNPAIRED}")
         domains = [] if schema is None else [_public(column, None, ".jsonl") for column in schema.columns]
@@ -135,7 +135,7 @@ def read_data(
     found = {name: reader.column for name, reader in readers.items()}
     if schema is not None:
         found |= _public_columns(path, found, schema, taken)
-    data.columns = [Column(name, "other") if name in taken else column for name, column in found.items()]
+    data.columns = [ColumnRange(name, "other") if name in taken else column for name, column in found.items()]
     for compared in data.columns:
         if text is None and compared.kind != "other" and compared.name in halves:
             raise ValueError(f"{path}, {halves[compared.name]}: column {compared.name!r} {_UNPAIRED}")
@@ -144,7 +144,7 @@ def read_data(
     return data
 
 
-def _looks_like_an_id(column: Column, data: Data) -> bool:
+def _looks_like_an_id(column: ColumnRange, data: Data) -> bool:
     """Whether each row that was kept, of at least 20, has an integer or a word of its own in a column."""
     if column.kind not in ("number", "word") or column.decimals or column.missing or len(data.rows) < _FEWEST_IDS:
         return False
@@ -181,8 +181,8 @@ def _read_row(data: Data, row: Mapping[str, Any], text: str | None, id: str | No
 
 
 def _public_columns(
-    path: Path, found: Mapping[str, Column], schema: Schema, taken: Collection[str | None]
-) -> dict[str, Column]:
+    path: Path, found: Mapping[str, ColumnRange], schema: Schema, taken: Collection[str | None]
+) -> dict[str, ColumnRange]:
     """The columns of the data with the domains of the schema."""
     unknown = [name for name in found if name not in taken and name not in schema.names]
     if unknown:
@@ -200,7 +200,7 @@ def _public_columns(
     }
 
 
-def _public(column: AnyColumn, read: Column | None, suffix: str) -> Column:
+def _public(column: AnyColumn, read: ColumnRange | None, suffix: str) -> ColumnRange:
     """A column with a public domain, in the types of the file.
 
     Values come from the domain. Where the data have few values that repeat, they are those of both, so that the column
@@ -218,12 +218,12 @@ def _public(column: AnyColumn, read: Column | None, suffix: str) -> Column:
         whole = read is not None and read.kind == "number" and not read.quoted and read.decimals == 0
         every: tuple[Any, ...] = tuple(int(word) if whole else word for word in column.values)
         unused = tuple(word for word in every if canonical(word) not in set(map(canonical, seen))) if seen else ()
-        return Column(column.name, "word", values=seen or every, missing=missing, unused=unused)
+        return ColumnRange(column.name, "word", values=seen or every, missing=missing, unused=unused)
     if isinstance(column, DateColumn):
         ends = (float(column.low.toordinal()), float(column.high.toordinal()))
-        return Column(column.name, "date", *ends, values=seen, missing=missing)
+        return ColumnRange(column.name, "date", *ends, values=seen, missing=missing)
     low, high = (float(word) for word in column.longest)
-    return Column(column.name, "number", low, high, column.decimals, seen, quoted, missing)
+    return ColumnRange(column.name, "number", low, high, column.decimals, seen, quoted, missing)
 
 
 def _allows(column: AnyColumn, value: Any) -> bool:

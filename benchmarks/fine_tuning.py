@@ -28,7 +28,7 @@ from dpassay.accounting.adjacency import Adjacency
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
 from dpassay.mechanisms.two_stage import network
-from dpassay.mechanisms.two_stage.descent import Descent, Grid, clipped_sum, noisy_mean
+from dpassay.mechanisms.two_stage.descent import Descent, GradientGrid, clipped_sum, noisy_mean
 from dpassay.mechanisms.two_stage.gradients import RowGradients, WeightedRow
 
 ROWS, WIDTH = 32, 60
@@ -71,7 +71,7 @@ def ours(model: LanguageModel, rank: int, rows: list[WeightedRow]) -> tuple[Any,
     copy, weights = trained(model, rank)
     gradients = RowGradients(copy, model.vocabulary_size, WIDTH)
     gradients.find(ROWS)
-    descent, grid = Descent(weights, RATE, 0.01), Grid.of(NOISE, Adjacency.ADD_REMOVE)
+    descent, grid = Descent(weights, RATE, 0.01), GradientGrid.of(NOISE, Adjacency.ADD_REMOVE)
 
     def step() -> None:
         total = clipped_sum(gradients.of(rows), CLIP, gradients.size, grid)
@@ -155,7 +155,7 @@ def steps(rounds: int) -> Section:
             "ours": step,
         }
         size = sum(weight.numel() for weight in trained(model, rank)[1].values())
-        bits = Grid.of(NOISE, Adjacency.ADD_REMOVE).bits
+        bits = GradientGrid.of(NOISE, Adjacency.ADD_REMOVE).bits
         assert bits is not None
         works["noise"] = functools.partial(OS_ENTROPY.rounded_normals, size, bits)
         with warnings.catch_warnings():

@@ -71,7 +71,7 @@ NOT_SEEN = "It does not see the private folder, the machine, or how long the run
 
 
 @dataclass(frozen=True)
-class Part:
+class BoundedGuarantee:
     """A guarantee, the event that it is about, and upper bounds.
 
     A claim has one part, or several if some secrets have their own budgets.
@@ -160,16 +160,16 @@ class FinishedRun(ABC):
             "head": self.head,
         }
 
-    def parts(self, guarantee: Guarantee, event: DpEvent) -> list[Part]:
+    def parts(self, guarantee: Guarantee, event: DpEvent) -> list[BoundedGuarantee]:
         """The parts to prove, given the composition of all charges; the claimed guarantee itself is the first."""
-        return [Part(guarantee, event)]
+        return [BoundedGuarantee(guarantee, event)]
 
     @property
     def basis(self) -> Basis:
         """What bounds on the run rest on, as it began or would begin now."""
         return self.claim.basis()
 
-    def bounds(self, part: Part, charged: Run) -> list[Bound]:
+    def bounds(self, part: BoundedGuarantee, charged: Run) -> list[Bound]:
         """Upper bounds for a part, with all that they rest on by the ledger; `charged` is the run in its open ledger.
 
         What the claim says now counts, too: a ledger of an older version did not record it.
@@ -177,11 +177,11 @@ class FinishedRun(ABC):
         basis = basis_of(charged).joined(self.basis)
         return [basis.under(bound) for bound in self.bounds_on_events(part, charged)]
 
-    def bounds_on_events(self, part: Part, charged: Run) -> list[Bound]:
+    def bounds_on_events(self, part: BoundedGuarantee, charged: Run) -> list[Bound]:
         """Upper bounds for a part if its events are what the run cost."""
         return upper_bounds(part.event, part.guarantee, adjacency=self.adjacency, unit=self.unit)
 
-    def tables(self, parts: Sequence[Part], audits: Sequence[AuditResult]) -> dict[str, Any]:
+    def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> dict[str, Any]:
         """Tables of this mechanism: fields of `dpassay.reports.assay.Assay` beyond the common ones."""
         return {}
 
@@ -189,7 +189,7 @@ class FinishedRun(ABC):
         """What is easily misread in what ran, or keeps it from a verdict, a sentence each; public."""
         return []
 
-    def differences(self, claimed: Part) -> list[dict[str, Any]]:
+    def differences(self, claimed: BoundedGuarantee) -> list[dict[str, Any]]:
         """Where published accounting of this mechanism and ours differ, and why."""
         return []
 

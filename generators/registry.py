@@ -22,7 +22,7 @@ from dpassay.generators.two_stage.claim import TwoStageClaim
 
 if TYPE_CHECKING:
     from dpassay.audits.result import AuditResult
-    from dpassay.generators.base import FinishedRun, Part, RunSettings
+    from dpassay.generators.base import BoundedGuarantee, FinishedRun, RunSettings
 
 CLAIMS: dict[str, type[Claim]] = {
     "private_inference": PrivateInferenceClaim,
@@ -71,7 +71,7 @@ def generate(claim: Claim, output: Path, settings: RunSettings) -> FinishedRun:
     return done
 
 
-def audit(run: FinishedRun, claimed: Part, confidence: float) -> list[AuditResult]:
+def audit(run: FinishedRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
     """The results of the audits that the claim of a finished run names.
 
     Args:

@@ -31,13 +31,13 @@ PUBLIC_FACTS = (
 the hash of an input file, for one, tells whoever can guess the file that the guess is right."""
 
 
-class Part(BaseModel):
+class DocumentPart(BaseModel):
     """A piece of a document; unknown keys are an error."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class BatchCost(Part):
+class BatchCost(DocumentPart):
     """What one batch (slot) cost, and what one record of it could be shown to have leaked."""
 
     slot: int
@@ -50,7 +50,7 @@ class BatchCost(Part):
     leave_one_out: float = Field(description="largest |log-ratio| over the records or users of the batch")
 
 
-class TokenCost(Part):
+class TokenCost(DocumentPart):
     """Mean and largest cost by position in the document."""
 
     position: int
@@ -60,7 +60,7 @@ class TokenCost(Part):
     mean_published: float
 
 
-class SecretSource(Part):
+class SecretSource(DocumentPart):
     """What one source of secrets found. Places of secrets are public, so these numbers are."""
 
     kind: str
@@ -70,7 +70,7 @@ class SecretSource(Part):
     nowhere: int = Field(description="secrets that it names and found in no record")
 
 
-class SecretGroup(Part):
+class SecretGroup(DocumentPart):
     """The secrets of one budget: what is claimed and what is proven for them."""
 
     secrets: int
@@ -80,7 +80,7 @@ class SecretGroup(Part):
     certified: float | None = Field(description="the least certified upper bound on r at p; None without one")
 
 
-class Secrets(Part):
+class Secrets(DocumentPart):
     """Where secrets were found and what follows from their places, which are public by assumption."""
 
     sources: list[SecretSource]
@@ -92,7 +92,7 @@ class Secrets(Part):
     expected_sample: float = Field(description="private records that one release draws, on average")
 
 
-class Lengths(Part):
+class Lengths(DocumentPart):
     """The least, the median and the largest of some lengths."""
 
     least: int
@@ -100,7 +100,7 @@ class Lengths(Part):
     most: int
 
 
-class Output(Part):
+class Output(DocumentPart):
     """How many documents a run made, and how long they are.
 
     A function of the documents of a release and of the claim: nothing else that is private is read. Printed on both
@@ -114,7 +114,7 @@ class Output(Part):
     ends: str = Field(description="which documents are kept, in words")
 
 
-class LedgerSummary(Part):
+class LedgerSummary(DocumentPart):
     """What the ledger holds; only its head and, where it is what was planned, the composition may leave."""
 
     head: str
@@ -128,14 +128,14 @@ class LedgerSummary(Part):
     )
 
 
-class Digests(Part):
+class Digests(DocumentPart):
     """SHA-256 of what a release consists of, 64 hexadecimal digits each. Printed on both pages."""
 
     documents: str = Field(description="of synthetic.jsonl, as it is written from the commits of the ledger")
     claim: str = Field(description="of claim.json, the releasable part of the claim as canonical JSON")
 
 
-class PastAudit(Part):
+class PastAudit(DocumentPart):
     """An audit of a recorded verdict, and its bounds."""
 
     name: str
@@ -145,7 +145,7 @@ class PastAudit(Part):
     bounds: tuple[Bound, ...]
 
 
-class PastVerdict(Part):
+class PastVerdict(DocumentPart):
     """A verdict as the ledger holds it, on the same run. All of them count for the next one. Private."""
 
     created: str = Field(description="ISO 8601, UTC")
@@ -161,7 +161,7 @@ class PastVerdict(Part):
     versions: dict[str, str]
 
 
-class Difference(Part):
+class Difference(DocumentPart):
     """Where published accounting and this tool's differ, and why."""
 
     statement: str
@@ -171,7 +171,7 @@ class Difference(Part):
     private: bool = Field(default=True, description="a number or a sentence of it depends on the private data")
 
 
-class Assay(Part):
+class Assay(DocumentPart):
     """A finished assay (`assay.json`)."""
 
     schema_: Literal[1] = Field(default=SCHEMA_VERSION, alias="schema")

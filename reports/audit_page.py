@@ -9,24 +9,24 @@ from dpassay.accounting.bounds import Bound
 from dpassay.audits.result import AuditResult
 from dpassay.base.number_format import format_number, format_percent, format_upper
 from dpassay.reports import text
-from dpassay.reports.assay import Part
-from dpassay.reports.claim import Claimed
-from dpassay.reports.html import Row
+from dpassay.reports.assay import DocumentPart
+from dpassay.reports.claim import ClaimedValue
+from dpassay.reports.html import BoundRow
 
 
-class ClaimedEpsilon(Part):
+class ClaimedEpsilon(DocumentPart):
     """What is claimed of neighbouring data."""
 
     epsilon: float
     delta: float
 
 
-def claim_of(claim: ClaimedEpsilon | None, unit: str, adjacency: str) -> Claimed | None:
+def claim_of(claim: ClaimedEpsilon | None, unit: str, adjacency: str) -> ClaimedValue | None:
     """The claim in the form that figures and tables take; None for none."""
     if claim is None:
         return None
     kind = "approx_dp" if claim.delta else "pure_dp"
-    return Claimed(kind, "epsilon", claim.epsilon, claim.delta or None, Unit.parse(unit), adjacency)
+    return ClaimedValue(kind, "epsilon", claim.epsilon, claim.delta or None, Unit.parse(unit), adjacency)
 
 
 def best(audit: AuditResult) -> Bound | None:
@@ -47,7 +47,7 @@ def headline(audit: AuditResult, *, refuted: bool | None) -> str:
 
 
 def facts(
-    audit: AuditResult, claim: Claimed | None, neighbours: str, *, nothing: str, ceiling: str
+    audit: AuditResult, claim: ClaimedValue | None, neighbours: str, *, nothing: str, ceiling: str
 ) -> list[tuple[str, str, str]]:
     """The numbers of the first screen: claimed, shown, found half of the time, and the most that could be shown.
 
@@ -72,7 +72,7 @@ def facts(
     return [*rows, *_half(audit, claim), ("Ceiling", text.ceiling(found), ceiling)]
 
 
-def _half(audit: AuditResult, claim: Claimed | None) -> list[tuple[str, str, str]]:
+def _half(audit: AuditResult, claim: ClaimedValue | None) -> list[tuple[str, str, str]]:
     """The leak that the audit finds half of the time, if it is known (`dpassay.audits.detection`)."""
     limit = audit.details.get("detectable") or {}
     does = "is refuted" if claim is not None else "is seen"
@@ -90,11 +90,11 @@ def assumptions_of(audit: AuditResult) -> list[str]:
     return list(dict.fromkeys(words for bound in audit.bounds for words in bound.assumptions))
 
 
-def rows_of(audit: AuditResult, claim: Claimed | None, assumptions: Sequence[str]) -> list[Row]:
+def rows_of(audit: AuditResult, claim: ClaimedValue | None, assumptions: Sequence[str]) -> list[BoundRow]:
     """The bounds as lines of a table, with the numbers of their assumptions in the list."""
     found = best(audit)
     return [
-        Row(
+        BoundRow(
             bound,
             bound == found,
             claim is None or claim.on_scale(bound),

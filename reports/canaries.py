@@ -9,16 +9,16 @@ from pydantic import ConfigDict, Field
 
 from dpassay.base.number_format import format_confidence
 from dpassay.reports import audit_page, figures, text
-from dpassay.reports.assay import Part
+from dpassay.reports.assay import DocumentPart
 from dpassay.reports.audit_page import ClaimedEpsilon
-from dpassay.reports.html import Row, date_in_words, environment, errors, how_it_was_done, too_low
+from dpassay.reports.html import BoundRow, date_in_words, environment, errors, how_it_was_done, too_low
 from dpassay.reports.json_form import AuditResult
 from dpassay.reports.svg import Figure
 
 SCHEMA_VERSION: Final = 1
 
 
-class Planned(Part):
+class PlannedCanaries(DocumentPart):
     """What was fixed before the run; no coin and no canary."""
 
     kind: str
@@ -34,7 +34,7 @@ class Planned(Part):
     manifest_expected: bool = Field(description="whether the hash was given from outside, not only from the folder")
 
 
-class Synthetic(Part):
+class SyntheticFile(DocumentPart):
     """A synthetic file that was scored."""
 
     file: str
@@ -44,7 +44,7 @@ class Synthetic(Part):
     checked: bool = Field(description="whether it was still there, unchanged, when the bound was computed")
 
 
-class CanaryAudit(Part):
+class CanaryAudit(DocumentPart):
     """An audit of a generator by planted canaries (`report.json`)."""
 
     schema_: Literal[1] = Field(default=SCHEMA_VERSION, alias="schema")
@@ -52,9 +52,9 @@ class CanaryAudit(Part):
     created: str = Field(description="ISO 8601, UTC")
     claim: ClaimedEpsilon | None
     guarantee: str = Field(description="the claim in words; empty for none")
-    plan: Planned
-    synthetic: list[Synthetic]
-    unprotected: Synthetic | None = Field(
+    plan: PlannedCanaries
+    synthetic: list[SyntheticFile]
+    unprotected: SyntheticFile | None = Field(
         default=None, description="of a run of the same generator with its protection off: the positive control"
     )
     refuted: bool | None = Field(
@@ -68,7 +68,7 @@ class CanaryAudit(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class CanariesPage:
     """Everything the template prints."""
 
     document: CanaryAudit
@@ -80,7 +80,7 @@ class Page:
     plan_rows: list[tuple[str, str]]
     file_rows: list[tuple[str, str]]
     how: list[tuple[str, str]]
-    rows: list[Row]
+    rows: list[BoundRow]
     assumptions: list[str]
     too_low: str
     failures: tuple[str, ...]
@@ -95,7 +95,7 @@ def render(document: CanaryAudit) -> str:
     plan, audit = document.plan, document.audit
     claim = audit_page.claim_of(document.claim, plan.unit, plan.adjacency)
     assumptions = audit_page.assumptions_of(audit)
-    page = Page(
+    page = CanariesPage(
         document=document,
         headline=audit_page.headline(audit, refuted=document.refuted),
         created=date_in_words(document.created),
@@ -144,6 +144,6 @@ def _file_rows(document: CanaryAudit) -> list[tuple[str, str]]:
     return [*((file.file, _file(file)) for file in document.synthetic), ("Run without protection", without)]
 
 
-def _file(file: Synthetic) -> str:
+def _file(file: SyntheticFile) -> str:
     gone = "" if file.checked else "; it was missing when the bound was computed"
     return f"{text.plain(file.rows)} rows, {text.plain(file.bytes)} bytes, SHA-256 {file.sha256}{gone}"

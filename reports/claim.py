@@ -33,7 +33,7 @@ VARIANTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimedValue:
     """The number a claim stands or falls with.
 
     Attributes:
@@ -98,7 +98,7 @@ class Claimed:
         return row.rigor.may_refute and (self.kind != "ex_post" or row.quantity == self.quantity)
 
 
-def best_bound(rows: Iterable[Bound], what: Claimed, direction: Direction) -> Bound | None:
+def best_bound(rows: Iterable[Bound], what: ClaimedValue, direction: Direction) -> Bound | None:
     """The smallest upper or the largest lower bound among the rows that count for the claim."""
     rows = [row for row in rows if row.direction is direction and what.counts(row)]
     if not rows:
@@ -118,7 +118,7 @@ _CLAIMED = {
 }
 
 
-def claimed(claim: Mapping[str, Any]) -> Claimed | None:
+def claimed(claim: Mapping[str, Any]) -> ClaimedValue | None:
     """The claimed number of a claim as its file writes it; None for a guarantee that is not one number."""
     guarantee = claim.get("guarantee")
     kind = str(guarantee.get("type")) if isinstance(guarantee, Mapping) else ""
@@ -132,7 +132,7 @@ def claimed(claim: Mapping[str, Any]) -> Claimed | None:
         unit = Unit.parse(str(claim.get("unit", "record")))
     except (KeyError, TypeError, ValueError):
         return None
-    return Claimed(kind, quantity, value, delta, unit, str(claim.get("adjacency", "add_remove")), at)
+    return ClaimedValue(kind, quantity, value, delta, unit, str(claim.get("adjacency", "add_remove")), at)
 
 
 def _delta(delta: Any, claim: Mapping[str, Any]) -> float | None:

@@ -14,14 +14,14 @@ _DEEPEST = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CompositionLine:
     """One line of the tree and the lines below it."""
 
     words: str
-    below: tuple[Step, ...] = ()
+    below: tuple[CompositionLine, ...] = ()
 
 
-def describe(event: Mapping[str, Any], depth: int = 0) -> Step:
+def describe(event: Mapping[str, Any], depth: int = 0) -> CompositionLine:
     """`event`, as `dpassay.accounting.events.to_json` writes it, in words.
 
     Equal parts are listed once, with their number. An event of a type that has no words here is shown by its name and
@@ -29,24 +29,26 @@ def describe(event: Mapping[str, Any], depth: int = 0) -> Step:
     """
     kind = str(event.get("type", "unknown event"))
     if depth > _DEEPEST:
-        return Step("… (deeper levels are in assay.json)")
+        return CompositionLine("… (deeper levels are in assay.json)")
     match kind:
         case "NoOpDpEvent":
-            return Step("nothing that reads the data")
+            return CompositionLine("nothing that reads the data")
         case "NonPrivateDpEvent":
-            return Step("a release without any protection: no finite ε")
+            return CompositionLine("a release without any protection: no finite ε")
         case "SelfComposedDpEvent":
             count = text.plain(event.get("count"))
-            return Step(f"{count} times, each adaptively after the last:", (_inner(event, depth),))
+            return CompositionLine(f"{count} times, each adaptively after the last:", (_inner(event, depth),))
         case "ComposedDpEvent":
-            return Step("all of these, one after the other:", _grouped(event, depth, "time", "times"))
+            return CompositionLine("all of these, one after the other:", _grouped(event, depth, "time", "times"))
         case "ParallelDpEvent":
             parts = event.get("events", ())
             public = " that are public," if event.get("partition_is_public") else ","
             below = _grouped(event, depth, "part", "parts")
             words = f"in parallel on {text.plain(len(parts))} disjoint parts of the data{public} "
             return (
-                Step(words + "in each of them:", below[0].below) if len(below) == 1 else Step(words + "that is:", below)
+                CompositionLine(words + "in each of them:", below[0].below)
+                if len(below) == 1
+                else CompositionLine(words + "that is:", below)
             )
         case "BoundedRangeSelectionDpEvent" | "ExPostSelectionDpEvent":
             words = (
@@ -56,33 +58,39 @@ def describe(event: Mapping[str, Any], depth: int = 0) -> Step:
                 words += f", sampler’s rounding {format_upper(event.get('rounding'), 2)}"
             if kind == "ExPostSelectionDpEvent":
                 words += "; what it really cost is recorded beside it"
-            return Step(words)
+            return CompositionLine(words)
         case "DiscreteLaplaceDpEvent":
             sensitivity, a = event.get("sensitivity"), event.get("noise_parameter")
-            return Step(
+            return CompositionLine(
                 f"a count with discrete Laplace noise: sensitivity {format_number(sensitivity)}, "
                 f"parameter {format_number(a)}"
             )
         case "LaplaceDpEvent" | "GaussianDpEvent":
             name = kind.removesuffix("DpEvent")
-            return Step(f"{name} noise, {format_number(event.get('noise_multiplier'))} times the sensitivity")
+            return CompositionLine(
+                f"{name} noise, {format_number(event.get('noise_multiplier'))} times the sensitivity"
+            )
         case "RandomizedResponseDpEvent":
             buckets = text.plain(event.get("num_buckets"))
-            return Step(
+            return CompositionLine(
                 f"randomised response over {buckets} answers, parameter {format_number(event.get('noise_parameter'))}"
             )
         case "ZCDpEvent":
-            return Step(f"a mechanism known to be zero-concentrated with ρ = {format_upper(event.get('rho'))}")
+            return CompositionLine(
+                f"a mechanism known to be zero-concentrated with ρ = {format_upper(event.get('rho'))}"
+            )
         case "PoissonSampledDpEvent":
             q = format_number(event.get("sampling_probability"))
-            return Step(f"on a Poisson sample, each unit in it with probability {q}:", (_inner(event, depth),))
+            return CompositionLine(
+                f"on a Poisson sample, each unit in it with probability {q}:", (_inner(event, depth),)
+            )
         case "SecretReleaseDpEvent":
-            return Step(_secret_release(event))
+            return CompositionLine(_secret_release(event))
         case "SecretGroupsReleaseDpEvent":
             groups = [describe(group, depth + 1) for group in event.get("groups", ())]
             told = "groups of secrets, by their budgets and by how often they are drawn,"
             words = f"one noisy release, which for {text.plain(len(groups))} {told} in turn is:"
-            return groups[0] if len(groups) == 1 else Step(words, tuple(groups))
+            return groups[0] if len(groups) == 1 else CompositionLine(words, tuple(groups))
         case _:
             return _by_fields(kind, event, depth)
 
@@ -98,26 +106,28 @@ def _secret_release(event: Mapping[str, Any]) -> str:
     return words + f": Gaussian noise, {format_number(sigma)} times the length of an occurrence"
 
 
-def _inner(event: Mapping[str, Any], depth: int) -> Step:
+def _inner(event: Mapping[str, Any], depth: int) -> CompositionLine:
     inner = event.get("event")
-    return describe(inner, depth + 1) if isinstance(inner, Mapping) else Step("an unknown event")
+    return describe(inner, depth + 1) if isinstance(inner, Mapping) else CompositionLine("an unknown event")
 
 
-def _grouped(event: Mapping[str, Any], depth: int, one: str, many: str) -> tuple[Step, ...]:
+def _grouped(event: Mapping[str, Any], depth: int, one: str, many: str) -> tuple[CompositionLine, ...]:
     """The events inside, equal ones once."""
     inside = event.get("events", ())
-    counts: dict[Step, int] = {}
+    counts: dict[CompositionLine, int] = {}
     for item in inside if isinstance(inside, Sequence) else ():
         if isinstance(item, Mapping):
             step = describe(item, depth + 1)
             counts[step] = counts.get(step, 0) + 1
     if one == "time":
-        return tuple(step if n == 1 else Step(f"{text.plain(n)} {many}:", (step,)) for step, n in counts.items())
-    return tuple(Step(f"{text.plain(n)} {one if n == 1 else many}:", (step,)) for step, n in counts.items())
+        return tuple(
+            step if n == 1 else CompositionLine(f"{text.plain(n)} {many}:", (step,)) for step, n in counts.items()
+        )
+    return tuple(CompositionLine(f"{text.plain(n)} {one if n == 1 else many}:", (step,)) for step, n in counts.items())
 
 
-def _by_fields(kind: str, event: Mapping[str, Any], depth: int) -> Step:
+def _by_fields(kind: str, event: Mapping[str, Any], depth: int) -> CompositionLine:
     fields = {key: value for key, value in event.items() if key not in ("type", "event", "events")}
     words = kind.removesuffix("DpEvent") + (f": {text.plain(fields)}" if fields else "")
     below = (_inner(event, depth),) if isinstance(event.get("event"), Mapping) else ()
-    return Step(words, (*below, *_grouped(event, depth, "time", "times")))
+    return CompositionLine(words, (*below, *_grouped(event, depth, "time", "times")))

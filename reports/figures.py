@@ -17,7 +17,7 @@ from dpassay.audits.result import AuditResult, Rate
 from dpassay.base.number_format import format_confidence, format_lower, format_number, format_percent, format_upper
 from dpassay.reports import svg, text
 from dpassay.reports.assay import BatchCost, TokenCost
-from dpassay.reports.claim import Claimed
+from dpassay.reports.claim import ClaimedValue
 from dpassay.reports.svg import Figure
 
 LOG_FROM = 12.0
@@ -78,7 +78,7 @@ class _Scale:
         return [(self(value), text.tick(value)) for value in values]
 
 
-def claim_and_bounds(rows: Sequence[Bound], claim: Claimed) -> Figure | None:
+def claim_and_bounds(rows: Sequence[Bound], claim: ClaimedValue) -> Figure | None:
     """Claim, upper bounds and audit bounds that count for it, with confidence and ceilings.
 
     Args:
@@ -124,7 +124,7 @@ def claim_and_bounds(rows: Sequence[Bound], claim: Claimed) -> Figure | None:
     )
 
 
-def _draw_scale(width: int, upper: Sequence[Bound], lower: Sequence[Bound], claim: Claimed) -> MatplotlibFigure:
+def _draw_scale(width: int, upper: Sequence[Bound], lower: Sequence[Bound], claim: ClaimedValue) -> MatplotlibFigure:
     narrow = width == svg.NARROW
     row_height = 66 if narrow else 44
     groups = [("Proven: at most", upper), ("Shown by audits: at least", lower)]
@@ -153,7 +153,7 @@ def _draw_scale(width: int, upper: Sequence[Bound], lower: Sequence[Bound], clai
     return figure
 
 
-def _label(axes: Axes, row: Bound, y: float, claim: Claimed, width: int) -> None:
+def _label(axes: Axes, row: Bound, y: float, claim: ClaimedValue, width: int) -> None:
     """The method, its rigor, its value and its ceiling, in words beside the bar or above it."""
     top, below = (y + 10, y + 28) if width == svg.NARROW else (y + 9, y + 26)
     note = text.rigor(row) + (", a priori" if _a_priori(row, claim) else "")
@@ -185,7 +185,7 @@ def _bar(axes: Axes, x: _Scale, row: Bound, y: float) -> None:
         axes.plot([last], [y], "D", color=svg.CEILING, ms=8, mec=svg.PAGE, mew=1)
 
 
-def _a_priori(row: Bound, claim: Claimed) -> bool:
+def _a_priori(row: Bound, claim: ClaimedValue) -> bool:
     return claim.kind == "ex_post" and row.direction is Direction.UPPER and row.quantity == "epsilon"
 
 
@@ -297,7 +297,7 @@ def rounds(
     bounds: Sequence[float],
     unprotected: Sequence[float],
     ceilings: Sequence[tuple[int, float]],
-    claim: Claimed | None,
+    claim: ClaimedValue | None,
 ) -> Figure | None:
     """The lower bound on ε after each round of a test, against the claim; None for fewer than two rounds.
 
@@ -412,7 +412,7 @@ def tokens(costs: Sequence[TokenCost]) -> Figure | None:
     )
 
 
-def batches(costs: Sequence[BatchCost], claim: Claimed | None = None) -> Figure | None:
+def batches(costs: Sequence[BatchCost], claim: ClaimedValue | None = None) -> Figure | None:
     """Leave-one-out loss, exact and published cost of every batch, the costliest first; None for fewer than two."""
     costs = sorted(costs, key=lambda cost: (-cost.epsilon, cost.slot))
     if len(costs) < 2:

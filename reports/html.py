@@ -27,7 +27,7 @@ from dpassay.base.number_format import (
 )
 from dpassay.reports import composition, figures, text
 from dpassay.reports.assay import Assay, PastVerdict
-from dpassay.reports.claim import Claimed, best_bound, claim_rows, claimed, output_rows, parameters, secret_rows
+from dpassay.reports.claim import ClaimedValue, best_bound, claim_rows, claimed, output_rows, parameters, secret_rows
 from dpassay.reports.release import Release, ReleasedAudit, releasable
 from dpassay.reports.svg import Figure
 
@@ -37,7 +37,7 @@ _MOST_TABLE_ROWS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BoundRow:
     """A bound as a line of a table."""
 
     bound: Bound
@@ -49,12 +49,12 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class AuditSection:
     """An audit as the page shows it."""
 
     audit: AuditResult | ReleasedAudit
     how: tuple[tuple[str, str], ...]
-    rows: tuple[Row, ...]
+    rows: tuple[BoundRow, ...]
     too_low: str
     errors: tuple[str, ...]
     figure: Figure | None
@@ -81,13 +81,13 @@ class Page:
     headline: str
     sentence: str
     created: str
-    claim: Claimed | None
+    claim: ClaimedValue | None
     claim_rows: list[tuple[str, str]]
     parameters: list[tuple[str, list[tuple[str, str]]]]
     facts: list[tuple[str, str, str]]
-    rows: list[Row] = field(default_factory=list)
+    rows: list[BoundRow] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
-    evidence: list[Evidence] = field(default_factory=list)
+    evidence: list[AuditSection] = field(default_factory=list)
     composition: composition.Step | None = None
     scale: Figure | None = None
     tokens: Figure | None = None
@@ -99,7 +99,7 @@ class Page:
     history_in_words: str = ""
     secret_rows: list[tuple[str, str]] = field(default_factory=list)
     output_rows: list[tuple[str, str]] = field(default_factory=list)
-    earlier: list[Row] = field(default_factory=list)
+    earlier: list[BoundRow] = field(default_factory=list)
 
 
 def render(assay: Assay, *, side: Side) -> str:
@@ -144,10 +144,10 @@ def _page(assay: Assay | Release, side: Side) -> Page:
     assumptions: dict[str, int] = {}
     best = [row for row in _best(assay, claim, every) if row is not None]
 
-    def row_of(bound: Bound) -> Row:
+    def row_of(bound: Bound) -> BoundRow:
         numbers = tuple(assumptions.setdefault(words, len(assumptions) + 1) for words in bound.assumptions)
         compared = claim is None or claim.on_scale(bound)
-        return Row(bound, bound in best and not math.isinf(bound.value), compared, *_enclosure(bound), numbers)
+        return BoundRow(bound, bound in best and not math.isinf(bound.value), compared, *_enclosure(bound), numbers)
 
     verdict = assay.verdict if isinstance(assay, Assay) else None
     page = Page(
@@ -166,7 +166,7 @@ def _page(assay: Assay | Release, side: Side) -> Page:
             key=lambda row: not row.best,
         ),
         evidence=[
-            Evidence(
+            AuditSection(
                 audit,
                 tuple(how_it_was_done(audit, claim)),
                 tuple(row_of(bound) for bound in _found(audit)),
@@ -226,7 +226,7 @@ def _distinct(rows: Iterable[Bound]) -> list[Bound]:
     return out
 
 
-def _best(assay: Assay | Release, claim: Claimed | None, rows: Sequence[Bound]) -> list[Bound | None]:
+def _best(assay: Assay | Release, claim: ClaimedValue | None, rows: Sequence[Bound]) -> list[Bound | None]:
     """The best upper and the best lower bound: those the verdict names, else by comparison."""
     if isinstance(assay, Release):
         return [assay.best_upper, None]
@@ -259,7 +259,7 @@ def _enclosure(row: Bound) -> tuple[str, str]:
     return format_interval(low, high), f"width {format_upper(width, 2)}"
 
 
-def _facts(assay: Assay | Release, claim: Claimed | None, rows: Sequence[Bound]) -> list[tuple[str, str, str]]:
+def _facts(assay: Assay | Release, claim: ClaimedValue | None, rows: Sequence[Bound]) -> list[tuple[str, str, str]]:
     """The three numbers of the first screen: claimed, proven, shown. Each with a note."""
     if claim is None:
         return []
@@ -300,7 +300,7 @@ def _certified(upper: Bound) -> str:
     return f"{only}{text.method(upper.method)}, certified{given}"
 
 
-def _a_priori(claim: Claimed, rows: Sequence[Bound]) -> tuple[str, str, str]:
+def _a_priori(claim: ClaimedValue, rows: Sequence[Bound]) -> tuple[str, str, str]:
     """Beside an ex-post ε, what is proven of every output."""
     best = best_bound((row for row in rows if row.quantity == "epsilon"), claim, Direction.UPPER)
     if best is None or best.value == math.inf:
@@ -308,7 +308,7 @@ def _a_priori(claim: Claimed, rows: Sequence[Bound]) -> tuple[str, str, str]:
     return "Proven a priori", text.bound(best), f"every output: {_certified(best)}"
 
 
-def how_it_was_done(audit: AuditResult | ReleasedAudit, claim: Claimed | None) -> list[tuple[str, str]]:
+def how_it_was_done(audit: AuditResult | ReleasedAudit, claim: ClaimedValue | None) -> list[tuple[str, str]]:
     """How an audit was made, and on the private side what its controls and its p-value say."""
     statistics = "; ".join(text.in_words(name) for name in audit.statistics)
     rows = [("Game", text.capital(audit.game)), ("Attack", text.capital(audit.attack)), ("Statistic", statistics)]
@@ -335,7 +335,7 @@ def how_it_was_done(audit: AuditResult | ReleasedAudit, claim: Claimed | None) -
     return [*rows, *details]
 
 
-def _detail(audit: AuditResult, key: str, value: str | int | float, claim: Claimed | None) -> str:
+def _detail(audit: AuditResult, key: str, value: str | int | float, claim: ClaimedValue | None) -> str:
     """A value among the details of an audit, rounded as its kind is everywhere else."""
     if isinstance(value, float):
         if key.endswith("p_value"):
@@ -357,7 +357,7 @@ def errors(audit: AuditResult | ReleasedAudit) -> tuple[str, ...]:
     return audit.contradictions + (tuple(map(str, failures)) if isinstance(failures, list | tuple) else ())
 
 
-def too_low(audit: AuditResult | ReleasedAudit, claim: Claimed | None) -> str:
+def too_low(audit: AuditResult | ReleasedAudit, claim: ClaimedValue | None) -> str:
     """Says that an audit could not have refuted the claim, where all its ceilings are at most the claim."""
     ceilings = [
         (row.ceiling, row)

@@ -24,13 +24,13 @@ from dpassay.reports.assay import (
     Assay,
     Difference,
     Digests,
+    DocumentPart,
     Output,
-    Part,
     PastAudit,
     SecretGroup,
     Secrets,
 )
-from dpassay.reports.claim import Claimed, best_bound, claimed
+from dpassay.reports.claim import ClaimedValue, best_bound, claimed
 from dpassay.reports.json_form import Bound
 
 WITHHELD_EX_POST = "ex-post claim: verdict withheld"
@@ -42,7 +42,7 @@ NOT_SHOWN = "The proof is not shown"
 _CLAIM_KEYS = ("name", "unit", "adjacency", "mechanism", "variant", "parameters", "public", "guarantee", "audits")
 
 
-class ReleasedAudit(Part):
+class ReleasedAudit(DocumentPart):
     """That an audit was made, and how; what it found is private."""
 
     name: str
@@ -51,7 +51,7 @@ class ReleasedAudit(Part):
     statistics: tuple[str, ...]
 
 
-class ReleasedLedger(Part):
+class ReleasedLedger(DocumentPart):
     """The head of the ledger, and what was charged if it equals the plan, which was made before any data was read."""
 
     head: str
@@ -61,13 +61,13 @@ class ReleasedLedger(Part):
     )
 
 
-class Accepted(Part):
+class Accepted(DocumentPart):
     """Why a release was made although what is proven falls short of what is claimed. Public."""
 
     reason: str = Field(description="in the words of whoever released")
 
 
-class Release(Part):
+class Release(DocumentPart):
     """The releasable projection of an assay. Names are those of `Assay`."""
 
     schema_: Literal[1] = Field(default=SCHEMA_VERSION, alias="schema")
@@ -204,7 +204,7 @@ def is_ex_post(claim: Mapping[str, Any]) -> bool:
     return isinstance(guarantee, Mapping) and guarantee.get("type") == "ex_post"
 
 
-def _reaches(claim: Claimed, best: Bound | None) -> bool:
+def _reaches(claim: ClaimedValue, best: Bound | None) -> bool:
     return best is not None and best.value <= claim.value
 
 

@@ -18,10 +18,10 @@ from dpassay.base.number_format import (
     format_percent,
 )
 from dpassay.reports import audit_page, figures, text
-from dpassay.reports.assay import Part
+from dpassay.reports.assay import DocumentPart
 from dpassay.reports.audit_page import ClaimedEpsilon
-from dpassay.reports.claim import Claimed
-from dpassay.reports.html import Row, date_in_words, environment, how_it_was_done, too_low
+from dpassay.reports.claim import ClaimedValue
+from dpassay.reports.html import BoundRow, date_in_words, environment, how_it_was_done, too_low
 from dpassay.reports.json_form import AuditResult, Detectable
 from dpassay.reports.svg import Figure
 
@@ -29,14 +29,14 @@ SCHEMA_VERSION: Final = 1
 _DIGITS: Final = 3  # of numbers that are simulated or estimated
 
 
-class Neighbors(Part):
+class Neighbors(DocumentPart):
     """A pair of neighbouring data sets; no record of them."""
 
     name: str
     finds: str = Field(description="the faults that it aims at")
 
 
-class Planned(Part):
+class ManyRunsPlan(DocumentPart):
     """What was fixed before the first run."""
 
     pairs: list[Neighbors]
@@ -50,7 +50,7 @@ class Planned(Part):
     plan_sha256: str
 
 
-class Power(Part):
+class PlannedPower(DocumentPart):
     """What the planned test shows of a generator that leaks in a known way."""
 
     leak: str
@@ -58,7 +58,7 @@ class Power(Part):
     median: float = Field(description="of the bound")
 
 
-class RunsAudit(Part):
+class RunsAudit(DocumentPart):
     """An audit of a generator by many runs on neighbouring data sets (`report.json`)."""
 
     schema_: Literal[1] = Field(default=SCHEMA_VERSION, alias="schema")
@@ -66,8 +66,8 @@ class RunsAudit(Part):
     created: str = Field(description="ISO 8601, UTC")
     claim: ClaimedEpsilon | None
     guarantee: str = Field(description="the claim in words; empty for none")
-    plan: Planned
-    power: list[Power]
+    plan: ManyRunsPlan
+    power: list[PlannedPower]
     detectable: Detectable = Field(description="the smallest leaks that the planned test finds half of the time")
     ceilings: list[tuple[int, float]] = Field(description="after so many rounds, the most that can have been shown")
     refuted: bool | None = Field(description="whether the audit refutes the claim; None where nothing was claimed")
@@ -82,7 +82,7 @@ class RunsAudit(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class RunsPage:
     """Everything the template prints."""
 
     document: RunsAudit
@@ -100,7 +100,7 @@ class Page:
     event_rows: list[tuple[str, str]]
     rounds: Figure | None
     rates: Figure | None
-    rows: list[Row]
+    rows: list[BoundRow]
     assumptions: list[str]
     too_low: str
     control_rows: list[tuple[str, str]]
@@ -115,7 +115,7 @@ def render(document: RunsAudit) -> str:
     plan, audit = document.plan, document.audit
     claim = audit_page.claim_of(document.claim, plan.unit, plan.adjacency)
     assumptions = audit_page.assumptions_of(audit)
-    page = Page(
+    page = RunsPage(
         document=document,
         headline=audit_page.headline(audit, refuted=document.refuted),
         created=date_in_words(document.created),
@@ -142,7 +142,7 @@ def render(document: RunsAudit) -> str:
     return environment().get_template("runs.html.j2").render(page=page)
 
 
-def _facts(document: RunsAudit, claim: Claimed | None) -> list[tuple[str, str, str]]:
+def _facts(document: RunsAudit, claim: ClaimedValue | None) -> list[tuple[str, str, str]]:
     return audit_page.facts(
         document.audit,
         claim,
@@ -230,7 +230,7 @@ def _event_rows(audit: result.AuditResult) -> list[tuple[str, str]]:
     return [(f"Rounds {start} to {end}", words) for start, end, words in rows if end >= start]
 
 
-def _how(document: RunsAudit, claim: Claimed | None) -> list[tuple[str, str]]:
+def _how(document: RunsAudit, claim: ClaimedValue | None) -> list[tuple[str, str]]:
     """How the test was done; of the details, those that are shown nowhere else."""
     audit, details = document.audit, document.audit.details
     kept: dict[str, Any] = {key: details[key] for key in ("rounds", "most_rounds", "stopped") if key in details}
@@ -253,7 +253,7 @@ def _with_control(document: RunsAudit) -> result.AuditResult:
     return dataclasses.replace(document.audit, controls=controls)
 
 
-def _rounds(document: RunsAudit, claim: Claimed | None) -> Figure | None:
+def _rounds(document: RunsAudit, claim: ClaimedValue | None) -> Figure | None:
     unprotected = document.unprotected.details if document.unprotected is not None else {}
     return figures.rounds(
         document.audit.details.get("bounds_by_round", []),

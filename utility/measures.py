@@ -13,7 +13,7 @@ from dpassay.base.errors import input_errors
 from dpassay.base.private_results import synthetic_file
 from dpassay.base.progress import Progress
 from dpassay.utility.result import Result
-from dpassay.utility.text_sample import Sample, TextFile
+from dpassay.utility.text_sample import TextFile, TextSample
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,7 +89,7 @@ class EmbedderIdentity(Result):
 
 
 @dataclass(frozen=True)
-class Lengths(Result):
+class LengthComparisons(Result):
     """The lengths of texts in words and in characters."""
 
     words: LengthComparison
@@ -149,7 +149,7 @@ class Utility(Result):
     frechet: FrechetComparison
     mauve: MauveScore | None
     diversity: tuple[DistinctN, ...]
-    lengths: Lengths
+    lengths: LengthComparisons
     memorisation: Memorisation
 
     def to_json(self) -> dict[str, Any]:
@@ -174,11 +174,11 @@ def measure(synthetic: Path, settings: UtilitySettings) -> Utility:
     with settings.progress.stage("Reading") as step:
         label = settings.synthetic_label if settings.label is not None else None
         limit, seed = settings.limit, settings.seed
-        written = Sample.read(path, settings.synthetic_text, label, limit=limit, seed=seed, empty=True)
-        real = Sample.read(settings.real, settings.text, settings.label, limit=limit, seed=seed)
+        written = TextSample.read(path, settings.synthetic_text, label, limit=limit, seed=seed, empty=True)
+        real = TextSample.read(settings.real, settings.text, settings.label, limit=limit, seed=seed)
         held_out = None
         if settings.held_out is not None:
-            held_out = Sample.read(settings.held_out, settings.text, settings.label, limit=limit, seed=seed)
+            held_out = TextSample.read(settings.held_out, settings.text, settings.label, limit=limit, seed=seed)
         step(1, 1)
     with input_errors():
         classifier = _classifier(written, real, held_out, settings) if settings.label is not None else None
@@ -207,7 +207,7 @@ def _embedder(settings: UtilitySettings) -> Embedder:
 
 
 def _classifier(
-    written: Sample, real: Sample, held_out: Sample | None, settings: UtilitySettings
+    written: TextSample, real: TextSample, held_out: TextSample | None, settings: UtilitySettings
 ) -> ClassifierComparison:
     from dpassay.utility.text_classifiers import downstream
     from dpassay.utility.text_classifiers import held_out as set_apart
@@ -231,7 +231,7 @@ def _classifier(
 
 
 def _embedding_metrics(
-    written: Sample, real: Sample, embedder: Embedder, settings: UtilitySettings
+    written: TextSample, real: TextSample, embedder: Embedder, settings: UtilitySettings
 ) -> tuple[FrechetComparison, MauveScore | None]:
     from dpassay.utility.frechet import compare_embeddings, embedded_moments
 
@@ -267,8 +267,8 @@ def _embedding_metrics(
 
 
 def _word_metrics(
-    written: Sample, real: Sample, held_out: Sample | None, settings: UtilitySettings
-) -> tuple[tuple[DistinctN, ...], Lengths, Memorisation]:
+    written: TextSample, real: TextSample, held_out: TextSample | None, settings: UtilitySettings
+) -> tuple[tuple[DistinctN, ...], LengthComparisons, Memorisation]:
     from dpassay.data.text_overlap import overlap
     from dpassay.data.word_runs import Words
     from dpassay.utility.text_metrics import compare_lengths, diversity
@@ -276,7 +276,7 @@ def _word_metrics(
     with settings.progress.stage("Comparing words") as step:
         words, real_words = Words.of(written.texts), Words.of(real.texts)
         step(1, 4)
-        lengths = Lengths(
+        lengths = LengthComparisons(
             words=compare_lengths(words.lengths.tolist(), real_words.lengths.tolist()),
             characters=compare_lengths([len(text) for text in written.texts], [len(text) for text in real.texts]),
         )

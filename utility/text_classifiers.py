@@ -41,7 +41,7 @@ class Score(Result):
 
 
 @dataclass(frozen=True)
-class Scores(Result):
+class TextClassifierScores(Result):
     """Accuracy and macro F1 of one classifier on the test texts."""
 
     accuracy: Score
@@ -72,9 +72,9 @@ class ClassifierComparison(Result):
         tested_on: ``held_out`` for texts that the generator never saw, ``real`` for texts set apart of those it saw.
     """
 
-    train_on_synthetic: Scores
-    train_on_real: Scores
-    majority_class: Scores
+    train_on_synthetic: TextClassifierScores
+    train_on_real: TextClassifierScores
+    majority_class: TextClassifierScores
     confidence: float
     texts: TrainingTexts
     labels: int
@@ -161,7 +161,7 @@ def largest_class(labels: Sequence[str], count: int) -> Labels:
 
 def scores(
     true: Sequence[str], predicted: Sequence[str], *, confidence: float = defaults.CONFIDENCE, seed: int = 0
-) -> Scores:
+) -> TextClassifierScores:
     """Accuracy and macro F1 with percentile bootstrap intervals over the test texts.
 
     Macro F1 is the mean over the labels of the test texts of 2TP/(2TP + FP + FN). A resample depends on the numbers of
@@ -192,7 +192,7 @@ def scores(
     both = resamples @ (one_hot[right] + one_hot[left])  # 2TP + FP + FN
     with np.errstate(invalid="ignore"):
         f1 = (2 * hits / both)[:, occurs]
-    return Scores(
+    return TextClassifierScores(
         accuracy=_score(correct.sum(axis=1) / n, confidence), macro_f1=_score(np.nanmean(f1, axis=1), confidence)
     )
 

@@ -33,7 +33,7 @@ class TextFile(Result):
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class TextSample:
     """The texts of a file that are used.
 
     Attributes:
@@ -53,7 +53,9 @@ class Sample:
     empty: bool
 
     @classmethod
-    def read(cls, path: Path, text: str, label: str | None, *, limit: int, seed: int, empty: bool = False) -> Sample:
+    def read(
+        cls, path: Path, text: str, label: str | None, *, limit: int, seed: int, empty: bool = False
+    ) -> TextSample:
         """Draws at most `limit` texts uniformly, reading the file once (Vitter 1985, algorithm R).
 
         Raises:

@@ -26,7 +26,7 @@ from dp_accounting import DpEvent, dp_event
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound, Direction, json_number
-from dpassay.accounting.calibration.search import LossCurve, NotMonotone, Sample, Unreachable
+from dpassay.accounting.calibration.search import LossCurve, Measurement, NotMonotone, Unreachable
 from dpassay.accounting.calibration.targets import (
     Answer,
     Question,
@@ -296,12 +296,12 @@ def _calibrated(
     )
 
 
-def _worst(sample: Sample[Answer], question: Question) -> Bound:
+def _worst(sample: Measurement[Answer], question: Question) -> Bound:
     """Of several bounds, the one nearest to its limit, or furthest beyond it."""
     return max(sample.answer, key=lambda bound: question.loss(bound.at, bound.value))
 
 
-def _unreachable(sample: Sample[Answer], question: Question, parameter: str) -> str:
+def _unreachable(sample: Measurement[Answer], question: Question, parameter: str) -> str:
     bound = _worst(sample, question)
     limit = question.limits[bound.at]
     relation = "≥" if bound.direction is Direction.LOWER else "≤"

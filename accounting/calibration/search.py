@@ -27,7 +27,7 @@ _SHARE = 0.37
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sample(Generic[A]):
+class Measurement(Generic[A]):
     """One measurement.
 
     Attributes:
@@ -63,15 +63,15 @@ class Crossing(NamedTuple, Generic[A]):
     measurements.
     """
 
-    last: Sample[A]
-    beyond: Sample[A] | None
+    last: Measurement[A]
+    beyond: Measurement[A] | None
     measurements: int
 
 
 class Unreachable(DpassayError):
     """The limit is not met at the end of the range where the level is least."""
 
-    def __init__(self, sample: Sample[Any]) -> None:
+    def __init__(self, sample: Measurement[Any]) -> None:
         super().__init__("no value meets the limit")
         self.sample = sample
 
@@ -79,7 +79,7 @@ class Unreachable(DpassayError):
 class NotMonotone(DpassayError):
     """The level decreases from one sample to the other, where it should increase."""
 
-    def __init__(self, first: Sample[Any], second: Sample[Any]) -> None:
+    def __init__(self, first: Measurement[Any], second: Measurement[Any]) -> None:
         super().__init__("the level decreases")
         self.samples = (first, second)
 
@@ -109,7 +109,7 @@ class LossCurve(Generic[A]):
         self._measure, self._integer, self._tolerance, self._slope = measure, integer, tolerance, slope
         self._sign = 1.0 if rising else -1.0
         self.ends = bracket if rising else bracket[::-1]
-        self._samples: dict[float, Sample[A]] = {}
+        self._samples: dict[float, Measurement[A]] = {}
 
     def crossing(self, limit: float, meets: Callable[[A], bool], start: float) -> Crossing[A]:
         """The last value at which a limit is met.
@@ -125,7 +125,7 @@ class LossCurve(Generic[A]):
         """
         spent, gaps = 0, [math.inf] * 4
         while True:
-            search = _Search(self, limit, meets, spent)
+            search = _LevelSearch(self, limit, meets, spent)
             if (found := search.finished()) is not None:
                 return found
             gaps.append(search.gap)
@@ -152,18 +152,18 @@ class LossCurve(Generic[A]):
         if known is not None:
             width = max(min(width, known.width / 4), FINEST)
         low, high, answer = self._measure(value, width)
-        self._samples[value] = Sample(value, self.place(value), width, low, high, answer)
+        self._samples[value] = Measurement(value, self.place(value), width, low, high, answer)
         ordered = self.ordered()
         for first, second in itertools.pairwise(ordered):
             if first.low > second.high + 0.05:
                 raise NotMonotone(first, second)
 
-    def ordered(self) -> list[Sample[A]]:
+    def ordered(self) -> list[Measurement[A]]:
         """The samples by increasing place."""
         return sorted(self._samples.values(), key=lambda sample: sample.place)
 
 
-class _Search(Generic[A]):
+class _LevelSearch(Generic[A]):
     """The samples of a curve relative to one limit."""
 
     def __init__(self, curve: LossCurve[A], limit: float, meets: Callable[[A], bool], spent: int) -> None:
@@ -202,7 +202,7 @@ class _Search(Generic[A]):
                 return Crossing(self.last, sample, self.spent)
         return None
 
-    def _adjacent(self, last: Sample[A], other: Sample[A]) -> bool:
+    def _adjacent(self, last: Measurement[A], other: Measurement[A]) -> bool:
         if self.curve._integer:
             return abs(other.value - last.value) == 1
         return other.place - last.place <= self.reach
@@ -260,7 +260,7 @@ class _Search(Generic[A]):
         return value
 
 
-def _model(samples: Sequence[Sample[A]], limit: float, slope: float) -> tuple[float | None, float, float]:
+def _model(samples: Sequence[Measurement[A]], limit: float, slope: float) -> tuple[float | None, float, float]:
     """A guess of the place where the level reaches the limit, its slope there, and its distance at the nearest sample.
 
     By inverse interpolation through the nearest samples that are further apart than their errors.
@@ -292,6 +292,6 @@ def _model(samples: Sequence[Sample[A]], limit: float, slope: float) -> tuple[fl
     return place, min(max(1 / inverse, 1e-3), 1e3), distance
 
 
-def _apart(first: Sample[A], second: Sample[A]) -> bool:
+def _apart(first: Measurement[A], second: Measurement[A]) -> bool:
     level, place = second.middle - first.middle, second.place - first.place
     return abs(level) > 2 * max(first.width, second.width) and level * place > 0

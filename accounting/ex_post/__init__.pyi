@@ -2,7 +2,7 @@ from .accountant import ExPost as ExPost
 from .accountant import of_run as of_run
 from .clipped_rows import GRID as GRID
 from .clipped_rows import clip_logits as clip_logits
-from .costs import PartCost as PartCost
+from .costs import RealisedCost as RealisedCost
 from .costs import TokenCosts as TokenCosts
 from .costs import gamma as gamma
 from .costs import gamma_star as gamma_star

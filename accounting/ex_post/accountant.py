@@ -14,7 +14,7 @@ from dpassay.accounting.accountants.basic import Basic
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.conversions.formulas import up
-from dpassay.accounting.ex_post.costs import PartCost
+from dpassay.accounting.ex_post.costs import RealisedCost
 from dpassay.base import validate
 
 
@@ -29,8 +29,8 @@ class ExPost(Basic):
 
     def __init__(self, adjacency: Adjacency | str, unit: Unit | None = None) -> None:
         super().__init__(adjacency, unit)
-        self._realised: Mapping[str, PartCost] | None = None
-        self._moved: Mapping[str, PartCost] | None = None
+        self._realised: Mapping[str, RealisedCost] | None = None
+        self._moved: Mapping[str, RealisedCost] | None = None
 
     def supports(self, event: DpEvent) -> str | None:
         if self.adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
@@ -41,7 +41,7 @@ class ExPost(Basic):
             return f"an ex-post ε adds to pure ε only, and {reason}"
         return None
 
-    def realise(self, realised: Mapping[str, PartCost], moved: Mapping[str, PartCost] | None = None) -> Self:
+    def realise(self, realised: Mapping[str, RealisedCost], moved: Mapping[str, RealisedCost] | None = None) -> Self:
         """This accountant with the realised costs of the run's parts.
 
         Args:
@@ -91,7 +91,7 @@ class ExPost(Basic):
     def blowup(self, p: float) -> Bound:
         raise Unsupported("an ex-post ε has no blow-up: it holds for one input and one output")
 
-    def _worst(self, realised: Mapping[str, PartCost]) -> float:
+    def _worst(self, realised: Mapping[str, RealisedCost]) -> float:
         worst = max((max(minus, plus) for minus, plus in map(_sums, realised.values())), default=0.0)
         if self.adjacency is Adjacency.ADD_REMOVE or len(realised) < 2 or _is_public(self.event):
             return worst
@@ -106,12 +106,12 @@ class ExPost(Basic):
 
 
 def of_run(
-    realised: Mapping[str, PartCost],
+    realised: Mapping[str, RealisedCost],
     event: DpEvent,
     *,
     adjacency: Adjacency | str,
     unit: Unit | None = None,
-    moved: Mapping[str, PartCost] | None = None,
+    moved: Mapping[str, RealisedCost] | None = None,
 ) -> Bound:
     """The ex-post ε of a finished run. It depends on the private data; do not release it.
 
@@ -135,7 +135,7 @@ def of_run(
     return ExPost(adjacency, unit).compose(event).realise(realised, moved).epsilon()
 
 
-def _sums(part: PartCost) -> tuple[float, float]:
+def _sums(part: RealisedCost) -> tuple[float, float]:
     return float(validate.non_negative(u_minus=part.u_minus)), float(validate.non_negative(u_plus=part.u_plus))
 
 

@@ -66,7 +66,7 @@ class TokenCosts:
         return upward_sum(self.gamma)
 
 
-class PartCost(Protocol):
+class RealisedCost(Protocol):
     """The cost of one disjoint part of a run: Σ u⁻ and Σ u⁺ over its tokens, rounded up."""
 
     @property

@@ -17,7 +17,7 @@ from dp_accounting import DpEvent, dp_event
 from dpassay.accounting import events
 from dpassay.accounting.interop.expressions import ROUNDED, Expression, Rounded, parsed
 from dpassay.accounting.interop.names import is_name, shown
-from dpassay.accounting.interop.state import Release, State
+from dpassay.accounting.interop.state import RepeatedEvent, State
 from dpassay.base import validate
 
 _MODULE = "dp_accounting"
@@ -92,7 +92,7 @@ def _with_module(content: Any, depth: int) -> Any:
 
 
 def _state(event: DpEvent) -> State:
-    return State(library="dp_accounting", what="an event of dp_accounting", parts=(Release(event),))
+    return State(library="dp_accounting", what="an event of dp_accounting", parts=(RepeatedEvent(event),))
 
 
 def _is_event(content: Any) -> bool:

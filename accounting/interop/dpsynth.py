@@ -28,7 +28,7 @@ from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.events import EpsilonDeltaDpEvent
 from dpassay.accounting.interop.expressions import Expression, Rounded, parsed
 from dpassay.accounting.interop.names import left_unread, shown
-from dpassay.accounting.interop.state import Release, State
+from dpassay.accounting.interop.state import RepeatedEvent, State
 from dpassay.base import validate
 
 _NEEDED = {"epsilon", "delta", "mechanism", "dp_operations"}
@@ -114,12 +114,12 @@ def _plain(expression: Expression, node: ast.expr) -> Any:
     return None
 
 
-def _operation(one: Any, place: int) -> Release:
+def _operation(one: Any, place: int) -> RepeatedEvent:
     if not isinstance(one, Mapping) or "mechanism_type" not in one or not set(one) <= _OPERATION:
         raise ValueError(f"dp_operations[{place}] must have the fields {', '.join(sorted(_OPERATION))}")
     try:
         count = validate.integer(minimum=1, count=one.get("count", 1))
-        return Release(_event(_kind(one), one), count)
+        return RepeatedEvent(_event(_kind(one), one), count)
     except ValueError as error:
         raise ValueError(f"dp_operations[{place}]: {error}") from None
 

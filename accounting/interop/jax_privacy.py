@@ -25,7 +25,7 @@ from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.events import TruncatedPoissonSampledDpEvent
 from dpassay.accounting.interop.conditions import Normalizer
 from dpassay.accounting.interop.names import shown
-from dpassay.accounting.interop.state import Part, Release, SampledGaussian, Sampler, State
+from dpassay.accounting.interop.state import Part, RepeatedEvent, SampledGaussian, Sampler, State
 from dpassay.base import validate
 
 _NEEDED = {"iterations", "expected_participations", "strategy"}
@@ -93,7 +93,7 @@ def _state(content: Mapping[str, Any]) -> State:
         validate.integer(minimum=1, truncated_batch_size=limit)
         inner = dp_event.GaussianDpEvent(noise)
         group = max(1, records // bands)  # the remainder is never sampled
-        parts = (Release(TruncatedPoissonSampledDpEvent(rate, group, limit, inner), rounds),)
+        parts = (RepeatedEvent(TruncatedPoissonSampledDpEvent(rate, group, limit, inner), rounds),)
         notes.append(
             "Each step clipped each record's contribution by itself, and released nothing but the noisy sum; the noise "
             "was drawn from an exact Gaussian with fresh randomness that nobody knows."

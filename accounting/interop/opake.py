@@ -16,7 +16,7 @@ from dp_accounting import dp_event
 
 from dpassay.accounting.events import EpsilonDeltaDpEvent, TruncatedPoissonSampledDpEvent
 from dpassay.accounting.interop.names import left_unread, shown
-from dpassay.accounting.interop.state import Part, Release, SampledGaussian, Sampler, State
+from dpassay.accounting.interop.state import Part, RepeatedEvent, SampledGaussian, Sampler, State
 from dpassay.base import validate
 
 _FIELDS = {
@@ -49,7 +49,7 @@ def found(content: Any) -> State | None:
     except (TypeError, AttributeError, OverflowError):
         raise ValueError("looks like a state of opake's accountant, but a field has another type") from None
     sampled = any(isinstance(part, SampledGaussian) for part in parts)
-    released = {type(part.event) for part in parts if isinstance(part, Release)}
+    released = {type(part.event) for part in parts if isinstance(part, RepeatedEvent)}
     stated = EpsilonDeltaDpEvent in released
     notes = []
     if stated:
@@ -110,7 +110,7 @@ def _parts(process: Mapping[str, Any]) -> list[Part]:
             case "Poisson":
                 parts.append(_sampled(fields, count))
             case _:
-                parts.append(Release(_single(kind, fields), count))
+                parts.append(RepeatedEvent(_single(kind, fields), count))
     raise ValueError(f"holds a process of opake of more than {_MOST_NODES} parts")
 
 
@@ -150,4 +150,6 @@ def _sampled(fields: Mapping[str, Any], count: int) -> Part:
     validate.integer(minimum=1, truncated_batch_size=limit)
     validate.integer(minimum=1, dataset_size=records)
     event = dp_event.GaussianDpEvent(noise)
-    return Release(TruncatedPoissonSampledDpEvent(rate, records, limit, event) if noise else _single("", {}), count)
+    return RepeatedEvent(
+        TruncatedPoissonSampledDpEvent(rate, records, limit, event) if noise else _single("", {}), count
+    )

@@ -26,7 +26,7 @@ from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.conversions import formulas
 from dpassay.accounting.events import EpsilonDeltaDpEvent
 from dpassay.accounting.interop.names import left_unread, shown
-from dpassay.accounting.interop.state import Release, State
+from dpassay.accounting.interop.state import RepeatedEvent, State
 from dpassay.base import validate
 
 _VERSION = "0.16"
@@ -56,7 +56,7 @@ class _Data:
 
 
 @dataclass(slots=True)
-class _Found:
+class _TreeContents:
     """What was met in a tree."""
 
     nodes: int = 0
@@ -74,7 +74,7 @@ def found(content: Any) -> State | None:
     """
     if not isinstance(content, Mapping) or not {"__function__", "__module__"} <= set(content):
         return None
-    met = _Found()
+    met = _TreeContents()
     try:
         parts = tuple(_measurement(content, None, met, 0))
     except (TypeError, AttributeError, OverflowError, KeyError, ZeroDivisionError):
@@ -104,7 +104,7 @@ def found(content: Any) -> State | None:
 # --- the tree
 
 
-def _call(node: Any, met: _Found, depth: int) -> tuple[str, Mapping[str, Any]]:
+def _call(node: Any, met: _TreeContents, depth: int) -> tuple[str, Mapping[str, Any]]:
     """The name of a constructor and its arguments."""
     met.nodes += 1
     if depth > _DEEPEST or met.nodes > _MOST_NODES:
@@ -127,7 +127,7 @@ def _taken(name: str, arguments: Mapping[str, Any], *known: str) -> None:
         raise ValueError(f"dpassay does not support argument {shown(extra[0])} of OpenDP's {name}")
 
 
-def _measurement(node: Any, data: _Data | None, met: _Found, depth: int) -> list[Release]:
+def _measurement(node: Any, data: _Data | None, met: _TreeContents, depth: int) -> list[RepeatedEvent]:
     """The releases of a measurement, on data that a transformation gave it, or on its own input."""
     name, arguments = _call(node, met, depth)
     if name not in _MEASUREMENTS:
@@ -135,14 +135,18 @@ def _measurement(node: Any, data: _Data | None, met: _Found, depth: int) -> list
     return _MEASUREMENTS[name](name, arguments, data, met, depth)
 
 
-def _chain(name: str, given: Mapping[str, Any], data: _Data | None, met: _Found, depth: int) -> list[Release]:
+def _chain(
+    name: str, given: Mapping[str, Any], data: _Data | None, met: _TreeContents, depth: int
+) -> list[RepeatedEvent]:
     _taken(name, given, "measurement1", "transformation0")
     return _measurement(
         given["measurement1"], _transformed(given["transformation0"], data, met, depth + 1), met, depth + 1
     )
 
 
-def _several(name: str, given: Mapping[str, Any], data: _Data | None, met: _Found, depth: int) -> list[Release]:
+def _several(
+    name: str, given: Mapping[str, Any], data: _Data | None, met: _TreeContents, depth: int
+) -> list[RepeatedEvent]:
     _taken(name, given, "measurements")
     measurements = given["measurements"]
     if not isinstance(measurements, list):
@@ -150,7 +154,9 @@ def _several(name: str, given: Mapping[str, Any], data: _Data | None, met: _Foun
     return [one for each in measurements for one in _measurement(each, data, met, depth + 1)]
 
 
-def _inner(name: str, given: Mapping[str, Any], data: _Data | None, met: _Found, depth: int) -> list[Release]:
+def _inner(
+    name: str, given: Mapping[str, Any], data: _Data | None, met: _TreeContents, depth: int
+) -> list[RepeatedEvent]:
     """A conversion of the measure: what ran is what it converts."""
     _taken(name, given, "measurement", "delta")
     if given.get("delta") is not None:
@@ -158,7 +164,9 @@ def _inner(name: str, given: Mapping[str, Any], data: _Data | None, met: _Found,
     return _measurement(given["measurement"], data, met, depth + 1)
 
 
-def _noise(name: str, given: Mapping[str, Any], data: _Data | None, met: _Found, depth: int) -> list[Release]:
+def _noise(
+    name: str, given: Mapping[str, Any], data: _Data | None, met: _TreeContents, depth: int
+) -> list[RepeatedEvent]:
     """Laplace, geometric or Gaussian noise on a number or a vector."""
     _taken(name, given, "input_domain", "input_metric", "scale", "MO")
     data = _input(given, met, depth) if data is None else data
@@ -173,17 +181,19 @@ def _noise(name: str, given: Mapping[str, Any], data: _Data | None, met: _Found,
     if not data.sensitivity:
         return []
     if not scale:
-        return [Release(dp_event.NonPrivateDpEvent())]
+        return [RepeatedEvent(dp_event.NonPrivateDpEvent())]
     ratio = data.sensitivity / scale
     event = dp_event.ZCDpEvent(formulas.up(ratio**2 / 2)) if gaussian else _pure(formulas.up(ratio))
-    return [Release(event)]
+    return [RepeatedEvent(event)]
 
 
 def _pure(epsilon: float) -> DpEvent:
     return EpsilonDeltaDpEvent(epsilon) if math.isfinite(epsilon) else dp_event.NonPrivateDpEvent()
 
 
-def _response(name: str, given: Mapping[str, Any], data: _Data | None, met: _Found, depth: int) -> list[Release]:
+def _response(
+    name: str, given: Mapping[str, Any], data: _Data | None, met: _TreeContents, depth: int
+) -> list[RepeatedEvent]:
     """Randomised response, on the answer of one unit."""
     _taken(name, given, "prob", "categories", "T")
     if data is not None:
@@ -195,14 +205,14 @@ def _response(name: str, given: Mapping[str, Any], data: _Data | None, met: _Fou
     if answers < 2:
         raise ValueError(f"categories of OpenDP's {name} must be a list of at least two")
     if kept == 1:
-        return [Release(dp_event.NonPrivateDpEvent())]
+        return [RepeatedEvent(dp_event.NonPrivateDpEvent())]
     ratio = kept * (answers - 1) / (1 - kept)
     if ratio < 1:
         raise ValueError(f"prob of OpenDP's {name} must be at least 1/{answers}")
-    return [Release(_pure(math.log(formulas.up(ratio)) * (1 + 2**-50) + 2**-50))]
+    return [RepeatedEvent(_pure(math.log(formulas.up(ratio)) * (1 + 2**-50) + 2**-50))]
 
 
-_MEASUREMENTS: dict[str, Callable[[str, Mapping[str, Any], _Data | None, _Found, int], list[Release]]] = {
+_MEASUREMENTS: dict[str, Callable[[str, Mapping[str, Any], _Data | None, _TreeContents, int], list[RepeatedEvent]]] = {
     "make_chain_mt": _chain,
     "make_composition": _several,
     "make_basic_composition": _several,
@@ -226,7 +236,7 @@ _RELATIONS = {**dict.fromkeys(_ROWS, Adjacency.ADD_REMOVE), "discrete_distance":
 """The neighbouring relation of inputs at a distance of 1, by metric; of numbers and vectors none is known."""
 
 
-def _input(given: Mapping[str, Any], met: _Found, depth: int) -> _Data:
+def _input(given: Mapping[str, Any], met: _TreeContents, depth: int) -> _Data:
     """The input of the first transformation or of a measurement, where neighbours are at a distance of 1."""
     metric, _ = _call(given["input_metric"], met, depth + 1)
     name, domain = _call(given["input_domain"], met, depth + 1)
@@ -256,7 +266,7 @@ def _pair(bounds: Any) -> tuple[Any, Any] | None:
     raise ValueError("bounds of OpenDP must be a tuple of two numbers")
 
 
-def _transformed(node: Any, data: _Data | None, met: _Found, depth: int) -> _Data:
+def _transformed(node: Any, data: _Data | None, met: _TreeContents, depth: int) -> _Data:
     """What a transformation makes of its input."""
     name, given = _call(node, met, depth)
     if name == "make_chain_tt":

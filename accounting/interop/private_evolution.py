@@ -15,7 +15,7 @@ import re
 
 from dp_accounting import dp_event
 
-from dpassay.accounting.interop.state import Release, State
+from dpassay.accounting.interop.state import RepeatedEvent, State
 from dpassay.base import validate
 
 _NUMBER = r"((?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?|inf)"
@@ -46,7 +46,7 @@ def found_text(text: str) -> State | None:
         times = validate.integer(num_iterations=int(count))
         event = dp_event.GaussianDpEvent(deviation) if deviation else dp_event.NonPrivateDpEvent()
         if times:
-            parts.append(Release(event, times))
+            parts.append(RepeatedEvent(event, times))
     notes = [
         "Each record voted once in each iteration, with votes of length 1 at most; with vote_normalization_level "
         "'client' all votes of a client together.",

@@ -15,7 +15,7 @@ from typing import Any
 from dp_accounting import dp_event
 
 from dpassay.accounting.interop.names import left_unread
-from dpassay.accounting.interop.state import Release, State
+from dpassay.accounting.interop.state import RepeatedEvent, State
 from dpassay.base import validate
 
 _FIELDS = {"dp_enabled", "epsilon", "delta"}
@@ -50,7 +50,7 @@ def found(content: Any) -> State | None:
     return State(
         library="Safe Synthesizer",
         what="a configuration of NeMo Safe Synthesizer",
-        parts=(Release(dp_event.NonPrivateDpEvent()),),
+        parts=(RepeatedEvent(dp_event.NonPrivateDpEvent()),),
         delta=delta,
         stated=epsilon,
         remarks=left_unread({*privacy, *config}, {*_FIELDS, "privacy"}),

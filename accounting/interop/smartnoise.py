@@ -13,7 +13,7 @@ from typing import Any
 
 from dpassay.accounting.events import EpsilonDeltaDpEvent
 from dpassay.accounting.interop.names import left_unread
-from dpassay.accounting.interop.state import Release, State
+from dpassay.accounting.interop.state import RepeatedEvent, State
 from dpassay.base import validate
 
 _MOST_STEPS = 100_000
@@ -45,13 +45,13 @@ def found(content: Any) -> State | None:
     )
 
 
-def _step(one: Any, place: int) -> Release:
+def _step(one: Any, place: int) -> RepeatedEvent:
     if not isinstance(one, list) or len(one) != 2 or not all(isinstance(each, int | float) for each in one):
         raise ValueError(f"steps[{place}] must be two numbers: ε and δ")
     epsilon, delta = one
     try:
         validate.non_negative(epsilon=epsilon)
-        return Release(EpsilonDeltaDpEvent(float(epsilon), float(validate.probability(delta=delta))))
+        return RepeatedEvent(EpsilonDeltaDpEvent(float(epsilon), float(validate.probability(delta=delta))))
     except OverflowError:
         raise ValueError(f"steps[{place}] has a number out of range") from None
     except ValueError as error:

@@ -62,7 +62,7 @@ class SampledGaussian:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class RepeatedEvent:
     """Releases that the file describes completely."""
 
     event: DpEvent
@@ -84,7 +84,7 @@ def _releases(event: DpEvent) -> int:
     return max([1, *map(_releases, events.children(event))])
 
 
-Part: TypeAlias = SampledGaussian | Release
+Part: TypeAlias = SampledGaussian | RepeatedEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ class State:
         return frozenset(
             _SAMPLERS_OF_EVENTS[type(event)]
             for part in self.parts
-            if isinstance(part, Release)
+            if isinstance(part, RepeatedEvent)
             for event in _all_events(part.event)
             if type(event) in _SAMPLERS_OF_EVENTS
         )
@@ -308,7 +308,7 @@ def read_as(state: State, given: Stated, *, relation: Adjacency | None = None) -
     parts: list[tuple[DpEvent, int]] = []
     first = True
     for part in state.parts:
-        if isinstance(part, Release):
+        if isinstance(part, RepeatedEvent):
             parts.append((part.event, part.count))
         elif part.steps:
             parts += _NO_BOUND if hints else _steps(part, sampler, records, shares, first=first)
@@ -327,7 +327,7 @@ def read_as(state: State, given: Stated, *, relation: Adjacency | None = None) -
     merged.assumptions += said
     if sampler is Sampler.UNKNOWN and adjacency is Adjacency.ADD_REMOVE and not hints:
         merged.condition(Condition.INDEPENDENT, conditions.INDEPENDENT_BATCHES.format(who=who))
-    if any(isinstance(part, Release) for part in state.parts):
+    if any(isinstance(part, RepeatedEvent) for part in state.parts):
         merged.condition(Condition.EVENT, conditions.AS_ITS_EVENT)
     for sentence in _of_parallel_parts(composed, who):
         merged.condition(Condition.DISJOINT, sentence)
@@ -338,7 +338,9 @@ def read_as(state: State, given: Stated, *, relation: Adjacency | None = None) -
             f"Noise multipliers are relative to the largest length of one {who}'s contribution; an exchange of two "
             f"{who}s moves a sum by twice that."
         )
-        exact = exact and not any(isinstance(part, Release) for part in state.parts)  # its convention is not recorded
+        exact = exact and not any(
+            isinstance(part, RepeatedEvent) for part in state.parts
+        )  # its convention is not recorded
     if state.adjacency is None and any(isinstance(event, _BY_GUARANTEE) for event, _ in parts):
         merged.assumptions.append(f"The ε, δ or ρ of a mechanism that {state.what} states holds at {adjacency}.")
     for note in state.notes:

@@ -36,7 +36,7 @@ _MANY = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Product:
+class LatticeProduct:
     """Masses of a product of measures at start + k·step, tilted by e^{λ·loss} and normalised.
 
     Attributes:
@@ -79,7 +79,7 @@ def products(
     tail: float,
     slopes: tuple[float, float],
     focus: float = -math.inf,
-) -> list[Product]:
+) -> list[LatticeProduct]:
     """The product of each side's measures, all on windows of one size.
 
     Args:
@@ -186,7 +186,7 @@ def _product(
     window: tuple[float, float, float, float],
     size: int,
     focus: float,
-) -> Product:
+) -> LatticeProduct:
     low, _, left, right = window
     step = side[0].measure.step
     start = math.fsum(part.count * part.measure.start for part in side)
@@ -209,7 +209,7 @@ def _product(
         part.count * math.log1p(part.measure.infinity_mass / float(part.measure.masses.sum())) for part in side
     )
     excess += (4 * _EXP + 4 * UNIT * (total + sum(part.measure.masses.size for part in side))) * min(more, 1.0)
-    return Product(
+    return LatticeProduct(
         start=start + first * step,
         step=step,
         weights=np.roll(weights, -(first % size)),
@@ -271,7 +271,7 @@ def _transformed_back(powered: Complexes, error: Floats, size: int) -> tuple[Flo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LogConvolution:
-    """A product of tilted measures from some loss on; see `Product`.
+    """A product of tilted measures from some loss on; see `LatticeProduct`.
 
     All weights together may have a relative error of `scale_error`, besides `error` each.
     """

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from dpassay.accounting.lattice.convolution import Product
+from dpassay.accounting.lattice.convolution import LatticeProduct
 from dpassay.accounting.lattice.laws import _EXP, UNIT
 from dpassay.accounting.lattice.measure import LEAST, hockey_stick_of_masses
 from dpassay.base.arrays import Floats
@@ -20,7 +20,7 @@ class OneSidedCurve:
     measure is piecewise linear itself.
     """
 
-    def __init__(self, product: Product, *, is_upper: bool, focus: float = -math.inf) -> None:
+    def __init__(self, product: LatticeProduct, *, is_upper: bool, focus: float = -math.inf) -> None:
         """Keeps only losses above `focus`, which is enough for the curve there."""
         first = min(max(0, math.floor((focus - product.start) / product.step)) if focus > -math.inf else 0, 1 << 62)
         first = min(first, product.weights.size - 2)
@@ -54,14 +54,14 @@ class OneSidedCurve:
             known = np.maximum(self.values - self._alias, infinity_mass)
             self._known: Floats = np.maximum.accumulate(known[::-1])[::-1]
 
-    def _at(self, product: Product, loss: float) -> float:
+    def _at(self, product: LatticeProduct, loss: float) -> float:
         """The weight of a unit of tilted mass at a loss, rounded up."""
         exponent = product.log_total - product.tilt * (loss - product.blur)
         if exponent > 700:
             return math.inf
         return math.exp(exponent) * (1 + 8 * UNIT * (1 + abs(product.log_total) + abs(product.tilt * loss)))
 
-    def _untilted(self, product: Product) -> Floats:
+    def _untilted(self, product: LatticeProduct) -> Floats:
         """Σ_{j>k} W_j (1 − e^{−(j−k)·step}) of the untilted masses W, with every error charged."""
         weights = np.maximum(product.weights + product.error if self.is_upper else product.weights - product.error, 0.0)
         middle = (self.losses[0] + self.losses[-1]) / 2

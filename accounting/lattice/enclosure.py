@@ -33,7 +33,7 @@ _LEAST_DELTA = 1e-250
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class LatticePlan:
     """A lattice for one question.
 
     Attributes:
@@ -60,7 +60,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class _Found:
+class _LatticeBounds:
     """The bounds found by the lattices so far.
 
     Attributes:
@@ -140,7 +140,7 @@ class Enclosure:
         if first.epsilon < 0.1 * first.spread and self._at_zero() <= delta:
             return Interval(0.0, 0.0), True
 
-        def planned(lattice_width: float, epsilon: float | None) -> Plan:
+        def planned(lattice_width: float, epsilon: float | None) -> LatticePlan:
             cut = self._cut(delta, min(lattice_width, _FIRST_WIDTH))
             if epsilon is None:
                 saddle = first if lattice_width >= _FIRST_WIDTH else self._prepared(cut)[2].at_delta(delta)
@@ -286,7 +286,7 @@ class Enclosure:
         error = 2 * max((law.infinity_mass_error for law, _ in self.laws), default=0.0)
         return min(1.0, max(0.0, exact * (1 + side * error)))
 
-    def curves(self, plan: Plan) -> tuple[OneSidedCurve, OneSidedCurve | None]:
+    def curves(self, plan: LatticePlan) -> tuple[OneSidedCurve, OneSidedCurve | None]:
         """Upper and lower curve of the product on the plan's lattice; the second is None if nothing is known from
         below.
         """
@@ -297,7 +297,7 @@ class Enclosure:
         curves = [OneSidedCurve(product, is_upper=not index, focus=plan.focus) for index, product in enumerate(found)]
         return curves[0], (curves[1] if known else None)
 
-    def _measures(self, plan: Plan) -> tuple[list[tuple[Measure, int]], list[tuple[Measure, int]]]:
+    def _measures(self, plan: LatticePlan) -> tuple[list[tuple[Measure, int]], list[tuple[Measure, int]]]:
         """Upper and lower measures of all laws on the plan's lattice; those of the last plan are cached."""
         key = plan.step, plan.cut, plan.supports, plan.log_delta
         if self._last_measures is not None and self._last_measures[0] == key:
@@ -334,14 +334,14 @@ class Enclosure:
             self._cut_laws[cut] = (laws, supports, Cumulants(counted, supports))
         return self._cut_laws[cut]
 
-    def _plan_for_level(self, p: float, width: float) -> Plan:
+    def _plan_for_level(self, p: float, width: float) -> LatticePlan:
         cut = self._cut(min(p, 0.1) * 1e-2, width)
         saddle = self._prepared(cut)[2].at_level(min(p, 0.999))
         room = width / (saddle.tilt + 1 / (saddle.spread + 1e-12))
         plan = self._plan(cut, saddle, room, width, dense=width < _ROUGH_WIDTH)
         return dataclasses.replace(plan, focus=-math.inf)
 
-    def _plan_for_loss(self, epsilon: float, width: float) -> Plan:
+    def _plan_for_loss(self, epsilon: float, width: float) -> LatticePlan:
         cut = self._cut(1e-12, width)
         saddle = self._prepared(cut)[2].at_epsilon(epsilon)
         if saddle.log_delta < math.log(1e-11):
@@ -353,7 +353,7 @@ class Enclosure:
         saddle = dataclasses.replace(saddle, epsilon=epsilon, log_delta=log_delta)
         return self._plan(cut, saddle, room, width, dense=width < _ROUGH_WIDTH)
 
-    def _plan(self, cut: float, saddle: Saddle, room: float, precision: float, *, dense: bool) -> Plan:
+    def _plan(self, cut: float, saddle: Saddle, room: float, precision: float, *, dense: bool) -> LatticePlan:
         """A lattice for a question. Its upper and lower curves together err by n(λ + 1)h²/8, and somewhat more.
 
         Args:
@@ -379,7 +379,7 @@ class Enclosure:
             step, outside, precision = finer * step, max(finer**2 * outside, 1e-280), finer**2 * precision
         focus = saddle.epsilon - max(0.1 * abs(saddle.epsilon), 0.2 * saddle.spread) - 8 * step
         narrowed = self._narrowed(cut, tilt, 1e-3 * precision / self.count, step)
-        return Plan(step, tilt, cut, outside, slopes, narrowed, saddle.epsilon, focus, saddle.log_delta)
+        return LatticePlan(step, tilt, cut, outside, slopes, narrowed, saddle.epsilon, focus, saddle.log_delta)
 
     def _tilt(self, cumulants: Cumulants, saddle: Saddle) -> tuple[float, float]:
         """λ, and the log of the tilted product's mass beyond the loss.
@@ -407,7 +407,7 @@ class Enclosure:
 
     def _refined(
         self,
-        planned: Callable[[float, float | None], Plan],
+        planned: Callable[[float, float | None], LatticePlan],
         ask: Callable[[OneSidedCurve, OneSidedCurve | None], tuple[float, float]],
         width: float,
         lattice_widths: Iterable[float],
@@ -426,10 +426,10 @@ class Enclosure:
             lattice_widths: relative widths, one after the other, that lattices are made for.
             guessed: the answer is a loss, so a new plan can be made if the guess of it was far off.
         """
-        found = _Found()
+        found = _LatticeBounds()
         for lattice_width in lattice_widths:
             if self._target is not None:
-                alone = _Found()  # the lattices tried at a width must not depend on earlier widths
+                alone = _LatticeBounds()  # the lattices tried at a width must not depend on earlier widths
                 self._search_at_width(
                     lattice_width, planned(lattice_width, None), planned if guessed else None, ask, alone
                 )
@@ -455,10 +455,10 @@ class Enclosure:
     def _search_at_width(
         self,
         lattice_width: float,
-        plan: Plan,
-        planned: Callable[[float, float | None], Plan] | None,
+        plan: LatticePlan,
+        planned: Callable[[float, float | None], LatticePlan] | None,
         ask: Callable[[OneSidedCurve, OneSidedCurve | None], tuple[float, float]],
-        found: _Found,
+        found: _LatticeBounds,
     ) -> None:
         """Adds the bounds of some lattices to `found`; `planned` is given if the answer is a loss that was guessed."""
         step, finest = plan.step, 0.0
@@ -507,7 +507,7 @@ class Enclosure:
         factor = min(0.9, 0.9 * lattice_width / max(_relative(low, high), 1e-300))
         return float(max(0.95 * factor if self._discrete else 0.95 * math.sqrt(factor), 0.02))
 
-    def _curves_or_coarser(self, plan: Plan) -> tuple[OneSidedCurve, OneSidedCurve | None] | None:
+    def _curves_or_coarser(self, plan: LatticePlan) -> tuple[OneSidedCurve, OneSidedCurve | None] | None:
         """The curves on the plan's lattice or on a coarser one; None if no lattice fits."""
         plan = dataclasses.replace(plan, focus=-math.inf)
         for _ in range(20):

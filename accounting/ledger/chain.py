@@ -21,7 +21,7 @@ from dpassay.accounting.ledger.entries import (
     Commit,
     LedgerError,
     LedgerEvent,
-    Row,
+    LedgerRow,
     check_name,
     text_of,
 )
@@ -147,7 +147,7 @@ class ChainCheck:
         self._runs: dict[str, _CheckedRun] = {}
         self.counts: Counter[tuple[str, str]] = Counter()
 
-    def read(self, row: Row) -> None:
+    def read(self, row: LedgerRow) -> None:
         """Checks one row.
 
         Raises:
@@ -176,7 +176,7 @@ class ChainCheck:
             raise LedgerError(_NO_ENTRY)
         return self.head
 
-    def _read(self, row: Row) -> None:
+    def _read(self, row: LedgerRow) -> None:
         if row.seq != self.entries + 1:
             raise LedgerError(f"missing, the next one has number {row.seq}")
         if row.previous != self.head:
@@ -264,7 +264,7 @@ def _parsed(text: str) -> dict[str, Any]:
     return body
 
 
-def check_chain(rows: Iterable[Row], expected_head: str | None = None) -> str:
+def check_chain(rows: Iterable[LedgerRow], expected_head: str | None = None) -> str:
     """Checks rows from the first to the last and returns the head.
 
     Raises:
@@ -298,11 +298,11 @@ def verify_export(path: str | Path, *, expected_head: str | None = None) -> str:
         raise LedgerError(f"{path}: {error}") from None
 
 
-def _lines(lines: Iterable[str]) -> Iterator[Row]:
+def _lines(lines: Iterable[str]) -> Iterator[LedgerRow]:
     for number, line in enumerate(lines, 1):
         try:
             entry = json.loads(line)
-            row = Row(**entry)
+            row = LedgerRow(**entry)
             if type(row.seq) is not int or not all(type(value) is str for value in row[1:]):
                 raise TypeError
         except (TypeError, ValueError):

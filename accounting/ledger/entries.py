@@ -37,7 +37,7 @@ _COSTS = 3  # u⁻, u⁺, γ
 _ROOM = 2.0**-29  # float error of a realised cost, which is rounded up: 2^-52·(3V + …) < 2^-30 for V ≤ 2^20 tokens
 
 
-class Row(NamedTuple):
+class LedgerRow(NamedTuple):
     """One row of the table, as stored in the file."""
 
     seq: int
@@ -56,7 +56,7 @@ class Row(NamedTuple):
         return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
     @classmethod
-    def hashed(cls, seq: int, run: str, kind: str, body: str, previous: str) -> Row:
+    def hashed(cls, seq: int, run: str, kind: str, body: str, previous: str) -> LedgerRow:
         """A row with its hash."""
         row = cls(seq, run, kind, body, previous, "")
         return row._replace(hash=row.computed_hash())

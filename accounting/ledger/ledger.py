@@ -30,7 +30,7 @@ from dpassay.accounting.ledger.entries import (
     Json,
     LedgerError,
     LedgerEvent,
-    Row,
+    LedgerRow,
     canonical,
     check_name,
 )
@@ -331,7 +331,7 @@ def common_relation(found: Iterable[tuple[str, tuple[Adjacency, Unit]]]) -> tupl
     return first[1]
 
 
-def _copied(rows: Iterable[Row], file: BinaryIO) -> Iterable[Row]:
+def _copied(rows: Iterable[LedgerRow], file: BinaryIO) -> Iterable[LedgerRow]:
     for row in rows:
         file.write((json.dumps(row._asdict(), ensure_ascii=True, separators=(",", ":")) + "\n").encode())
         yield row

@@ -22,7 +22,7 @@ from dpassay.accounting.ledger.entries import (
     KINDS_AFTER_FINISH,
     LedgerError,
     LedgerFileError,
-    Row,
+    LedgerRow,
     canonical,
 )
 
@@ -50,7 +50,7 @@ BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
 """
 
 _NO_RIGHTS = "the ledger cannot be written or opened here; check the rights of the file and its folder"
-_INSERT = f"INSERT INTO entries VALUES ({', '.join('?' * len(Row._fields))})"
+_INSERT = f"INSERT INTO entries VALUES ({', '.join('?' * len(LedgerRow._fields))})"
 
 
 class Store:
@@ -147,7 +147,7 @@ class Store:
         Raises:
             LedgerError: if it does not follow from the earlier entries. Leave the transaction then.
         """
-        row = Row.hashed(self._chain.entries + 1, run, kind, canonical(body), self._chain.head)
+        row = LedgerRow.hashed(self._chain.entries + 1, run, kind, canonical(body), self._chain.head)
         try:
             self._append_verified(row)
         except LedgerError as error:
@@ -184,11 +184,11 @@ class Store:
         for row in self._entries(("charge", "commit"), run):
             yield row.kind, json.loads(row.body)
 
-    def rows(self) -> Generator[Row, None, None]:
+    def rows(self) -> Generator[LedgerRow, None, None]:
         """All rows in order, one at a time, unverified; invalid UTF-8 is kept byte by byte."""
         return self._select("ORDER BY seq")
 
-    def _entries(self, kinds: Sequence[str], run: str | None) -> Iterator[Row]:
+    def _entries(self, kinds: Sequence[str], run: str | None) -> Iterator[LedgerRow]:
         """The verified entries of some kinds, of one run or of all, complete."""
         where = f"WHERE kind IN ({', '.join('?' * len(kinds))})" + ("" if run is None else " AND run = ?")
         found = 0
@@ -201,14 +201,14 @@ class Store:
         ):
             raise LedgerFileError(f"{self.path}: entries were taken out while the ledger was open; open it again")
 
-    def _select(self, query: str, *arguments: object) -> Generator[Row, None, None]:
-        columns = ", ".join(f"CAST({name} AS BLOB)" for name in Row._fields[1:])
+    def _select(self, query: str, *arguments: object) -> Generator[LedgerRow, None, None]:
+        columns = ", ".join(f"CAST({name} AS BLOB)" for name in LedgerRow._fields[1:])
         selected = f"SELECT seq, {columns} FROM entries {query}"
         with self.plain_errors(), contextlib.closing(self.database.execute(selected, arguments)) as found:
             for seq, *texts in found:
-                yield Row(seq, *(bytes(text or b"").decode("utf-8", "surrogateescape") for text in texts))
+                yield LedgerRow(seq, *(bytes(text or b"").decode("utf-8", "surrogateescape") for text in texts))
 
-    def _first(self, query: str, *arguments: object) -> Row | None:
+    def _first(self, query: str, *arguments: object) -> LedgerRow | None:
         """The first entry that a query finds, verified."""
         with contextlib.closing(self._select(query, *arguments)) as rows:
             row = next(rows, None)
@@ -216,7 +216,7 @@ class Store:
                 self._verify_row(row)
             return row
 
-    def _verify_row(self, row: Row) -> None:
+    def _verify_row(self, row: LedgerRow) -> None:
         """Compares a row with its verified hash; a new row is verified now.
 
         Raises:
@@ -239,7 +239,7 @@ class Store:
             self._forget()  # nothing of this file is trusted any more
             raise LedgerError(f"{self.path}: {error}") from None
 
-    def _append_verified(self, row: Row) -> None:
+    def _append_verified(self, row: LedgerRow) -> None:
         self._chain.read(row)
         self._hashes += bytes.fromhex(row.hash)
 
@@ -328,9 +328,9 @@ def _create(path: Path) -> None:
             os.close(folder)
 
 
-def _first_entry() -> Row:
+def _first_entry() -> LedgerRow:
     body = canonical({"format": FORMAT, "salt": secrets.token_hex(32)})
-    return Row.hashed(1, "", "open", body, GENESIS)
+    return LedgerRow.hashed(1, "", "open", body, GENESIS)
 
 
 def _make_durable(database: sqlite3.Connection) -> None:

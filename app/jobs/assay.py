@@ -29,7 +29,7 @@ from dpassay.claims.base import Claim
 from dpassay.claims.data import BuiltinData
 from dpassay.claims.lints import private_warnings, public_warnings
 from dpassay.generators import registry
-from dpassay.generators.base import FinishedRun, Part, RunSettings
+from dpassay.generators.base import BoundedGuarantee, FinishedRun, RunSettings
 from dpassay.jobs.verdict_history import bounds_of, confidence_of_next, distinct, record, recorded, refuted_runs
 from dpassay.reports import text
 from dpassay.reports.assay import Assay, Digests, PastAudit, PastVerdict
@@ -47,7 +47,7 @@ class Proof:
         warnings: of `lints.private_warnings`.
     """
 
-    parts: list[Part]
+    parts: list[BoundedGuarantee]
     ledger: dict[str, Any]
     warnings: list[str]
 
@@ -203,7 +203,7 @@ def assay(
     return AssayResult(found, output)
 
 
-def worst_verdict(done: FinishedRun, parts: list[Part], evidence: Evidence) -> Verdict:
+def worst_verdict(done: FinishedRun, parts: list[BoundedGuarantee], evidence: Evidence) -> Verdict:
     """The worst verdict on a part of the claim, with the best bounds on the claimed guarantee itself.
 
     A contradiction of the run's events invalidates the proof of every part. The upper bounds in the document do not

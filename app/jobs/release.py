@@ -30,7 +30,7 @@ from dpassay.base.errors import InputError, input_errors, naming
 from dpassay.base.outputs import real_path
 from dpassay.base.private_files import PRIVATE, one_process, remove_empty, sync, write_atomically
 from dpassay.generators.documents import Documents
-from dpassay.jobs.verdict_history import Recorded, recorded
+from dpassay.jobs.verdict_history import RecordedVerdict, recorded
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
 from dpassay.reports.assay import Output
 from dpassay.reports.claim import prefix_of
@@ -178,7 +178,7 @@ def _run_of(ledger: Ledger, name: str | None) -> Run:
     return ledger.run(names[0] if name is None else name)
 
 
-def _documents_and_verdicts(run: Run) -> tuple[Documents, list[Recorded]]:
+def _documents_and_verdicts(run: Run) -> tuple[Documents, list[RecordedVerdict]]:
     """The documents of a run and the verdicts on it.
 
     Raises:

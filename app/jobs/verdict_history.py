@@ -26,7 +26,7 @@ MOST = 40
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedVerdict:
     """A verdict in the ledger.
 
     Attributes:
@@ -38,7 +38,7 @@ class Recorded:
     public: Release
 
 
-def recorded(run: Run) -> list[Recorded]:
+def recorded(run: Run) -> list[RecordedVerdict]:
     """The verdicts on a run, oldest first.
 
     Raises:
@@ -46,7 +46,7 @@ def recorded(run: Run) -> list[Recorded]:
     """
     try:
         return [
-            Recorded(PastVerdict.model_validate(body["verdict"]), Release.model_validate(body["public"]))
+            RecordedVerdict(PastVerdict.model_validate(body["verdict"]), Release.model_validate(body["public"]))
             for body in run.verdicts()
         ]
     except (KeyError, TypeError, ValidationError):

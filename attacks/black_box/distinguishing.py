@@ -27,7 +27,7 @@ _MIN_VARIANCE = 1e-12  # added to variances of standardised coordinates
 
 
 @dataclass(frozen=True)
-class Score:
+class OutputScore:
     """A function of outputs; a larger value points to D′.
 
     Attributes:
@@ -39,7 +39,7 @@ class Score:
     of: Callable[[Outputs], Floats]
 
 
-def fitted_scores(on_d: Outputs, on_d_prime: Outputs) -> list[Score]:
+def fitted_scores(on_d: Outputs, on_d_prime: Outputs) -> list[OutputScore]:
     """All scores that apply to the outputs, fitted on them.
 
     - Outputs of which some repeat: the log-likelihood ratio of the outcome, from smoothed counts.
@@ -156,7 +156,7 @@ def _by_counts(
     on_d_prime: Counter[str],
     of: Callable[[Any], Any] = lambda output: output,
     name: str = "log-likelihood ratio of the counted outcomes",
-) -> Score:
+) -> OutputScore:
     """The smoothed log-likelihood ratio of `of(output)`, from its counts on both sides."""
     kinds = len({*on_d, *on_d_prime}) + 1  # one for all unseen values
     totals = [counts.total() + _SMOOTHING * kinds for counts in (on_d_prime, on_d)]
@@ -166,10 +166,10 @@ def _by_counts(
         one, other = (np.array([counts[seen] for seen in keys]) + _SMOOTHING for counts in (on_d_prime, on_d))
         return np.asarray(np.log(one / totals[0]) - np.log(other / totals[1]))
 
-    return Score(name, ratios)
+    return OutputScore(name, ratios)
 
 
-def _by_numbers(shape: tuple[int, ...], on_d: Floats, on_d_prime: Floats) -> list[Score]:
+def _by_numbers(shape: tuple[int, ...], on_d: Floats, on_d_prime: Floats) -> list[OutputScore]:
     """The linear and the quadratic discriminant, fitted on arrays of shapes (n₀, d) and (n₁, d)."""
     both = np.concatenate([on_d, on_d_prime])
     tame = _Clipped(both)
@@ -193,11 +193,11 @@ def _by_numbers(shape: tuple[int, ...], on_d: Floats, on_d_prime: Floats) -> lis
         logs = [precision.log_density(z - mean) for precision, mean in zip(precisions, means, strict=True)]
         return np.asarray(logs[1] - logs[0])
 
-    first = Score("linear discriminant", _of_shape(shape, linear))
+    first = OutputScore("linear discriminant", _of_shape(shape, linear))
     if shape == () and np.isfinite(both).all():
         sign, name = (1.0, "the output") if direction[0] >= 0 else (-1.0, "minus the output")
-        first = Score(name, _of_shape(shape, lambda x: sign * x[:, 0]))
-    return [first, Score("quadratic discriminant", _of_shape(shape, quadratic))]
+        first = OutputScore(name, _of_shape(shape, lambda x: sign * x[:, 0]))
+    return [first, OutputScore("quadratic discriminant", _of_shape(shape, quadratic))]
 
 
 def _of_shape(shape: tuple[int, ...], function: Callable[[Floats], Floats]) -> Callable[[Outputs], Floats]:

@@ -58,7 +58,7 @@ class OutputFeatures:
             Features by the name of a pair, and under ``""`` those that depend on no pair.
         """
         whole = _Whole(self._columns)
-        sums = {name: _Sums() for name in pairs}
+        sums = {name: _FeatureSums() for name in pairs}
         for piece in _pieces(rows):
             cells = {column.name: [row.get(column.name) for row in piece] for column in self._columns}
             numbers = {column.name: _numbers(cells[column.name]) for column in self._columns if column.kind == "number"}
@@ -144,7 +144,7 @@ class _Whole:
         return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
-class _Sums:
+class _FeatureSums:
     """What is added up over the pieces of an output, for one target."""
 
     def __init__(self) -> None:
@@ -202,7 +202,7 @@ class _Target:
         cells: Mapping[str, list[Any]],
         numbers: Mapping[str, Floats],
         words: Mapping[str, list[str]],
-        into: _Sums,
+        into: _FeatureSums,
     ) -> None:
         count = len(next(iter(cells.values()), []))
         equal = {column.name: self._equal(column, cells, numbers, words) for column in self._columns}
@@ -226,7 +226,7 @@ class _Target:
         for name, (new, triples) in self._words.items():
             self._add_texts(name, cells[name], new, triples, into)
 
-    def features(self, sums: _Sums) -> Features:
+    def features(self, sums: _FeatureSums) -> Features:
         """All features of an output, from the sums over its pieces."""
         if not sums.counts:
             return {}
@@ -269,7 +269,7 @@ class _Target:
         values: Sequence[Any],
         new: frozenset[str],
         triples: frozenset[tuple[str, ...]],
-        into: _Sums,
+        into: _FeatureSums,
     ) -> None:
         held = 0
         seen = into.triples.setdefault(name, set())

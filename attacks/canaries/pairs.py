@@ -25,7 +25,7 @@ import numpy as np
 from scipy import special
 
 from dpassay.attacks.canaries.rows import (
-    Column,
+    ColumnRange,
     Row,
     Value,
     coded,
@@ -74,7 +74,7 @@ class PairCounts:
         )
 
 
-def pair_counts(canaries: Sequence[Row], columns: Sequence[Column], rows: Iterable[Row]) -> PairCounts:
+def pair_counts(canaries: Sequence[Row], columns: Sequence[ColumnRange], rows: Iterable[Row]) -> PairCounts:
     """Counts rows that agree with each canary; they are read once, in pieces.
 
     Args:
@@ -102,11 +102,11 @@ def pair_counts(canaries: Sequence[Row], columns: Sequence[Column], rows: Iterab
 
 def draw_rare_rows(
     count: int,
-    columns: Sequence[Column],
+    columns: Sequence[ColumnRange],
     known: Sequence[Row],
     total: int,
     rng: np.random.Generator,
-    draw: Callable[[int, Sequence[Column], np.random.Generator], list[dict[str, Value]]] = draw_rows,
+    draw: Callable[[int, Sequence[ColumnRange], np.random.Generator], list[dict[str, Value]]] = draw_rows,
 ) -> tuple[list[dict[str, Value]], Floats]:
     """Distinct rows whose pairs of values are rare in the data: of four times as many, the rarest.
 
@@ -173,7 +173,7 @@ def _numbered(binned: Integers, cell: tuple[int, ...], sizes: Sequence[int]) -> 
     return np.where((binned[:, list(cell)] == _UNKNOWN).any(axis=1), -1, number)
 
 
-def _binned(rows: Sequence[Row], columns: Sequence[Column]) -> Integers:
+def _binned(rows: Sequence[Row], columns: Sequence[ColumnRange]) -> Integers:
     """Shape (rows, columns): the bin of each number and date, with those outside the range in the first and the last,
     and the index of each word; beyond them, one for empty cells.
     """

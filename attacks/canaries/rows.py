@@ -34,7 +34,7 @@ _LARGEST = 2.0**53  # above this, not every whole number is a float
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnRange:
     """The type and the range of a column.
 
     Attributes:
@@ -165,37 +165,37 @@ class ColumnReader:
             self.words.setdefault(canonical(written), written)
 
     @property
-    def column(self) -> Column:
+    def column(self) -> ColumnRange:
         """The inferred column."""
         missing = 1 - self.filled / self.count if self.count else 0.0
         if not self.flat or not self.words:
-            return Column(self.name, "other", missing=missing)
+            return ColumnRange(self.name, "other", missing=missing)
         few = len(self.words) <= MAX_CATEGORIES
         words = tuple(self.words[key] for key in sorted(self.words))
         values = words if few and self.filled >= 2 * len(words) else ()
         if self.numbers and max(-self.low, self.high) < _LARGEST:
-            return Column(self.name, "number", self.low, self.high, self.decimals, values, self.quoted, missing)
+            return ColumnRange(self.name, "number", self.low, self.high, self.decimals, values, self.quoted, missing)
         if self.dates:
-            return Column(self.name, "date", self.low, self.high, values=values, missing=missing)
+            return ColumnRange(self.name, "date", self.low, self.high, values=values, missing=missing)
         if self.numbers or not few:
-            return Column(self.name, "other", missing=missing)
-        return Column(self.name, "word", values=words, missing=missing)
+            return ColumnRange(self.name, "other", missing=missing)
+        return ColumnRange(self.name, "word", values=words, missing=missing)
 
 
-def comparable_columns(columns: Sequence[Column]) -> list[Column]:
+def comparable_columns(columns: Sequence[ColumnRange]) -> list[ColumnRange]:
     """The columns that distances use."""
     return [column for column in columns if column.kind != "other"]
 
 
-def draw_rows(count: int, columns: Sequence[Column], rng: np.random.Generator) -> list[dict[str, Value]]:
+def draw_rows(count: int, columns: Sequence[ColumnRange], rng: np.random.Generator) -> list[dict[str, Value]]:
     """Rows whose columns are drawn independently, which makes them unusual."""
     return _joined(count, {column.name: column.draw(count, rng) for column in columns})
 
 
 def draw_edge_rows(
-    count: int, columns: Sequence[Column], rng: np.random.Generator, *, beyond: bool
+    count: int, columns: Sequence[ColumnRange], rng: np.random.Generator, *, beyond: bool
 ) -> list[dict[str, Value]]:
-    """Rows whose numbers and dates lie at the ends of their ranges (`Column.draw_at_edges`), each end by a fair coin.
+    """Rows whose numbers and dates lie at the ends of their ranges (`ColumnRange.draw_at_edges`), each by a fair coin.
 
     Args:
         count: number of rows.
@@ -212,7 +212,7 @@ def draw_edge_rows(
     return _joined(count, drawn)
 
 
-def draw_categories(count: int, column: Column, rng: np.random.Generator) -> list[Value]:
+def draw_categories(count: int, column: ColumnRange, rng: np.random.Generator) -> list[Value]:
     """Distinct categories that neither a column nor its public domain has.
 
     They are whole numbers if it has only those, or else made-up words.
@@ -240,10 +240,10 @@ def _joined(count: int, columns: Mapping[str, Sequence[Value]]) -> list[dict[str
 
 def draw_unusual_rows(
     count: int,
-    columns: Sequence[Column],
+    columns: Sequence[ColumnRange],
     known: Sequence[Row],
     rng: np.random.Generator,
-    draw: Callable[[int, Sequence[Column], np.random.Generator], list[dict[str, Value]]] = draw_rows,
+    draw: Callable[[int, Sequence[ColumnRange], np.random.Generator], list[dict[str, Value]]] = draw_rows,
 ) -> tuple[list[dict[str, Value]], Floats]:
     """Distinct rows that do not occur in the data: of twice as many, those that are furthest from it.
 
@@ -283,7 +283,7 @@ def draw_unusual_rows(
     return [rows[place] for place in order], distances[order]
 
 
-def nearest(rows: Sequence[Row], columns: Sequence[Column], others: Iterable[Row]) -> tuple[Floats, int]:
+def nearest(rows: Sequence[Row], columns: Sequence[ColumnRange], others: Iterable[Row]) -> tuple[Floats, int]:
     """The distance of each row to the nearest of `others`, which are read in pieces.
 
     A cell of another type is at distance 1 from any other; so is an empty one, but for another empty one.
@@ -309,7 +309,7 @@ def nearest(rows: Sequence[Row], columns: Sequence[Column], others: Iterable[Row
     return best, count
 
 
-def _distance(column: Column, one: Floats, other: Floats) -> Floats:
+def _distance(column: ColumnRange, one: Floats, other: Floats) -> Floats:
     """The term of one column in Gower's distance; NaN is at distance 1 from everything."""
     apart = np.asarray(one != other, dtype=np.float64)  # True for NaN
     if column.kind == "word" or column.high <= column.low:
@@ -319,7 +319,7 @@ def _distance(column: Column, one: Floats, other: Floats) -> Floats:
     return np.asarray(np.where(np.isnan(gap), apart, gap), dtype=np.float64)
 
 
-def coded(rows: Sequence[Row], columns: Sequence[Column]) -> Floats:
+def coded(rows: Sequence[Row], columns: Sequence[ColumnRange]) -> Floats:
     """The cells of rows as numbers.
 
     Args:

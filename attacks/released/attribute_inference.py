@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpassay.attacks.released.holdout import Hits
-from dpassay.attacks.released.tables import Step, Table, Tables, nearest
+from dpassay.attacks.released.tables import EncodedTable, Step, Tables, nearest
 from dpassay.base import validate
 from dpassay.base.arrays import Bools
 from dpassay.base.number_format import format_percent
@@ -46,9 +46,9 @@ def attribute_inference(
     known = tables.without(secret)
     if not known.numeric and not known.categorical:
         raise ValueError(f"column {secret!r} cannot be guessed: there is no other column to guess it from")
-    both = Table.joined(known.source, known.holdout)
+    both = EncodedTable.joined(known.source, known.holdout)
     _, index = nearest(both, known.synthetic, progress)
-    truth = _column(Table.joined(tables.source, tables.holdout), numeric, place)
+    truth = _column(EncodedTable.joined(tables.source, tables.holdout), numeric, place)
     given = _column(tables.synthetic, numeric, place)
     right = _right(given[index], truth, numeric, tolerance)
     same = _right(np.full(len(truth), _commonest(given, numeric)), truth, numeric, tolerance)
@@ -69,7 +69,7 @@ def attribute_inference(
     )
 
 
-def _column(table: Table, numeric: bool, place: int) -> NDArray[Any]:
+def _column(table: EncodedTable, numeric: bool, place: int) -> NDArray[Any]:
     return table.numbers[:, place] if numeric else table.codes[:, place]
 
 

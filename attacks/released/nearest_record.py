@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 from dpassay.attacks.released.holdout import Hits, places
-from dpassay.attacks.released.tables import Step, Table, Tables, nearest
+from dpassay.attacks.released.tables import EncodedTable, Step, Tables, nearest
 from dpassay.base import validate
 from dpassay.base.arrays import Bools, Floats, Integers
 from dpassay.base.number_format import format_percent
@@ -59,7 +59,7 @@ def closest_records(
         near to both. Both are descriptive and have no interval, since synthetic rows are not independent.
     """
     validate.open_probability(share=share)
-    both = Table.joined(tables.source, tables.holdout)
+    both = EncodedTable.joined(tables.source, tables.holdout)
     distances, _ = nearest(both, tables.synthetic, progress)
     rng = np.random.default_rng(seed)
     order = np.lexsort((rng.permutation(len(both)), places(both.keys()), distances))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpassay.attacks.released.holdout import Hits
-from dpassay.attacks.released.tables import Step, Table, Tables
+from dpassay.attacks.released.tables import EncodedTable, Step, Tables
 from dpassay.base import validate
 from dpassay.base.arrays import Bools, Floats, Integers
 
@@ -27,7 +27,7 @@ COLUMNS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class Predicate:
     """A comparison of one column with a value: ``=``, ``<=`` or ``>=`` for a number, ``=`` for a category.
 
     Attributes:
@@ -42,7 +42,7 @@ class Condition:
     relation: str
     value: float
 
-    def holds(self, table: Table) -> Bools:
+    def holds(self, table: EncodedTable) -> Bools:
         """The rows for which it is true; false for missing values."""
         column = table.numbers[:, self.place] if self.numeric else table.codes[:, self.place]
         if self.relation == "=":
@@ -50,7 +50,7 @@ class Condition:
         return np.asarray(column <= self.value if self.relation == "<=" else column >= self.value)
 
 
-Predicate = tuple[Condition, ...]
+Predicate = tuple[Predicate, ...]
 
 
 def singling_out(
@@ -83,7 +83,7 @@ def singling_out(
         "chance": by_chance(tables.synthetic, rng, attempts, columns),
     }
     count = len(tables.source)
-    both = Table.joined(tables.source, tables.holdout)
+    both = EncodedTable.joined(tables.source, tables.holdout)
     size = min(count, len(tables.holdout))
     of_source, of_holdout = np.zeros(len(both), dtype=np.bool_), np.zeros(len(both), dtype=np.bool_)
     of_source[rng.permutation(count)[:size]] = True
@@ -117,31 +117,31 @@ def singling_out(
     )
 
 
-def _all_hold(predicate: Predicate, table: Table) -> Bools:
+def _all_hold(predicate: Predicate, table: EncodedTable) -> Bools:
     true = predicate[0].holds(table)
     for condition in predicate[1:]:
         true &= condition.holds(table)
     return true
 
 
-def univariate(synthetic: Table, rng: np.random.Generator, attempts: int) -> list[Predicate]:
+def univariate(synthetic: EncodedTable, rng: np.random.Generator, attempts: int) -> list[Predicate]:
     """Values that occur once in their column, and its ends; at most `attempts` of them."""
     pool: list[Predicate] = []
     for place in range(synthetic.numbers.shape[1]):
         column = synthetic.numbers[:, place]
         values, counts = np.unique(column[np.isfinite(column)], return_counts=True)
-        pool += [(Condition(True, place, "=", float(value)),) for value in values[counts == 1]]
+        pool += [(Predicate(True, place, "=", float(value)),) for value in values[counts == 1]]
         if len(values):
-            pool.append((Condition(True, place, "<=", float(values[0])),))
-            pool.append((Condition(True, place, ">=", float(values[-1])),))
+            pool.append((Predicate(True, place, "<=", float(values[0])),))
+            pool.append((Predicate(True, place, ">=", float(values[-1])),))
     for place in range(synthetic.codes.shape[1]):
         codes = synthetic.codes[:, place]
         categories, counts = np.unique(codes[codes >= 0], return_counts=True)
-        pool += [(Condition(False, place, "=", int(code)),) for code in categories[counts == 1]]
+        pool += [(Predicate(False, place, "=", int(code)),) for code in categories[counts == 1]]
     return [pool[index] for index in rng.permutation(len(pool))[:attempts]]
 
 
-def multivariate(synthetic: Table, rng: np.random.Generator, attempts: int, columns: int) -> list[Predicate]:
+def multivariate(synthetic: EncodedTable, rng: np.random.Generator, attempts: int, columns: int) -> list[Predicate]:
     """Conjunctions of several columns of a synthetic row: equal categories, numbers at least as far from the median."""
     medians = _medians(synthetic)
     found: dict[Predicate, None] = {}
@@ -155,7 +155,7 @@ def multivariate(synthetic: Table, rng: np.random.Generator, attempts: int, colu
     return list(found)
 
 
-def by_chance(synthetic: Table, rng: np.random.Generator, attempts: int, columns: int) -> list[Predicate]:
+def by_chance(synthetic: EncodedTable, rng: np.random.Generator, attempts: int, columns: int) -> list[Predicate]:
     """Baseline conjunctions, from rows drawn uniformly from the ranges and categories of the synthetic columns."""
     codes = [np.unique(column[column >= 0]) for column in synthetic.codes.T]
     numbers = [column[np.isfinite(column)] for column in synthetic.numbers.T]
@@ -172,7 +172,7 @@ def by_chance(synthetic: Table, rng: np.random.Generator, attempts: int, columns
     return list(found)
 
 
-def _medians(table: Table) -> Floats:
+def _medians(table: EncodedTable) -> Floats:
     columns = [column[np.isfinite(column)] for column in table.numbers.T]
     return np.array([np.median(values) if len(values) else np.nan for values in columns])
 
@@ -188,7 +188,7 @@ def _conditions(
         if place < len(numbers):
             value = float(numbers[place])
             if np.isfinite(value):
-                out.append(Condition(True, place, ">=" if value > medians[place] else "<=", value))
+                out.append(Predicate(True, place, ">=" if value > medians[place] else "<=", value))
         elif codes[place - len(numbers)] >= 0:
-            out.append(Condition(False, place - len(numbers), "=", int(codes[place - len(numbers)])))
+            out.append(Predicate(False, place - len(numbers), "=", int(codes[place - len(numbers)])))
     return tuple(out)

@@ -28,7 +28,7 @@ _ROWS, _OTHERS = 128, 2048  # rows of each side in a block of distances
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class EncodedTable:
     """Rows in a common encoding.
 
     Attributes:
@@ -42,9 +42,9 @@ class Table:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def take(self, rows: NDArray[Any]) -> Table:
+    def take(self, rows: NDArray[Any]) -> EncodedTable:
         """Some of the rows, by index or mask."""
-        return Table(self.numbers[rows], self.codes[rows])
+        return EncodedTable(self.numbers[rows], self.codes[rows])
 
     def keys(self) -> list[str]:
         """One key for each row, equal for rows with equal values."""
@@ -52,9 +52,9 @@ class Table:
         return [content_key(a.tobytes(), b.tobytes()) for a, b in zip(values, self.codes, strict=True)]
 
     @staticmethod
-    def joined(*parts: Table) -> Table:
+    def joined(*parts: EncodedTable) -> EncodedTable:
         """The concatenated rows of several tables."""
-        return Table(np.concatenate([p.numbers for p in parts]), np.concatenate([p.codes for p in parts]))
+        return EncodedTable(np.concatenate([p.numbers for p in parts]), np.concatenate([p.codes for p in parts]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,16 +62,16 @@ class Tables:
     """Released, source and holdout rows in a common encoding.
 
     Attributes:
-        numeric: names of the columns of `Table.numbers`.
-        categorical: names of the columns of `Table.codes`.
+        numeric: names of the columns of `EncodedTable.numbers`.
+        categorical: names of the columns of `EncodedTable.codes`.
         synthetic, source, holdout: the rows.
     """
 
     numeric: tuple[str, ...]
     categorical: tuple[str, ...]
-    synthetic: Table
-    source: Table
-    holdout: Table
+    synthetic: EncodedTable
+    source: EncodedTable
+    holdout: EncodedTable
 
     def place(self, column: str) -> tuple[bool, int]:
         """Whether a column is numeric, and its index among its kind.
@@ -93,7 +93,7 @@ class Tables:
         for side in (self.synthetic, self.source, self.holdout):
             numbers = np.delete(side.numbers, place, axis=1) if numeric else side.numbers
             codes = side.codes if numeric else np.delete(side.codes, place, axis=1)
-            sides.append(Table(numbers, codes))
+            sides.append(EncodedTable(numbers, codes))
         return Tables(tuple(names[0]), tuple(names[1]), *sides)
 
 
@@ -142,7 +142,7 @@ def encode(
     size = sum(len(rows) for rows in sides.values())
     all_numbers = np.stack(list(numbers.values()), axis=1) if numbers else np.empty((size, 0))
     all_codes = np.stack(list(codes.values()), axis=1) if codes else np.empty((size, 0), dtype=np.int32)
-    parts = [Table(a, b) for a, b in zip(np.split(all_numbers, ends), np.split(all_codes, ends), strict=True)]
+    parts = [EncodedTable(a, b) for a, b in zip(np.split(all_numbers, ends), np.split(all_codes, ends), strict=True)]
     return Tables(tuple(numbers), tuple(codes), *parts)
 
 
@@ -210,7 +210,7 @@ def _spelled(value: str | float) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def nearest(rows: Table, others: Table, progress: Step | None = None) -> tuple[Floats, Integers]:
+def nearest(rows: EncodedTable, others: EncodedTable, progress: Step | None = None) -> tuple[Floats, Integers]:
     """The nearest of `others` to each row, by the mean over columns of |a − b| for numbers and [a ≠ b] for categories.
 
     Differences of numbers are clipped to 1. Two missing values are at distance 0; a missing value is at distance 1 from

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpassay.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
 from dpassay.attacks.black_box.repetitions import repeat
-from dpassay.attacks.secrets.reconstruction import Release, SecretGuesses, SecretModel, Step, guess_secrets
+from dpassay.attacks.secrets.reconstruction import ReleaseFunction, SecretGuesses, SecretModel, Step, guess_secrets
 from dpassay.base import validate
 from dpassay.base.arrays import Floats, Integers
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
@@ -114,7 +114,7 @@ class SecretGame:
             rounds=self.rounds,
         )
 
-    def against(self, noise: Noise) -> Release:
+    def against(self, noise: Noise) -> ReleaseFunction:
         """The real release, in the form that `guess_secrets` attacks.
 
         Args:

@@ -34,7 +34,7 @@ _RARE = 1e-9  # less likely counts are ignored, which costs the attacker a negli
 _GRID = 1 << 15  # grid points of the distribution of a log-likelihood ratio
 
 
-class Release(Protocol):
+class ReleaseFunction(Protocol):
     """The attacked mechanism: maps the values of n secrets to n independent runs."""
 
     def __call__(self, values: Integers, rng: np.random.Generator) -> Floats:
@@ -167,7 +167,7 @@ def _log_sum(terms: Iterator[Floats]) -> Floats:
     return out
 
 
-def gaussian_release(model: SecretModel, sigma: float | None = None) -> Release:
+def gaussian_release(model: SecretModel, sigma: float | None = None) -> ReleaseFunction:
     """The release that the model describes, with Gaussian noise of its σ or another, to test the attack on its model.
 
     It draws from the game's generator and does not protect anybody.
@@ -217,7 +217,7 @@ class SecretGuesses:
 
 
 def guess_secrets(
-    release: Release, model: SecretModel, games: int, *, seed: int, progress: Step | None = None
+    release: ReleaseFunction, model: SecretModel, games: int, *, seed: int, progress: Step | None = None
 ) -> SecretGuesses:
     """Plays games: draws a value from the prior, releases, and guesses the value with the largest posterior.
 

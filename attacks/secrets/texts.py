@@ -49,7 +49,7 @@ class TextGame:
     probabilities: Floats
     sigma: float
     rounds: int = 1
-    _sums: _Sums = dataclasses.field(init=False, repr=False)
+    _sums: _LikelihoodTerms = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         validate.positive(sigma=self.sigma)
@@ -58,7 +58,7 @@ class TextGame:
             raise ValueError(
                 "vectors must have shape (V, m, d) with V at least 2 and one probability for each of m records"
             )
-        object.__setattr__(self, "_sums", _Sums.of(self.clusters, self.vectors, self.probabilities))
+        object.__setattr__(self, "_sums", _LikelihoodTerms.of(self.clusters, self.vectors, self.probabilities))
 
     @classmethod
     def of_texts(
@@ -144,7 +144,7 @@ class TextGame:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Sums:
+class _LikelihoodTerms:
     """The terms of the likelihood that do not depend on the release, computed once.
 
     Attributes:
@@ -162,7 +162,7 @@ class _Sums:
     prior: Floats
 
     @classmethod
-    def of(cls, clusters: PublicClusters, vectors: NDArray[np.float32], chances: Floats) -> _Sums:
+    def of(cls, clusters: PublicClusters, vectors: NDArray[np.float32], chances: Floats) -> _LikelihoodTerms:
         rows = vectors.astype(np.float64)
         cluster = clusters.assign(rows.reshape(-1, rows.shape[2])).reshape(rows.shape[:2])
         norms = np.linalg.norm(rows, axis=2, keepdims=True)

@@ -19,9 +19,9 @@ from dpassay.attacks.canaries import rows as gower
 from dpassay.base.arrays import Floats
 from dpassay.data.table_schema import NumberColumn, Row, Schema
 from dpassay.mechanisms.models.language_model import LanguageModel
-from dpassay.mechanisms.two_stage.descent import Grid
+from dpassay.mechanisms.two_stage.descent import GradientGrid
 from dpassay.mechanisms.two_stage.row_tokens import Role, RowTokens
-from dpassay.mechanisms.two_stage.training import Training
+from dpassay.mechanisms.two_stage.training import TwoStageTraining
 
 SPIKES = "likelihood ratio of the released gradients of all steps, at the coordinate of a canary"
 LIKELIHOOD = "log-likelihood of a canary, less that under the claimed run's model"
@@ -31,7 +31,7 @@ _ROWS = 64
 
 
 class SpikeScores:
-    """Scores of spikes by the gradients that training releases; an observer of `Training`.
+    """Scores of spikes by the gradients that training releases; an observer of `TwoStageTraining`.
 
     In units of the clip, a released sum is at a spike's coordinate its sign, if it is in the batch, plus noise and the
     small rest of other records. The score is the sum over steps of the log-likelihood ratio of the two possibilities,
@@ -46,10 +46,10 @@ class SpikeScores:
         self.scores: Floats = np.zeros(count)
         self._swapped = swapped
 
-    def see(self, step: int, released: Floats, training: Training) -> None:
+    def see(self, step: int, released: Floats, training: TwoStageTraining) -> None:
         """Adds a step."""
         mechanism = training.mechanism
-        grid = Grid.of(mechanism.noise_multiplier, mechanism.adjacency)
+        grid = GradientGrid.of(mechanism.noise_multiplier, mechanism.adjacency)
         x = released[training.spikes.coordinates(released.size)] * (mechanism.batch_size / mechanism.clip)
         scale = 0.0 if grid.bits is None else 2.0**grid.bits / grid.radius
         found = _log_ratio(x, scale, min(1.0, mechanism.rate))

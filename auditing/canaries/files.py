@@ -19,7 +19,7 @@ from pydantic import AliasChoices, Field, FiniteFloat, TypeAdapter, ValidationEr
 
 from dpassay import __version__
 from dpassay.accounting.adjacency import Unit
-from dpassay.attacks.canaries.rows import Column
+from dpassay.attacks.canaries.rows import ColumnRange
 from dpassay.auditing.canaries.kinds import KINDS, Canary, CanaryKind
 from dpassay.auditing.canaries.units import claim_in_words
 from dpassay.auditing.plan_files import (
@@ -34,7 +34,7 @@ from dpassay.auditing.plan_files import (
     version_error,
 )
 from dpassay.audits.detection import Detectable, detectable
-from dpassay.audits.games.canaries_design import Design
+from dpassay.audits.games.canaries_design import CanariesDesign
 from dpassay.audits.statistics.power import (
     AsPrinted,
     Leak,
@@ -168,9 +168,9 @@ class Manifest(Part):
         return [canary for canary, coin in zip(self.candidates, self.included, strict=True) if coin == "1"]
 
     @property
-    def design(self) -> Design:
+    def design(self) -> CanariesDesign:
         """The design of the audit."""
-        return Design(
+        return CanariesDesign(
             candidates=len(self.candidates),
             guesses=self.guesses,
             files=self.files,
@@ -195,10 +195,10 @@ class Manifest(Part):
             kind.check(canary, columns)
 
     @property
-    def table(self) -> list[Column]:
+    def table(self) -> list[ColumnRange]:
         """The columns of rows."""
         return [
-            Column(**{**column, **{name: tuple(column.get(name, ())) for name in ("values", "unused")}})
+            ColumnRange(**{**column, **{name: tuple(column.get(name, ())) for name in ("values", "unused")}})
             for column in self.columns
         ]
 
@@ -249,7 +249,7 @@ class PlannedAudit:
     """
 
     kind: str
-    design: Design
+    design: CanariesDesign
     copies: int
     canaries: str
     canaries_sha256: str
@@ -391,7 +391,7 @@ class PlannedAudit:
         return {**known, "input": self.input, "confidence": self.total}
 
 
-def statistic(design: Design) -> str:
+def statistic(design: CanariesDesign) -> str:
     """The name of the statistic that bounds ε, as the manifest and reports print it."""
     return f"one_run_{design.rule}"
 

@@ -17,7 +17,7 @@ from dpassay.attacks.canaries import texts
 from dpassay.attacks.canaries.pairs import column_pairs, draw_rare_rows, pair_counts, pair_scores
 from dpassay.attacks.canaries.rows import (
     READERS,
-    Column,
+    ColumnRange,
     Row,
     Value,
     canonical,
@@ -142,7 +142,7 @@ class CanaryKind(ABC):
             ValueError: one line, if the data do not allow them.
         """
 
-    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
+    def check(self, canary: Canary, columns: Sequence[ColumnRange]) -> None:
         """Raises `ValueError` if it is not a canary of this kind.
 
         Args:
@@ -153,7 +153,7 @@ class CanaryKind(ABC):
             raise ValueError("a canary of text must have an end")
 
     @abstractmethod
-    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: Synthetic) -> Scores:
         """Scores canaries, larger for "in the data".
 
         Args:
@@ -205,7 +205,7 @@ class KeyCanaries(CanaryKind):
             drawn.append(Canary(text=before + key + after, start=len(before), value=key))
         return drawn
 
-    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: Synthetic) -> Scores:
         keys = [canary.key for canary in every]
         plain = texts.printed_keys(_texts(file), keys).astype(np.float64)
         copied = texts.printed_keys([canary.text for canary in planted], keys)
@@ -257,14 +257,14 @@ class EchoCanaries(CanaryKind):
         lengths = np.cumsum([len(text) for text in known])
         return known[: max(1, int(np.searchsorted(lengths, texts.PIECE)))]
 
-    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: Synthetic) -> Scores:
         references = np.array([canary.reference for canary in every])
         echoes, copies = [canary.echo for canary in every], [canary.text for canary in planted]
         plain, copied = texts.echo_log_probabilities(_texts(file), echoes, copied=copies)
         return plain - references, copied - references
 
 
-Draw: TypeAlias = Callable[[int, Sequence[Column], np.random.Generator], list[dict[str, Value]]]
+Draw: TypeAlias = Callable[[int, Sequence[ColumnRange], np.random.Generator], list[dict[str, Value]]]
 
 
 class RowScore(ABC):
@@ -283,11 +283,11 @@ class RowScore(ABC):
         """Draws rows with `draw` and keeps those that stand out from the data."""
 
     @abstractmethod
-    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
+    def check(self, canary: Canary, columns: Sequence[ColumnRange]) -> None:
         """Raises `ValueError` if a canary lacks what the score needs; as `CanaryKind.check`."""
 
     @abstractmethod
-    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], rows: Iterable[Row]) -> Scores:
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], rows: Iterable[Row]) -> Scores:
         """As `CanaryKind.score`, for the rows of a synthetic file."""
 
 
@@ -305,11 +305,11 @@ class NearestScore(RowScore):
         rows, distances = draw_unusual_rows(count, data.columns, known, rng, draw)
         return [Canary(row=row, reference=float(value)) for row, value in zip(rows, distances, strict=True)]
 
-    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
+    def check(self, canary: Canary, columns: Sequence[ColumnRange]) -> None:
         if canary.row is None or canary.reference <= 0:
             raise ValueError("a canary of a table must have a row and a distance")
 
-    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], rows: Iterable[Row]) -> Scores:
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], rows: Iterable[Row]) -> Scores:
         references = np.array([canary.reference for canary in every])
         wanted = [canary.row or {} for canary in every]
         plain, _ = nearest(wanted, columns, rows)
@@ -332,12 +332,12 @@ class PairScore(RowScore):
         rows, expected = draw_rare_rows(count, data.columns, data.rows, data.count, rng, draw)
         return [Canary(row=row, expected=tuple(of)) for row, of in zip(rows, expected.round(2).tolist(), strict=True)]
 
-    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
+    def check(self, canary: Canary, columns: Sequence[ColumnRange]) -> None:
         pairs = len(column_pairs(len(comparable_columns(columns))))
         if canary.row is None or len(canary.expected) != pairs or min(canary.expected) < 0:
             raise ValueError("a canary that is scored by pairs must have a row and an expected count for each pair")
 
-    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], rows: Iterable[Row]) -> Scores:
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], rows: Iterable[Row]) -> Scores:
         expected = np.array([canary.expected for canary in every])
         wanted = [canary.row or {} for canary in every]
         plain = pair_counts(wanted, columns, rows)
@@ -368,10 +368,10 @@ class TableCanaries(CanaryKind):
     def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
         return self.scorer.draw(count, data, rng, draw_rows)
 
-    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
+    def check(self, canary: Canary, columns: Sequence[ColumnRange]) -> None:
         self.scorer.check(canary, columns)
 
-    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: Synthetic) -> Scores:
         used = comparable_columns(columns)
         rows = _readable(file, used, _rows_with(file, {column.name for column in used}))
         return self.scorer.score(every, planted, columns, rows)
@@ -421,11 +421,11 @@ class CategoryCanaries(CanaryKind):
             drawn.append(Canary(row={**row, name: category}, value=str(category), column=name))
         return drawn
 
-    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
+    def check(self, canary: Canary, columns: Sequence[ColumnRange]) -> None:
         if canary.row is None or canary.column not in canary.row or not canary.value:
             raise ValueError("a canary with a new category must have a row and its column")
 
-    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: Synthetic) -> Scores:
         names = sorted({canary.column for canary in every})
         wanted: dict[str, dict[str, int]] = {name: {} for name in names}
         for place, canary in enumerate(every):
@@ -441,7 +441,7 @@ class CategoryCanaries(CanaryKind):
         return plain, np.maximum(plain, copied)
 
 
-def _is_boolean(column: Column) -> bool:
+def _is_boolean(column: ColumnRange) -> bool:
     return any(isinstance(value, bool) for value in column.values)
 
 
@@ -465,7 +465,7 @@ _FORMS = {
 """What cells must be, and how they are written, by the kind of their column."""
 
 
-def _readable(file: Synthetic, columns: Sequence[Column], rows: Iterable[Row]) -> Iterator[Row]:
+def _readable(file: Synthetic, columns: Sequence[ColumnRange], rows: Iterable[Row]) -> Iterator[Row]:
     """The rows, most of whose numbers and dates must be written as such: others are far from all canaries, so that
     copies in another form would be overlooked."""
     checked = [(column, READERS[column.kind]) for column in columns if column.kind in READERS]

@@ -23,7 +23,7 @@ from dpassay.auditing.canaries.layout import Split, audits_of, each_confidence, 
 from dpassay.auditing.canaries.readme import readme
 from dpassay.auditing.data import Data, read_data, whole_column, write_rows
 from dpassay.auditing.plan_files import MANIFEST, PLAN, Claimed, guarantee, hashed
-from dpassay.audits.games.canaries_design import Design
+from dpassay.audits.games.canaries_design import CanariesDesign
 from dpassay.audits.verdict import check_confidence
 from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
@@ -137,7 +137,7 @@ def plan(settings: PlanSettings, folder: Path) -> PlannedAudit:
     return _write(settings, design, data, manifest, planted, folder)
 
 
-def planned_design(settings: PlanSettings) -> tuple[Design, int]:
+def planned_design(settings: PlanSettings) -> tuple[CanariesDesign, int]:
     """The design, with defaults for settings that were not given, and the number of records of each canary.
 
     Raises:
@@ -174,8 +174,8 @@ def planned_design(settings: PlanSettings) -> tuple[Design, int]:
         each_confidence(confidence, audits * settings.files)  # of other audits, which must be below 1
         confidence = each_confidence(confidence, audits)
 
-    def design(canaries: int, guesses: int | None) -> Design:
-        return Design(
+    def design(canaries: int, guesses: int | None) -> CanariesDesign:
+        return CanariesDesign(
             candidates=canaries,
             guesses=guesses if kind.fixed_guesses else None,
             files=settings.files,
@@ -209,7 +209,7 @@ def planned_design(settings: PlanSettings) -> tuple[Design, int]:
     return found, copies
 
 
-def _enough(design: Callable[[int], Design], most: int) -> int:
+def _enough(design: Callable[[int], CanariesDesign], most: int) -> int:
     """A number of canaries that is enough to refute the claim if half of the possible guesses are made and right.
 
     Args:
@@ -275,7 +275,7 @@ def _check_layout(settings: PlanSettings, unit: Unit) -> None:
         )
 
 
-def _default_guesses(design: Design) -> int:
+def _default_guesses(design: CanariesDesign) -> int:
     """A tenth of the candidates, or twice the number that refutes the claim if all are correct; at most half."""
     needed = design.needed(design.claim.epsilon) if design.claim else None
     return max(1, min(design.candidates // 2, max(design.candidates // 10, 2 * (needed or 0))))
@@ -348,7 +348,7 @@ def _fresh_ids(count: int, whole: bool) -> Iterator[str | int]:
 
 def _write(
     settings: PlanSettings,
-    design: Design,
+    design: CanariesDesign,
     data: Data,
     manifest: Manifest,
     planted: list[dict[str, Any]],

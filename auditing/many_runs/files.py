@@ -20,7 +20,7 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.attacks.black_box.output_features import Features, OutputFeatures
 from dpassay.attacks.black_box.worst_cases import FINDS, ColumnFacts, Event, NeighboringData
 from dpassay.auditing.plan_files import MANIFEST, Claimed, guarantee, version_error
-from dpassay.audits.games.many_runs import ManyRunsDesign, Pair, Run
+from dpassay.audits.games.many_runs import GeneratorRun, ManyRunsDesign, Pair
 from dpassay.audits.verdict import may_refute
 from dpassay.base import validate
 from dpassay.base.errors import InputError, input_errors, naming
@@ -284,7 +284,7 @@ class MadeRun(NamedTuple):
     """
 
     arm: str
-    run: Run
+    run: GeneratorRun
 
     @property
     def name(self) -> str:
@@ -334,7 +334,9 @@ class Results:
                     elif "generator" in row:
                         self.generators[str(row["arm"])] = str(row["generator"])
                     else:
-                        made = MadeRun(str(row["arm"]), Run(row["phase"], int(row["data"]), int(row["number"])))
+                        made = MadeRun(
+                            str(row["arm"]), GeneratorRun(row["phase"], int(row["data"]), int(row["number"]))
+                        )
                         if made in self.found or not self._planned.asks_for(made):
                             raise ValueError("no run of the plan, or one that is there already")
                         self.found[made] = _checked(row["features"], self._planned.plan.pairs_of(made.run.data))
@@ -403,7 +405,7 @@ class Results:
                 os.fsync(self._file.fileno())
                 self._synced = time.monotonic()
 
-    def of(self, arm: str) -> dict[Run, dict[str, Features]]:
+    def of(self, arm: str) -> dict[GeneratorRun, dict[str, Features]]:
         """The results of one arm."""
         return {made.run: features for made, features in self.found.items() if made.arm == arm}
 

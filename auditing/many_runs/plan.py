@@ -24,7 +24,7 @@ from dpassay.attacks.black_box.worst_cases import (
     describe_columns,
     neighboring_data,
 )
-from dpassay.attacks.canaries.rows import Column
+from dpassay.attacks.canaries.rows import ColumnRange
 from dpassay.auditing.data import Data, write_rows
 from dpassay.auditing.many_runs.files import (
     DATA,
@@ -292,7 +292,7 @@ def _write(
 ) -> PlannedRuns:
     """Writes a temporary folder, which is renamed when it is complete."""
     suffix = settings.like.suffix.lower()
-    form = Data(settings.like, [Column(column.name, "other") for column in sample.columns])
+    form = Data(settings.like, [ColumnRange(column.name, "other") for column in sample.columns])
     with new_folder(folder) as partial:
         (partial / "private" / DATA).mkdir(mode=0o700)
         hashes = []

@@ -31,7 +31,7 @@ from dpassay.attacks.black_box.output_features import Features, OutputFeatures, 
 from dpassay.attacks.black_box.worst_cases import Row, Sample, data_sets_of, describe_columns, neighboring_data
 from dpassay.auditing.many_runs.files import BOUND, TRIAL, MadeRun, Planned, Results, read_plan
 from dpassay.auditing.many_runs.functions import Function, FunctionProcesses, called, load, source_of
-from dpassay.audits.games.many_runs import ManyRuns, ManyRunsDesign, Pair, Run
+from dpassay.audits.games.many_runs import GeneratorRun, ManyRuns, ManyRunsDesign, Pair
 from dpassay.audits.result import AuditResult
 from dpassay.base import defaults, validate
 from dpassay.base.errors import InputError, input_errors
@@ -344,7 +344,7 @@ class _Maker:
             InputError: if it fails there, so that no audit begins with a command that has a mistake.
         """
         plan = self._planned.plan
-        made = MadeRun(arm, Run("pilot", plan.pairs[0].data, TRIAL))
+        made = MadeRun(arm, GeneratorRun("pilot", plan.pairs[0].data, TRIAL))
         what = "the command" if self._settings.function is None else f"the function {generator}"
         found = self._run(generator, made, lambda rows: {name for row in rows for name in row})
         if isinstance(found, str):
@@ -413,7 +413,7 @@ class _Maker:
         self._commands.stop()
         self._functions.stop()
 
-    def _shuffled(self, arm: str, runs: Sequence[Run]) -> list[Run]:
+    def _shuffled(self, arm: str, runs: Sequence[GeneratorRun]) -> list[GeneratorRun]:
         """The runs of each round in random order: one that keeps state should not tell D from D′ by their order."""
         seed = self._planned.plan.seed
         return sorted(runs, key=lambda one: (one.number, _seed(seed, MadeRun(arm, one).spawn_key)))

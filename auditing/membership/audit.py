@@ -15,7 +15,7 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.auditing.membership.files import Signals, check_disjoint, read_candidates, read_signals
 from dpassay.audits.games.membership import membership_audit
-from dpassay.audits.games.membership_design import Design, Scores, Side
+from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores, Side
 from dpassay.audits.result import AuditResult
 from dpassay.audits.verdict import decide
 from dpassay.base import defaults
@@ -70,7 +70,7 @@ class MembershipSettings:
     seed: int = 0
     progress: Progress = field(default_factory=Progress)
 
-    def design(self) -> Design:
+    def design(self) -> MembershipDesign:
         """The design of the audit.
 
         Raises:
@@ -80,7 +80,7 @@ class MembershipSettings:
         with input_errors():
             if self.side not in ("both", "in"):
                 raise ValueError(f"--side must be both or in, not {self.side!r}")
-            return Design(
+            return MembershipDesign(
                 guesses=self.guesses,
                 side=side,
                 fair_coins=self.coins,
@@ -299,11 +299,13 @@ def audit_texts(
             control[name] = scored(name, lambda: members)
         step(len(names), len(names))
     files = {"records": str(records), "synthetic": str(synthetic), "reference": str(reference) if reference else None}
-    return _result(Scores(by_attack, included), Scores(control, included), settings, design, files, copies=True)
+    return _result(
+        MembershipScores(by_attack, included), MembershipScores(control, included), settings, design, files, copies=True
+    )
 
 
 def _of_signals(
-    signals: Signals, settings: MembershipSettings, design: Design, files: Mapping[str, str | int | None]
+    signals: Signals, settings: MembershipSettings, design: MembershipDesign, files: Mapping[str, str | int | None]
 ) -> MembershipAudit:
     """Audits signals. The positive control is the same attack on the first reference model, whose members are known."""
     default = "loss" if not len(signals.references) else "lira-offline" if signals.inclusion is None else "lira-online"
@@ -359,9 +361,9 @@ def _check_inputs(names: Sequence[str], references: bool, inclusion: bool, popul
             raise InputError(f"{name} needs population records: rows without `included`, or --reference with --model")
 
 
-def _scores(names: Sequence[str], signals: Signals, settings: MembershipSettings) -> Scores:
+def _scores(names: Sequence[str], signals: Signals, settings: MembershipSettings) -> MembershipScores:
     by_attack = {name: _score(name, signals, settings) for name in names}
-    return Scores(by_attack, signals.included, signals.inclusion)
+    return MembershipScores(by_attack, signals.included, signals.inclusion)
 
 
 def _score(name: str, signals: Signals, settings: MembershipSettings) -> Floats:
@@ -383,10 +385,10 @@ def _score(name: str, signals: Signals, settings: MembershipSettings) -> Floats:
 
 
 def _result(
-    scores: Scores,
-    control: Scores | None,
+    scores: MembershipScores,
+    control: MembershipScores | None,
     settings: MembershipSettings,
-    design: Design,
+    design: MembershipDesign,
     files: Mapping[str, str | int | None],
     *,
     copies: bool = False,

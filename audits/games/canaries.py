@@ -40,7 +40,7 @@ import numpy as np
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.bounds import Bound
 from dpassay.audits.detection import Detectable, detectable
-from dpassay.audits.games.canaries_design import Design
+from dpassay.audits.games.canaries_design import CanariesDesign
 from dpassay.audits.result import AuditResult, Rate
 from dpassay.audits.statistics.binomial import difference_interval
 from dpassay.audits.statistics.one_run import hypergeometric_tail
@@ -105,7 +105,7 @@ def guessed_in(scores: Floats, guesses: int | None) -> Bools:
 
 
 def third_party_audit(
-    design: Design,
+    design: CanariesDesign,
     included: Bools,
     scorings: Sequence[Scoring],
     *,
@@ -185,7 +185,7 @@ def third_party_audit(
     )
 
 
-def refutes(design: Design, bounds: Sequence[Bound]) -> bool | None:
+def refutes(design: CanariesDesign, bounds: Sequence[Bound]) -> bool | None:
     """Whether the bounds refute the claim, by the rules of `dpassay.audits.verdict`; None without a claim or bounds."""
     if design.claim is None or not bounds:
         return None
@@ -226,7 +226,7 @@ class _Unprotected:
         }
 
 
-def _unprotected(design: Design, included: Bools, scoring: Scoring) -> _Unprotected:
+def _unprotected(design: CanariesDesign, included: Bools, scoring: Scoring) -> _Unprotected:
     guess = guessed_in(scoring.candidates, design.guesses)
     made, right = int(guess.sum()), int((guess & included).sum())
     rates = tuple(
@@ -237,7 +237,7 @@ def _unprotected(design: Design, included: Bools, scoring: Scoring) -> _Unprotec
     return _Unprotected(scoring.name, made, right, design.epsilon(made, right), leaked, rates)
 
 
-def _detectable(design: Design, included: Bools, guess: Bools) -> Detectable:
+def _detectable(design: CanariesDesign, included: Bools, guess: Bools) -> Detectable:
     """What the audit of one file finds half of the time; keys of the holdout are printed as often as in this file."""
     held_out = int((~included).sum())
     by_chance = int((guess & ~included).sum()) / held_out if design.guesses is None and held_out else 0.0
@@ -245,7 +245,7 @@ def _detectable(design: Design, included: Bools, guess: Bools) -> Detectable:
     return detectable(design.test, claim, confidence=design.each, delta=design.delta, by_chance=by_chance)
 
 
-def _copies_found(design: Design, included: Bools, scoring: Scoring) -> tuple[int, int] | None:
+def _copies_found(design: CanariesDesign, included: Bools, scoring: Scoring) -> tuple[int, int] | None:
     """Of copied canaries, how many are guessed and how many can be.
 
     None for keys, which are always found, and for models, which would have to be trained again.
@@ -283,7 +283,7 @@ def negative_control_p_value(top: int, drawn: int, holdout: int, never: int) -> 
     return min(1.0, 2 * more, 2 * fewer)
 
 
-def _failures(design: Design, included: Bools, scoring: Scoring, bound: Bound) -> list[str]:
+def _failures(design: CanariesDesign, included: Bools, scoring: Scoring, bound: Bound) -> list[str]:
     """Why nothing follows from a file. A bound above 0 holds whatever a positive control says of the attack's power."""
     failures = []
     copies = _copies_found(design, included, scoring)
@@ -296,7 +296,7 @@ def _failures(design: Design, included: Bools, scoring: Scoring, bound: Bound) -
     return [*failures, *([f"{scoring.name}: {leaked}"] if leaked else [])]
 
 
-def _negative_failure(design: Design, included: Bools, scoring: Scoring) -> str:
+def _negative_failure(design: CanariesDesign, included: Bools, scoring: Scoring) -> str:
     """Why the negative control of a file fails; empty if it passes."""
     top, drawn, holdout, never = negative_control_counts(scoring, included, design.guesses)
     if negative_control_p_value(top, drawn, holdout, never) > NEGATIVE_CONTROL_ERROR:
@@ -307,7 +307,7 @@ def _negative_failure(design: Design, included: Bools, scoring: Scoring) -> str:
     )
 
 
-def _rates(design: Design, included: Bools, guess: Bools, scoring: Scoring, *, several: bool) -> list[Rate]:
+def _rates(design: CanariesDesign, included: Bools, guess: Bools, scoring: Scoring, *, several: bool) -> list[Rate]:
     where = f"{scoring.name}: " if several else ""
     sides = (("planted", included), ("holdout", ~included))
     return [
@@ -316,7 +316,7 @@ def _rates(design: Design, included: Bools, guess: Bools, scoring: Scoring, *, s
     ]
 
 
-def _controls(design: Design, included: Bools, scoring: Scoring) -> list[Rate]:
+def _controls(design: CanariesDesign, included: Bools, scoring: Scoring) -> list[Rate]:
     copies = _copies_found(design, included, scoring)
     top, drawn, holdout, never = negative_control_counts(scoring, included, design.guesses)
     where = "guessed in" if design.guesses is None else f"among the {drawn} highest that were not planted"
@@ -330,7 +330,7 @@ def _controls(design: Design, included: Bools, scoring: Scoring) -> list[Rate]:
     ]
 
 
-def _multiplicity(design: Design, kind: str, scored: Sequence[Scoring]) -> tuple[str, ...]:
+def _multiplicity(design: CanariesDesign, kind: str, scored: Sequence[Scoring]) -> tuple[str, ...]:
     printed = "every one that is printed"
     if any(one.copied is None for one in scored):
         printed += ", or that a model finds likelier than every control"
@@ -347,7 +347,7 @@ def _multiplicity(design: Design, kind: str, scored: Sequence[Scoring]) -> tuple
 
 
 def _conclusion(
-    design: Design,
+    design: CanariesDesign,
     included: Bools,
     guess: Bools,
     bound: Bound,
@@ -380,7 +380,7 @@ def _conclusion(
     return " ".join([*said, _seen_without_protection(design, control)])
 
 
-def _missed(design: Design, bound: Bound, limit: Detectable) -> list[str]:
+def _missed(design: CanariesDesign, bound: Bound, limit: Detectable) -> list[str]:
     """What an audit that found too little finds half of the time, and what it could have shown at most."""
     ceiling, keys = format_ceiling(bound.ceiling, bound.value), design.guesses is None
     half = limit.sentence("of the planted canaries are printed" if keys else "of the planted canaries stand out")
@@ -393,7 +393,7 @@ def _missed(design: Design, bound: Bound, limit: Detectable) -> list[str]:
     return [half, f"As many guesses as here, all right, would have shown ε = {ceiling}."]
 
 
-def _seen_without_protection(design: Design, control: _Unprotected | None) -> str:
+def _seen_without_protection(design: CanariesDesign, control: _Unprotected | None) -> str:
     if control is None:
         return (
             "No run without protection was scored, so it is not known whether this attack sees leaks of this generator."

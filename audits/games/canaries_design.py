@@ -22,7 +22,7 @@ _RUN = "the run read the planted canaries and nothing else of the plan, and was 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Design:
+class CanariesDesign:
     """The parameters of the audit that are fixed before the run.
 
     Attributes:

@@ -14,7 +14,7 @@ import numpy as np
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.bounds import Bound, Direction, Rigor
 from dpassay.accounting.guarantees import ApproxDP, Guarantee, PrivacyProfile, PureDP
-from dpassay.attacks.black_box.distinguishing import Outputs, Score, fitted_scores
+from dpassay.attacks.black_box.distinguishing import Outputs, OutputScore, fitted_scores
 from dpassay.audits.implications import describe, implied_limit
 from dpassay.audits.statistics.binomial import epsilons_clopper_pearson, upper_limit
 from dpassay.base import validate
@@ -127,7 +127,7 @@ class Test:
         tried: number of pairs of score and threshold that were compared.
     """
 
-    score: Score
+    score: OutputScore
     threshold: float
     delta: float
     tried: int
@@ -182,7 +182,7 @@ def select_test(
     return dataclasses.replace(best[1], tried=tried)
 
 
-def _user_score(score: Callable[[Any], float]) -> Score:
+def _user_score(score: Callable[[Any], float]) -> OutputScore:
     """A user's score function, vectorised over outputs."""
 
     def of(outputs: Outputs) -> Floats:
@@ -191,7 +191,7 @@ def _user_score(score: Callable[[Any], float]) -> Score:
             raise ValueError("the score of an output is NaN; it must be a number, larger for D′")
         return scores
 
-    return Score("the given score", of)
+    return OutputScore("the given score", of)
 
 
 def thresholds(scores: Floats) -> Floats:

@@ -66,7 +66,7 @@ _FAILURES = 3  # pilot runs of a data set that must fail, if there are as many, 
 Phase: TypeAlias = Literal["pilot", "test"]
 
 
-class Run(NamedTuple):
+class GeneratorRun(NamedTuple):
     """One run of the generator.
 
     Attributes:
@@ -311,15 +311,15 @@ class ManyRuns:
 
     def __init__(self, design: ManyRunsDesign) -> None:
         self.design = design
-        self._results: dict[Run, Mapping[str, Features]] = {}
-        self._search = _Search(design)
+        self._results: dict[GeneratorRun, Mapping[str, Features]] = {}
+        self._search = _PairSearch(design)
         self._test: _Test | None = None
 
-    def add(self, run: Run, features: Mapping[str, Features]) -> None:
+    def add(self, run: GeneratorRun, features: Mapping[str, Features]) -> None:
         """Adds the result of a run: features by the name of a pair, and those of every pair under ``""``."""
         self._results[run] = features
 
-    def wanted(self, ahead: int = 1) -> list[Run]:
+    def wanted(self, ahead: int = 1) -> list[GeneratorRun]:
         """The runs that are needed next and have no result yet; empty when the audit is finished.
 
         Args:
@@ -335,7 +335,9 @@ class ManyRuns:
         if test.finished:
             return []
         rounds = range(test.rounds, min(test.rounds + ahead, test.most))
-        runs = [Run("test", data, number) for number in rounds for data in (test.pair.data, test.pair.neighbor)]
+        runs = [
+            GeneratorRun("test", data, number) for number in rounds for data in (test.pair.data, test.pair.neighbor)
+        ]
         return [run for run in runs if run not in self._results]
 
     @property
@@ -359,7 +361,7 @@ class ManyRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class PilotResult:
     """What the search found about one pair.
 
     Attributes:
@@ -377,20 +379,20 @@ class Compared:
     failing: str = ""
 
 
-class _Search:
+class _PairSearch:
     """Successive halving over the pairs. Its answers depend on the results only, not on the order they came in."""
 
     def __init__(self, design: ManyRunsDesign) -> None:
         self._design = design
-        self._known: dict[tuple[str, int, int], Compared] = {}
-        self.chosen: Compared | None = None
-        self.compared: dict[str, Compared] = {}
+        self._known: dict[tuple[str, int, int], PilotResult] = {}
+        self.chosen: PilotResult | None = None
+        self.compared: dict[str, PilotResult] = {}
         self.used = 0
         self.exhausted = False
         self.failing: dict[str, str] = {}
         self.untried: tuple[str, ...] = ()
 
-    def wanted(self, results: Mapping[Run, Mapping[str, Features]]) -> list[Run]:
+    def wanted(self, results: Mapping[GeneratorRun, Mapping[str, Features]]) -> list[GeneratorRun]:
         """The pilot runs that the search needs so far; once all have results, `chosen` is set."""
         budget, design = self._design.pilots, self._design
         survivors = list(design.pairs)
@@ -444,20 +446,20 @@ class _Search:
 
 @functools.lru_cache(maxsize=64)
 def _usual_pilots(design: ManyRunsDesign) -> int:
-    search, every = _Search(design), range(design.pilots)
-    blank: dict[Run, Mapping[str, Features]] = {
-        Run("pilot", data, number): {} for data in _data_sets(design.pairs) for number in every
+    search, every = _PairSearch(design), range(design.pilots)
+    blank: dict[GeneratorRun, Mapping[str, Features]] = {
+        GeneratorRun("pilot", data, number): {} for data in _data_sets(design.pairs) for number in every
     }
     search.wanted(blank)
     return max(search.chosen.runs) if search.chosen is not None else 0
 
 
-def _pilots(counts: Mapping[int, int]) -> list[Run]:
+def _pilots(counts: Mapping[int, int]) -> list[GeneratorRun]:
     """So many pilot runs on each data set."""
-    return [Run("pilot", data, number) for data, count in counts.items() for number in range(count)]
+    return [GeneratorRun("pilot", data, number) for data, count in counts.items() for number in range(count)]
 
 
-def _all_failed(data: int, counts: Mapping[int, int], results: Mapping[Run, Mapping[str, Features]]) -> bool:
+def _all_failed(data: int, counts: Mapping[int, int], results: Mapping[GeneratorRun, Mapping[str, Features]]) -> bool:
     return all(results[run].get("", {}).get(FAILED) for run in _pilots({data: counts[data]}))
 
 
@@ -466,23 +468,26 @@ def _data_sets(pairs: Sequence[Pair]) -> list[int]:
 
 
 def _compare(
-    design: ManyRunsDesign, pair: Pair, results: Mapping[Run, Mapping[str, Features]], counts: Mapping[int, int]
-) -> Compared:
+    design: ManyRunsDesign,
+    pair: Pair,
+    results: Mapping[GeneratorRun, Mapping[str, Features]],
+    counts: Mapping[int, int],
+) -> PilotResult:
     runs = counts[pair.data], counts[pair.neighbor]
     sides = _pilots_of(pair, results, runs)
     fails = [all(one.get(FAILED) for one in side) for side in sides]
     failing = "D" if fails[0] else "D′" if fails[1] and not design.failures else ""
     value, event = choose_event(sides[0], sides[1], _expected(design, pair), design.delta)
-    return Compared(pair.name, runs, -math.inf if failing else value, event, failing)
+    return PilotResult(pair.name, runs, -math.inf if failing else value, event, failing)
 
 
 def _pilots_of(
-    pair: Pair, results: Mapping[Run, Mapping[str, Features]], runs: tuple[int, int]
+    pair: Pair, results: Mapping[GeneratorRun, Mapping[str, Features]], runs: tuple[int, int]
 ) -> tuple[list[Features], list[Features]]:
     """The features of so many pilot runs on D and on D′."""
 
     def side(data: int, most: int) -> list[Features]:
-        return [_of_pair(results[Run("pilot", data, number)], pair.name) for number in range(most)]
+        return [_of_pair(results[GeneratorRun("pilot", data, number)], pair.name) for number in range(most)]
 
     return side(pair.data, runs[0]), side(pair.neighbor, runs[1])
 
@@ -569,7 +574,9 @@ def _happened(event: Event, features: Features) -> bool:
 class _Test:
     """The rounds of the test so far, in order, up to the first that has no result."""
 
-    def __init__(self, design: ManyRunsDesign, search: _Search, results: Mapping[Run, Mapping[str, Features]]) -> None:
+    def __init__(
+        self, design: ManyRunsDesign, search: _PairSearch, results: Mapping[GeneratorRun, Mapping[str, Features]]
+    ) -> None:
         chosen = search.chosen
         assert chosen is not None
         self.design = design
@@ -618,10 +625,10 @@ class _Test:
         hits = [sum(_happened(event, features) for features in side) for side in self.seen]
         self.state.expect(*((some, len(side)) for some, side in zip(hits, self.seen, strict=True)))
 
-    def update(self, results: Mapping[Run, Mapping[str, Features]]) -> None:
+    def update(self, results: Mapping[GeneratorRun, Mapping[str, Features]]) -> None:
         """Counts the rounds whose two runs have results, in order."""
         while not self.finished:
-            runs = [Run("test", data, self.rounds) for data in (self.pair.data, self.pair.neighbor)]
+            runs = [GeneratorRun("test", data, self.rounds) for data in (self.pair.data, self.pair.neighbor)]
             if any(run not in results for run in runs):
                 return
             if self.rounds in _CHOOSE_AFTER:
@@ -642,7 +649,7 @@ class _Test:
 _EXHAUSTED: Final = "the generator failed in all pilot runs on D, or in all on D′, of every pair that was tried"
 
 
-def _unfinished(design: ManyRunsDesign, search: _Search, made: int) -> AuditResult:
+def _unfinished(design: ManyRunsDesign, search: _PairSearch, made: int) -> AuditResult:
     """The result before the first round of the test: no bound."""
     if search.exhausted:
         reason = f"{_EXHAUSTED}; correct its command, or ask for other neighbours"
@@ -663,7 +670,7 @@ def _unfinished(design: ManyRunsDesign, search: _Search, made: int) -> AuditResu
 _GAME = "the generator runs many times on D and on its neighbour D′; tell from one output which of them it read"
 
 
-def _result(design: ManyRunsDesign, search: _Search, test: _Test, made: int) -> AuditResult:
+def _result(design: ManyRunsDesign, search: _PairSearch, test: _Test, made: int) -> AuditResult:
     bound = test.state.bound()
     bound = dataclasses.replace(
         bound,
@@ -717,7 +724,7 @@ def _finite(value: float) -> float:
     return value if math.isfinite(value) else math.copysign(1e300, value)
 
 
-def _details(design: ManyRunsDesign, search: _Search, made: int) -> dict[str, Any]:
+def _details(design: ManyRunsDesign, search: _PairSearch, made: int) -> dict[str, Any]:
     return {
         "runs": made,
         "most_runs": design.runs,

@@ -23,7 +23,7 @@ from scipy import special
 
 from dpassay.accounting.bounds import Bound
 from dpassay.audits.detection import Detectable, detectable
-from dpassay.audits.games.membership_design import Design, Scores, right_guesses, unfair_coins
+from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores, right_guesses, unfair_coins
 from dpassay.audits.result import AuditResult, Rate
 from dpassay.audits.statistics.ceilings import OneRun
 from dpassay.audits.statistics.one_run import epsilon_one_run
@@ -58,7 +58,7 @@ class _Attempt:
 
 
 def membership_audit(
-    scores: Scores, design: Design, *, control: Scores | None = None, copies: bool = False
+    scores: MembershipScores, design: MembershipDesign, *, control: MembershipScores | None = None, copies: bool = False
 ) -> AuditResult:
     """Bounds ε from membership scores, and describes how well they separate members from non-members.
 
@@ -123,7 +123,7 @@ def membership_audit(
     )
 
 
-def _attempts(scores: Scores, design: Design) -> list[_Attempt]:
+def _attempts(scores: MembershipScores, design: MembershipDesign) -> list[_Attempt]:
     m = len(scores.included)
     numbers = design.numbers(m)
     each = 1 - (1 - design.confidence) / (len(numbers) * len(scores.by_attack))
@@ -145,13 +145,13 @@ def _attempts(scores: Scores, design: Design) -> list[_Attempt]:
     return attempts
 
 
-def _detectable(m: int, best: _Attempt, design: Design) -> Detectable:
+def _detectable(m: int, best: _Attempt, design: MembershipDesign) -> Detectable:
     """What the attempt with the largest bound finds half of the time."""
     size, confidence = OneRun(m, best.guesses, "tight"), best.bound.confidence or design.confidence
     return detectable(size, design.claimed_epsilon, confidence=confidence, delta=design.delta, share=False)
 
 
-def _together(best: _Attempt, attempts: Sequence[_Attempt], design: Design) -> Bound:
+def _together(best: _Attempt, attempts: Sequence[_Attempt], design: MembershipDesign) -> Bound:
     """The largest bound, with the confidence at which all bounds hold jointly."""
     return dataclasses.replace(
         best.bound,
@@ -171,7 +171,7 @@ def _p_value(attempts: Sequence[_Attempt]) -> float:
     return min(1.0, len(attempts) * min(tails))
 
 
-def _areas(scores: Scores, confidence: float) -> dict[str, Area]:
+def _areas(scores: MembershipScores, confidence: float) -> dict[str, Area]:
     inside = scores.included
     return {
         name: area_under_curve(values[inside], values[~inside], confidence=confidence)
@@ -186,7 +186,7 @@ def _described(areas: Mapping[str, Area]) -> dict[str, Any]:
     }
 
 
-def _rates(scores: Scores, confidence: float, before: str = "") -> tuple[Rate, ...]:
+def _rates(scores: MembershipScores, confidence: float, before: str = "") -> tuple[Rate, ...]:
     rates = []
     inside = scores.included
     members, others = int(inside.sum()), int((~inside).sum())
@@ -209,7 +209,7 @@ def _blind(areas: Mapping[str, Area], known: str) -> list[str]:
     ]
 
 
-def _game(design: Design) -> str:
+def _game(design: MembershipDesign) -> str:
     if design.swapped:
         return "a fair coin decides which of two candidates is in the data; find which from the release"
     if design.fair_coins:
@@ -217,7 +217,7 @@ def _game(design: Design) -> str:
     return "some candidates were in the data and some were not; tell them apart by the release"
 
 
-def _multiplicity(scores: Scores, design: Design, attempts: Sequence[_Attempt]) -> tuple[str, ...]:
+def _multiplicity(scores: MembershipScores, design: MembershipDesign, attempts: Sequence[_Attempt]) -> tuple[str, ...]:
     rates = (
         "areas under the curve and rates at "
         f"{len(FALSE_POSITIVE_RATES)} false-positive rates for each of {len(scores.by_attack)} attacks; each interval "
@@ -236,11 +236,11 @@ def _multiplicity(scores: Scores, design: Design, attempts: Sequence[_Attempt]) 
 
 
 def _conclusion(
-    design: Design,
+    design: MembershipDesign,
     areas: Mapping[str, Area],
     best: _Attempt | None,
     bound: Bound | None,
-    control: Scores | None,
+    control: MembershipScores | None,
     failures: Sequence[str],
     limit: Detectable | None,
     copies: bool,

@@ -23,7 +23,7 @@ UNFAIR_LEVEL = 0.001
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scores:
+class MembershipScores:
     """Membership scores of all candidates, and which of them were in the data.
 
     Attributes:
@@ -57,7 +57,7 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Design:
+class MembershipDesign:
     """The parameters that are fixed before scores are seen.
 
     Attributes:
@@ -136,7 +136,7 @@ def right_guesses(scores: Floats, included: Bools, guesses: int, *, side: Side, 
     return int(right)
 
 
-def unfair_coins(scores: Scores) -> list[str]:
+def unfair_coins(scores: MembershipScores) -> list[str]:
     """Evidence against independent fair coins, in words; each kind occurs with probability at most `UNFAIR_LEVEL`.
 
     - Too few or too many candidates are in the data: the two-sided tail of Bin(m, ½).

@@ -23,7 +23,7 @@ from dpassay.accounting import gaussian
 from dpassay.accounting.bounds import Interval
 from dpassay.accounting.lattice import gaussian_curve
 from dpassay.base.number_format import format_interval, format_lower, format_number, format_upper
-from dpassay.claims.published.statement import Checks, Finding
+from dpassay.claims.published.statement import CheckResult, Checks
 from dpassay.mechanisms.dataset_vectors.release import RADIUS, clipped
 
 _ROOM = 1e-13
@@ -57,11 +57,11 @@ def _delta(mu: float, epsilon: float) -> Interval:
 # Theorem 4.1
 
 
-def classical_noise(epsilon: float, delta: float) -> Finding:
+def classical_noise(epsilon: float, delta: float) -> CheckResult:
     """Theorem 4.1 for one layer: δ at ε with σ = Δ√(2 ln(1.25/δ))/ε."""
     mu = _classical_mu(epsilon, delta)
     found = _delta(mu, epsilon)
-    return Finding(
+    return CheckResult(
         lower=found.lower,
         upper=found.upper,
         steps=(
@@ -73,7 +73,7 @@ def classical_noise(epsilon: float, delta: float) -> Finding:
     )
 
 
-def layer_by_layer(epsilon: float, delta: float, layers: int, drawn: int = 1, records: int = 1) -> Finding:
+def layer_by_layer(epsilon: float, delta: float, layers: int, drawn: int = 1, records: int = 1) -> CheckResult:
     """Theorem 4.1 for L layers, on a sample within Theorem 4.2: ε at δ of all layers' vectors, released together.
 
     The budget of the sample is (ε₀, δ/q) with ε₀ = log(1 + (e^ε − 1)/q), and each layer has the L-th part of both. Its
@@ -90,7 +90,7 @@ def layer_by_layer(epsilon: float, delta: float, layers: int, drawn: int = 1, re
     each = _classical_mu(inner / layers, delta / rate / layers)
     found = _epsilon(math.sqrt(layers) * each, delta, drawn, records)
     needed = gaussian.sampled_mu(epsilon, delta, sample_size=drawn, records=records) / math.sqrt(layers)
-    return Finding(
+    return CheckResult(
         lower=found.lower,
         upper=found.upper,
         steps=(
@@ -114,11 +114,11 @@ def _classical_mu(epsilon: float, delta: float) -> float:
 # Theorem 4.2 and what the released code makes of it
 
 
-def sampled_vectors(epsilon: float, delta: float, drawn: int, records: int) -> Finding:
+def sampled_vectors(epsilon: float, delta: float, drawn: int, records: int) -> CheckResult:
     """Theorem 4.2 for the vectors: ε at δ = q·δ_vec with the least noise that is (ε_vec, δ_vec)-DP on the sample."""
     mu = gaussian.sampled_mu(epsilon, delta, sample_size=drawn, records=records) * (1 - 4 * _ROOM)
     found = _epsilon(mu, delta, drawn, records)
-    return Finding(
+    return CheckResult(
         lower=found.lower,
         upper=found.upper,
         steps=(
@@ -135,7 +135,7 @@ def sampled_vectors(epsilon: float, delta: float, drawn: int, records: int) -> F
 
 def released_code(
     epsilon: float, delta: float, examples: float, drawn: int, records: int, sensitivity: float, sample: str
-) -> Finding:
+) -> CheckResult:
     """ε at δ of the vectors with noise for another sensitivity than 2C/n, or with a sample that is known.
 
     A seed that anybody can read decides who is in the sample. Then P and Q are N(μ, 1) and N(0, 1) for a record that is
@@ -151,7 +151,7 @@ def released_code(
     enough = gaussian.sampled_mu(epsilon, delta, sample_size=drawn, records=records)
     mu = enough * 2 / sensitivity * (1 - 4 * _ROOM)
     found = _epsilon(mu, delta, drawn, records) if sample == "secret" else _epsilon(mu, delta, 1, 1)
-    return Finding(
+    return CheckResult(
         lower=found.lower,
         upper=found.upper,
         steps=(
@@ -173,7 +173,9 @@ def _in_clips(sensitivity: float) -> str:
     return "C/n" if sensitivity == 1 else f"{format_number(sensitivity)}·C/n"
 
 
-def first_label_for_all(epsilon: float, delta: float, examples: float, drawn: int, records: Sequence[int]) -> Finding:
+def first_label_for_all(
+    epsilon: float, delta: float, examples: float, drawn: int, records: Sequence[int]
+) -> CheckResult:
     """ε at δ of each label's vectors, if all have the noise of the first label's share q = m/n_y.
 
     Args:
@@ -186,7 +188,7 @@ def first_label_for_all(epsilon: float, delta: float, examples: float, drawn: in
     worst = max(range(len(records)), key=lambda label: found[label].lower)
     shown = (format_number(label.lower) for label in found)
     added = (format_number(label.lower + examples) for label in found)
-    return Finding(
+    return CheckResult(
         lower=found[worst].lower,
         upper=max(label.upper for label in found),
         steps=(
@@ -200,7 +202,9 @@ def first_label_for_all(epsilon: float, delta: float, examples: float, drawn: in
     )
 
 
-def noise_at_each_start(epsilon: float, delta: float, examples: float, drawn: int, records: int, runs: int) -> Finding:
+def noise_at_each_start(
+    epsilon: float, delta: float, examples: float, drawn: int, records: int, runs: int
+) -> CheckResult:
     """ε at δ of the vectors that several runs release, each with new noise, from one sample.
 
     k releases N(μ, 1) are one of μ√k, the mean of them being sufficient.
@@ -211,7 +215,7 @@ def noise_at_each_start(epsilon: float, delta: float, examples: float, drawn: in
     """
     mu = gaussian.sampled_mu(epsilon, delta, sample_size=drawn, records=records) * (1 - 4 * _ROOM)
     found = _epsilon(mu * math.sqrt(runs), delta, drawn, records)
-    return Finding(
+    return CheckResult(
         lower=found.lower,
         upper=found.upper,
         steps=(
@@ -228,12 +232,12 @@ def noise_at_each_start(epsilon: float, delta: float, examples: float, drawn: in
 # Sensitivities
 
 
-def histogram(epsilon: float, delta: float, sensitivity: float) -> Finding:
+def histogram(epsilon: float, delta: float, sensitivity: float) -> CheckResult:
     """δ at ε of noisy votes under replace_one, with noise for a given L2 sensitivity."""
     enough = float(gaussian.largest_mus(epsilon, delta))
     mu = enough * math.sqrt(2) / sensitivity
     found = _delta(mu, epsilon)
-    return Finding(
+    return CheckResult(
         lower=found.lower,
         upper=found.upper,
         steps=(
@@ -246,7 +250,7 @@ def histogram(epsilon: float, delta: float, sensitivity: float) -> Finding:
     )
 
 
-def pairs_by_row(records: int, pairing: str) -> Finding:
+def pairs_by_row(records: int, pairing: str) -> CheckResult:
     """By how much the mean of paired differences moves if a record is removed, in units of C/n, n being public.
 
     States are numbers: record i has 100i − 40, negative i has 100i. The code that releases clips the differences, to
@@ -263,7 +267,7 @@ def pairs_by_row(records: int, pairing: str) -> Finding:
         for mine, theirs in ((states, negatives), (states[1:], kept))
     )
     moved = Fraction(abs(after - before), RADIUS)
-    return Finding(
+    return CheckResult(
         lower=float(moved),
         upper=None if pairing == "rows" else 1.0,
         steps=(

@@ -20,7 +20,7 @@ from dpassay.accounting import DominatingPair
 from dpassay.base.arrays import Floats
 from dpassay.base.number_format import format_interval, format_lower, format_number
 from dpassay.claims.published.laws import certain_epsilon_of_coins, certain_epsilon_of_maxima
-from dpassay.claims.published.statement import Checks, Finding
+from dpassay.claims.published.statement import CheckResult, Checks
 
 _ACCOUNTANTS: Mapping[str, type[privacy_accountant.PrivacyAccountant]] = {"pld": PLDAccountant, "rdp": RdpAccountant}
 
@@ -40,13 +40,13 @@ def _dp_accounting_says(what: str, epsilon: float, delta: float) -> str:
 # --- randomised response, Gaussians, mixtures: dp_accounting, Flower
 
 
-def randomized_response(noise_parameter: float, count: int, delta: float, accountant: str = "pld") -> Finding:
+def randomized_response(noise_parameter: float, count: int, delta: float, accountant: str = "pld") -> CheckResult:
     """So many answers about one bit, by randomised response with two buckets."""
     event = dp_event.RandomizedResponseDpEvent(noise_parameter, 2)
     claimed = _by_dp_accounting(event, count, delta, accountant, "REPLACE_ONE")
     likely, other = 1 - noise_parameter / 2, noise_parameter / 2
     lower = certain_epsilon_of_coins((likely, other), (other, likely), count=count, delta=delta)
-    return Finding(
+    return CheckResult(
         lower=lower,
         claimed=claimed,
         steps=(
@@ -60,7 +60,7 @@ def randomized_response(noise_parameter: float, count: int, delta: float, accoun
     )
 
 
-def exchanged_gaussian(noise_multiplier: float, delta: float, accountant: str = "") -> Finding:
+def exchanged_gaussian(noise_multiplier: float, delta: float, accountant: str = "") -> CheckResult:
     """A sum with Gaussian noise, as one record is exchanged for its opposite.
 
     Args:
@@ -81,12 +81,12 @@ def exchanged_gaussian(noise_multiplier: float, delta: float, accountant: str = 
     ]
     if claimed is not None:
         steps.append(_dp_accounting_says(f"For REPLACE_ONE {_ACCOUNTANTS[accountant].__name__}", claimed, delta))
-    return Finding(lower=found.lower, upper=found.upper, claimed=claimed, steps=tuple(steps))
+    return CheckResult(lower=found.lower, upper=found.upper, claimed=claimed, steps=tuple(steps))
 
 
 def sampled_without_replacement(
     records: int, sample: int, noise_multiplier: float, delta: float, moved_by: float = 2.0
-) -> Finding:
+) -> CheckResult:
     """A noisy sum over a sample of fixed size, as one record is exchanged.
 
     Args:
@@ -100,7 +100,7 @@ def sampled_without_replacement(
     claimed = _by_dp_accounting(event, 1, delta, "rdp", "REPLACE_ONE")
     rate = sample / records
     lower = DominatingPair.gaussian(noise_multiplier, moved_by).poisson_sampled(rate).epsilon(delta).lower
-    return Finding(
+    return CheckResult(
         lower=lower,
         claimed=claimed,
         steps=(
@@ -116,7 +116,7 @@ def sampled_without_replacement(
 
 def gaussian_mixture(
     weights: Sequence[float], shifts: Sequence[float], noise: float, unit: float, delta: float, step: float = 1e-4
-) -> Finding:
+) -> CheckResult:
     """A mixture of Gaussians whose numbers are all multiplied by `unit`, which does not change what is told apart.
 
     Args:
@@ -130,7 +130,7 @@ def gaussian_mixture(
     event = dp_event.MixtureOfGaussiansDpEvent(noise * unit, [unit * shift for shift in shifts], list(weights))
     claimed = float(PLDAccountant(value_discretization_interval=step).compose(event).get_epsilon(delta))
     found = DominatingPair.gaussian_mixture(weights, shifts, noise).epsilon(delta)
-    return Finding(
+    return CheckResult(
         lower=found.lower,
         upper=found.upper,
         claimed=claimed,
@@ -143,12 +143,12 @@ def gaussian_mixture(
     )
 
 
-def composed_gaussians(noise_multiplier: float, count: int, delta: float) -> Finding:
+def composed_gaussians(noise_multiplier: float, count: int, delta: float) -> CheckResult:
     """Gaussians whose privacy-loss distributions are composed, which are together one Gaussian of larger mean."""
     law = privacy_loss_distribution.from_gaussian_mechanism(noise_multiplier)
     claimed = float(law.self_compose(count).get_epsilon_for_delta(delta))
     found = DominatingPair.gaussian(noise_multiplier).self_compose(count).epsilon(delta)
-    return Finding(
+    return CheckResult(
         lower=found.lower,
         upper=found.upper,
         claimed=claimed,
@@ -185,7 +185,7 @@ def poisson_samples(
     delta: float,
     accountant: str = "",
     width: float = 1e-3,
-) -> Finding:
+) -> CheckResult:
     """Gaussian sums over Poisson samples.
 
     Args:
@@ -212,15 +212,15 @@ def poisson_samples(
         event = dp_event.PoissonSampledDpEvent(rates[0], dp_event.GaussianDpEvent(noise_multipliers[0]))
         claimed = _by_dp_accounting(event, steps[0], delta, accountant)
         lines.append(_dp_accounting_says(_ACCOUNTANTS[accountant].__name__, claimed, delta))
-    return Finding(lower=found.lower, upper=found.upper, claimed=claimed, steps=tuple(lines))
+    return CheckResult(lower=found.lower, upper=found.upper, claimed=claimed, steps=tuple(lines))
 
 
 def stated_lower_end(
     noise_multiplier: float, rate: float, steps: int, delta: float, lower_end: float, width: float = 1e-3
-) -> Finding:
+) -> CheckResult:
     """How far the lower end of a stated interval is above ε, which is to be nowhere."""
     found = _sampled([noise_multiplier], [rate], [steps]).epsilon(delta, width=width)
-    return Finding(
+    return CheckResult(
         lower=math.nextafter(lower_end - found.upper, -math.inf),
         upper=math.nextafter(lower_end - found.lower, math.inf),
         steps=(
@@ -232,11 +232,11 @@ def stated_lower_end(
     )
 
 
-def delta_of_an_addition(noise_multiplier: float, rate: float, steps: int, epsilon: float) -> Finding:
+def delta_of_an_addition(noise_multiplier: float, rate: float, steps: int, epsilon: float) -> CheckResult:
     """δ at a negative ε, where adding a record has the larger one."""
     pair = _sampled([noise_multiplier], [rate], [steps])
     added, removed = (pair.delta(epsilon, direction=side) for side in ("add", "remove"))
-    return Finding(
+    return CheckResult(
         lower=max(added.lower, removed.lower),
         upper=max(added.upper, removed.upper),
         steps=(
@@ -249,12 +249,12 @@ def delta_of_an_addition(noise_multiplier: float, rate: float, steps: int, epsil
     )
 
 
-def shuffled_batches(batches: int, epochs: int, noise_multiplier: float, delta: float) -> Finding:
+def shuffled_batches(batches: int, epochs: int, noise_multiplier: float, delta: float) -> CheckResult:
     """Batches of a shuffled data set, of known gradients but for one record's."""
     lower = certain_epsilon_of_maxima(
         batches=batches, epochs=epochs, noise_multiplier=noise_multiplier, means=(2.0, 1.0), delta=delta
     )
-    return Finding(
+    return CheckResult(
         lower=lower,
         steps=(
             f"{batches} shuffled batches, {epochs} epoch{'s' if epochs > 1 else ''}, σ = "
@@ -270,7 +270,7 @@ def shuffled_batches(batches: int, epochs: int, noise_multiplier: float, delta: 
 
 def once_an_epoch(
     noise_multiplier: float, batches: int, epochs: int, delta: float, adjacency: str = "zero_out"
-) -> Finding:
+) -> CheckResult:
     """Batches that are cut from the records in a fixed order, where each record is in one batch of an epoch.
 
     Where a record counts as 0, all others stay in their batches, and only its own moves. Where it is removed, all
@@ -293,7 +293,7 @@ def once_an_epoch(
             f"of {epochs} epochs the sums of all these batches move by 2, as each loses its first record and gains the "
             "first of the next."
         )
-    return Finding(
+    return CheckResult(
         lower=found.lower,
         upper=found.upper if adjacency == "zero_out" else None,
         steps=(
@@ -304,7 +304,7 @@ def once_an_epoch(
     )
 
 
-def discrete_gaussian(scale: float, delta: float) -> Finding:
+def discrete_gaussian(scale: float, delta: float) -> CheckResult:
     """The ε of OpenDP for a noisy count, through zero-concentrated differential privacy."""
     import opendp.prelude as dp
 
@@ -312,7 +312,7 @@ def discrete_gaussian(scale: float, delta: float) -> Finding:
     noisy = dp.m.make_gaussian(dp.atom_domain(T=int), dp.absolute_distance(T=int), scale)
     claimed = float(dp.c.make_zCDP_to_approxDP(noisy).map(1).epsilon(delta))
     found = DominatingPair.discrete_gaussian(scale, 1).epsilon(delta)
-    return Finding(
+    return CheckResult(
         lower=found.lower,
         upper=found.upper,
         claimed=claimed,
@@ -330,7 +330,7 @@ def discrete_gaussian(scale: float, delta: float) -> Finding:
 # --- dpsynth
 
 
-def selection_of_errors(standard_deviation: float, misses: int) -> Finding:
+def selection_of_errors(standard_deviation: float, misses: int) -> CheckResult:
     """A selection from two marginals by their errors, with probabilities proportional to e^(εu), as AIM draws it.
 
     The errors of floats in both terms are below 1e-12 of what they are.
@@ -342,7 +342,7 @@ def selection_of_errors(standard_deviation: float, misses: int) -> Finding:
     epsilon = math.sqrt(2) / standard_deviation
     before, after = (float(np.logaddexp(0, epsilon * gap)) for gap in (misses, misses - 2))
     lower = (before - after) - 1e-12 * (before + after)
-    return Finding(
+    return CheckResult(
         lower=lower,
         upper=2 * epsilon * (1 + 1e-12),
         claimed=epsilon,
@@ -370,7 +370,7 @@ def _katz_log(hits: Floats, false_hits: Floats, runs: int, z: float) -> Floats:
     return np.where(hits == 0, -np.inf, np.log(some / other) - z * error)
 
 
-def katz_log(epsilon: float, runs: int, confidence: float) -> Finding:
+def katz_log(epsilon: float, runs: int, confidence: float) -> CheckResult:
     """How often Katz' lower bound on ε is above the ε of randomised response, by the law of the two counts.
 
     So many answers on each data set are 1 with probability e^ε/(1 + e^ε) and 1/(1 + e^ε). The bound is the largest of
@@ -385,7 +385,7 @@ def katz_log(epsilon: float, runs: int, confidence: float) -> Finding:
     tn, fn = runs - fp, runs - tp
     bound = np.maximum.reduce([_katz_log(*pair, runs, z) for pair in ((tp, fp), (tn, fn), (fp, tp), (fn, tn))])
     chance = float((law[:, None] * law[::-1][None, :])[bound > epsilon + 1e-9].sum())
-    return Finding(
+    return CheckResult(
         lower=chance - 1e-9,
         steps=(
             f"Randomised response with ε = {format_number(epsilon)} answers {runs} times for each of two data sets; an "

@@ -19,7 +19,7 @@ from dpassay.accounting.events import BoundedRangeSelectionDpEvent
 from dpassay.base.arrays import Floats
 from dpassay.base.number_format import format_lower, format_number, format_upper
 from dpassay.claims.published.laws import Coin, certain_epsilon_of_coins
-from dpassay.claims.published.statement import Checks, Finding
+from dpassay.claims.published.statement import CheckResult, Checks
 
 Rows = Sequence[Sequence[float]]
 
@@ -84,7 +84,7 @@ def cost_of_a_batch(
     temperature: float,
     adjacency: str = "add_remove",
     right_of_even: float | None = None,
-) -> Finding:
+) -> CheckResult:
     """The published cost of tokens that one batch releases, against the exact cost of the worst neighbour."""
     costs = [published_cost(rows, x, temperature, right_of_even=right_of_even) for x in tokens]
     exact = ex_post.token_costs(
@@ -100,12 +100,12 @@ def cost_of_a_batch(
         meant = math.fsum(published_cost(rows, x, temperature) for x in tokens)
         steps.append(f"With the larger middle value b as right-median, γ is {format_number(meant)}.")
     steps.append(f"Over all neighbours under {adjacency} the log-ratio of the tokens is at most {format_upper(exact)}.")
-    return Finding(upper=exact, claimed=math.fsum(costs), steps=tuple(steps))
+    return CheckResult(upper=exact, claimed=math.fsum(costs), steps=tuple(steps))
 
 
 def exchanged_row(
     rows: Rows, row: int, by: Sequence[float], token: int, clip: float, temperature: float, records_of_row: int = 1
-) -> Finding:
+) -> CheckResult:
     """The published cost of a token, against the loss where a row turns into another one.
 
     A row does so where its record is exchanged, or where it has several records and one of them leaves.
@@ -114,7 +114,7 @@ def exchanged_row(
     claimed = published_cost(rows, token, temperature)
     loss = _certain_loss([_drop(rows, after, token, clip, temperature)], len(by), clip, temperature)
     how = "is exchanged for one" if records_of_row == 1 else f"of {records_of_row} records loses one, and is then one"
-    return Finding(
+    return CheckResult(
         lower=loss,
         claimed=claimed,
         steps=(
@@ -129,7 +129,7 @@ def exchanged_row(
 
 def fixed_size_batches(
     batch_size: int, batches: int, clip: float, temperature: float, assignment: str = "in_order"
-) -> Finding:
+) -> CheckResult:
     """Batches whose majority of two hangs on where they begin; each then loses its majority as one record is put first.
 
     Args:
@@ -155,7 +155,7 @@ def fixed_size_batches(
         drops.append(_drop(before, after, number % 2, clip, temperature))
     changed = sum(own != moved for own, moved in zip(blocks, shifted, strict=True))
     total = _certain_loss(drops, 2, clip, temperature)
-    return Finding(
+    return CheckResult(
         lower=total,
         claimed=max(costs),
         steps=(
@@ -170,7 +170,7 @@ def fixed_size_batches(
     )
 
 
-def identical_vectors(rows: Rows, token: int, clip: float, temperature: float) -> Finding:
+def identical_vectors(rows: Rows, token: int, clip: float, temperature: float) -> CheckResult:
     """The loss by the removal of a row from a batch with three identical rows.
 
     Raises:
@@ -184,7 +184,7 @@ def identical_vectors(rows: Rows, token: int, clip: float, temperature: float) -
     worst = max(range(len(rows)), key=lambda removed: abs(drops[removed]))
     moved = float(np.abs(_median(rows) - _median(others[worst])).max())
     loss = _certain_loss([drops[worst]], len(rows[0]), clip, temperature)
-    return Finding(
+    return CheckResult(
         lower=loss,
         steps=(
             f"D is the batch {_shown(rows)}, {copies} rows of it identical; its median is {_median_shown(rows)}.",
@@ -196,7 +196,7 @@ def identical_vectors(rows: Rows, token: int, clip: float, temperature: float) -
     )
 
 
-def reported_cost(rows: Rows, removed: int, clip: float, temperature: float) -> Finding:
+def reported_cost(rows: Rows, removed: int, clip: float, temperature: float) -> CheckResult:
     """The success of an adversary who sees the reported ε, for two batches with one median.
 
     Her prior is 1/2. Whatever token is released, the reported numbers of both batches differ, and she is never wrong.
@@ -211,7 +211,7 @@ def reported_cost(rows: Rows, removed: int, clip: float, temperature: float) -> 
     if not np.array_equal(_median(rows), _median(rest)):
         raise ValueError("the two batches release different laws")
     bound = max(*with_, *without)
-    return Finding(
+    return CheckResult(
         lower=1.0 if told_apart else 0.5,
         claimed=1 / (1 + math.exp(-bound)),
         steps=(
@@ -238,7 +238,7 @@ def rebalanced_batches(
     count_epsilon: float,
     moved: int | None = None,
     moved_to: Sequence[float] = (),
-) -> Finding:
+) -> CheckResult:
     """ε of the noisy counts plus the largest cost of a batch, against what both lose.
 
     Both batches release `token`. Under add_remove the upper bound is that of docs/proofs/ex-post.md, Theorem 6. Where a
@@ -262,7 +262,7 @@ def rebalanced_batches(
             f"Over all neighbours the batches lose at most {' and '.join(map(format_upper, parts))}; with the counts "
             f"that is at most {format_upper(upper)}.",
         ]
-        return Finding(upper=upper, claimed=claimed, steps=tuple(steps))
+        return CheckResult(upper=upper, claimed=claimed, steps=tuple(steps))
     less, more = [*first[:moved], *first[moved + 1 :]], [*second, moved_to]
     drops = [_drop(old, new, token, clip, temperature) for old, new in ((first, less), (second, more))]
     lower = _certain_loss(drops, len(first[0]), clip, temperature)
@@ -273,7 +273,7 @@ def rebalanced_batches(
         f"The log-probabilities of the two tokens change by {' and '.join(format_number(-drop) for drop in drops)}, "
         f"by at least {format_lower(lower)} together.",
     ]
-    return Finding(lower=lower, claimed=claimed, steps=tuple(steps))
+    return CheckResult(lower=lower, claimed=claimed, steps=tuple(steps))
 
 
 # --- means
@@ -297,7 +297,7 @@ def actual_batch_size(
     tokens: int,
     records: int,
     denominator: str = "actual",
-) -> Finding:
+) -> CheckResult:
     """A mean over the records that are there, of a batch in which one record contradicts all others.
 
     Whether a token is 0 is all that tells the two data sets apart, because all other tokens keep their ratio. Upper
@@ -321,7 +321,7 @@ def actual_batch_size(
     lower = certain_epsilon_of_coins(*laws, count=tokens, delta=delta)
     range_ = (4 if denominator == "actual" else 2) * clip / (batch_size * temperature)
     upper = _by_zcdp(range_, tokens, delta)
-    return Finding(
+    return CheckResult(
         lower=lower,
         upper=upper,
         steps=(
@@ -338,11 +338,11 @@ def actual_batch_size(
 
 def means_of_single_records(
     batch_size: int, clip: float, temperature: float, tokens: Sequence[int], records: Sequence[int]
-) -> Finding:
+) -> CheckResult:
     """Contexts of one record and a fixed denominator: the ε of zCDP, the largest over the data sets of a table."""
     range_ = 2 * clip / (batch_size * temperature)
     found = [_by_zcdp(range_, count, size**-1.1) for count, size in zip(tokens, records, strict=True)]
-    return Finding(
+    return CheckResult(
         upper=max(found),
         steps=(
             f"As a record leaves, the mean logits change by numbers in [−c/s, c/s]: a token is "
@@ -357,7 +357,7 @@ def means_of_single_records(
 
 def means_of_contexts(
     batch_size: int, clip: float, temperature: float, tokens: int, records: int, records_per_context: int = 2
-) -> Finding:
+) -> CheckResult:
     """A context that turns from one token to the other as one of its records leaves; the others say nothing.
 
     With one record a context, the context leaves with it. Upper bound: as a context becomes another one, the changes of
@@ -369,7 +369,7 @@ def means_of_contexts(
     single = _by_zcdp(step, tokens, delta)
     upper = _by_zcdp(2 * step, tokens, delta) if records_per_context > 1 else single
     after = f"({format_number(-clip)}, {format_number(clip)})" if records_per_context > 1 else "gone"
-    return Finding(
+    return CheckResult(
         lower=lower,
         upper=upper,
         steps=(

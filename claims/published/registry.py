@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from dpassay.accounting.bounds import json_number
 from dpassay.audits.verdict_wording import Name
-from dpassay.claims.published.statement import Check, Finding, PublishedClaim, source_in_words, verdict
+from dpassay.claims.published.statement import Check, CheckResult, PublishedClaim, source_in_words, verdict
 
 ROWS = "dpassay.claims.published.rows"
 """The package of the files, `examples/claims/published` in the repository."""
@@ -30,7 +30,7 @@ class CheckedClaim:
     """
 
     claim: PublishedClaim
-    finding: Finding
+    finding: CheckResult
     claimed: float
 
     @property

@@ -27,7 +27,7 @@ from dpassay.accounting.secret_protection import (
 )
 from dpassay.base.arrays import Floats
 from dpassay.base.number_format import format_interval, format_lower, format_number, format_upper
-from dpassay.claims.published.statement import Checks, Finding
+from dpassay.claims.published.statement import CheckResult, Checks
 
 _ROOM = 2.0**-40
 """More than the relative error of a few operations and functions on floats."""
@@ -39,7 +39,7 @@ _CLOSE = 1e-7
 # Theorem 3: composition
 
 
-def digits_of_a_secret(digits: int, revealed: Sequence[int]) -> Finding:
+def digits_of_a_secret(digits: int, revealed: Sequence[int]) -> CheckResult:
     """Theorem 3 for mechanisms that reveal one digit each of a secret: exact probabilities of a right guess.
 
     All values are equally likely, which is the only law with no value above p = 10^−digits. After an output, every
@@ -57,7 +57,7 @@ def digits_of_a_secret(digits: int, revealed: Sequence[int]) -> Finding:
 
     each = [right([place]) for place in revealed]
     claimed, together = sum(each, Fraction(0)), right(revealed)
-    return Finding(
+    return CheckResult(
         lower=_down(together),
         claimed=float(claimed),
         steps=(
@@ -70,14 +70,14 @@ def digits_of_a_secret(digits: int, revealed: Sequence[int]) -> Finding:
     )
 
 
-def orthogonal_gaussians(values: int, mu: float, releases: int) -> Finding:
+def orthogonal_gaussians(values: int, mu: float, releases: int) -> CheckResult:
     """Theorem 3 for releases of μe_v with N(0, I) noise, for one of K values v, all equally likely.
 
     The best guess is the largest coordinate, since all shifts have the same length. It is right with probability
     E Φ(X + μ)^(K−1), X normal. The mean of k releases is one of μ√k.
     """
     one, all_of_them = _largest_coordinate(values, mu), _largest_coordinate(values, mu * math.sqrt(releases))
-    return Finding(
+    return CheckResult(
         lower=all_of_them.lower,
         claimed=releases * one.upper,
         steps=(
@@ -115,7 +115,7 @@ def _interval(found: Interval) -> str:
 # Lemma C.2: from (ε, δ)
 
 
-def approx_dp_to_secrets(values: int, ratio: float, delta: float, against: str) -> Finding:
+def approx_dp_to_secrets(values: int, ratio: float, delta: float, against: str) -> CheckResult:
     """Lemma C.2 for a secret of K values, all equally likely, p = 1/K, and a mechanism with e^ε = `ratio`.
 
     Against a reference without the secret, Q is uniform on K outputs, and P_v has output v with probability
@@ -137,7 +137,7 @@ def approx_dp_to_secrets(values: int, ratio: float, delta: float, against: str) 
         right = Fraction(delta) + (1 - Fraction(delta)) * grown * p / (grown * p + 1 - p)
         upper = r_between_secrets(math.log(ratio) * (1 + _ROOM), delta, 1 / values * (1 + _ROOM))
     claimed = _lemma_c2(1 / values, ratio, delta)
-    return Finding(
+    return CheckResult(
         lower=_down(right),
         upper=upper,
         claimed=claimed,
@@ -188,7 +188,7 @@ def _down(exact: Fraction) -> float:
 # Lemma 3.3: from Gaussian differential privacy
 
 
-def gdp_to_secrets(p: float, mu: float) -> Finding:
+def gdp_to_secrets(p: float, mu: float) -> CheckResult:
     """Lemma 3.3: r = Φ(Φ⁻¹(p) + μ) of a μ-GDP mechanism, P over Q.
 
     It is attained if 1/p is a whole number: let Q be uniform on a circle of length 1, and P_0 have the decreasing
@@ -196,7 +196,7 @@ def gdp_to_secrets(p: float, mu: float) -> Finding:
     arc of length p, which has probability p under Q and Φ(Φ⁻¹(p) + μ) under P_v.
     """
     exact = gaussian_curve.blowup(mu, p)
-    return Finding(
+    return CheckResult(
         lower=exact.lower,
         upper=r_of_gdp(mu, p),
         steps=(
@@ -212,7 +212,7 @@ def gdp_to_secrets(p: float, mu: float) -> Finding:
 # Theorem 1 and Algorithms 1 and 2
 
 
-def counts_and_centres(p: float, r: float, records: int, noise_factor: float) -> Finding:
+def counts_and_centres(p: float, r: float, records: int, noise_factor: float) -> CheckResult:
     """Theorem 1: B(p) of one release of counts and centres together, with the noise of Algorithm 1.
 
     A secret is in n records that are drawn with probability μ/n each, μ = Φ⁻¹(r) − Φ⁻¹(p). σ is the least for which
@@ -235,7 +235,7 @@ def counts_and_centres(p: float, r: float, records: int, noise_factor: float) ->
     joint = sigma / math.sqrt(2)
     lower, upper = blowup(weights, joint * (1 + _CLOSE), p).lower, blowup(weights, joint * (1 - _ROOM), p).upper
     guessed = _cluster_guesses(weights, joint * (1 + _CLOSE), round(1 / p))
-    return Finding(
+    return CheckResult(
         lower=lower,
         upper=upper,
         steps=(
@@ -266,7 +266,7 @@ def _cluster_guesses(weights: Floats, sigma: float, values: int) -> float:
     return float(np.dot(kept, each)) * (1 - _ROOM)
 
 
-def running_sums(copies: int, assign: str) -> Finding:
+def running_sums(copies: int, assign: str) -> CheckResult:
     """Algorithm 2 as printed: by how much one record moves the counts of two clusters, in rational numbers.
 
     Public centres are −0.6 and 0.6, of one public point each. A record is assigned to the nearest e_k and then added
@@ -279,7 +279,7 @@ def running_sums(copies: int, assign: str) -> Finding:
     points = [Fraction(1, 100)] * copies
     before, after = (_counts(data, moving=assign == "running") for data in (points, [Fraction(-1), *points]))
     square = sum((one - other) ** 2 for one, other in zip(before, after, strict=True))
-    return Finding(
+    return CheckResult(
         lower=math.sqrt(square) * (1 - _ROOM),
         upper=1.0 if assign == "public" else None,
         steps=(
@@ -306,7 +306,7 @@ def _counts(points: Sequence[Fraction], *, moving: bool) -> tuple[int, int]:
 # One Gaussian for a mixture, and the comparison with Gaussian differential privacy
 
 
-def single_gaussian(p: float, r: float, records: int, sigma: float) -> Finding:
+def single_gaussian(p: float, r: float, records: int, sigma: float) -> CheckResult:
     """Section 4.1: B(p) of the mixture Σ w_k N(k, σ²), where N(Σ k·w_k, σ²) is used in its place.
 
     Args:
@@ -317,7 +317,7 @@ def single_gaussian(p: float, r: float, records: int, sigma: float) -> Finding:
     weights = _occurrences(p, r, records)
     estimate = single_gaussian_estimate(weights, sigma, p).value
     found = blowup(weights, sigma, p)
-    return Finding(
+    return CheckResult(
         lower=found.lower,
         upper=found.upper,
         steps=(
@@ -331,7 +331,7 @@ def single_gaussian(p: float, r: float, records: int, sigma: float) -> Finding:
     )
 
 
-def noise_over_gdp(p: float, r: float, records: int, group: int) -> Finding:
+def noise_over_gdp(p: float, r: float, records: int, group: int) -> CheckResult:
     """Appendix B.1: σ of (p, r)-secret protection over that of μ-GDP with the same r at p, for counts.
 
     μ-GDP needs Δ/μ, Δ being the number of records that it protects together. Secret protection needs the least σ with
@@ -347,7 +347,7 @@ def noise_over_gdp(p: float, r: float, records: int, group: int) -> Finding:
     below = _distance(lambda room: blowup(weights, sigma * (1 - room), p).lower > r)
     above = _distance(lambda room: gaussian_curve.blowup(mu * (1 + room), p).lower > r)
     found = Interval(sigma * (1 - below) * mu / group * (1 - _ROOM), sigma * mu * (1 + above) / group * (1 + _ROOM))
-    return Finding(
+    return CheckResult(
         lower=found.lower,
         upper=found.upper,
         steps=(

@@ -68,7 +68,7 @@ class PublishedClaim(Strict):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class CheckResult:
     """What a check computed.
 
     Attributes:
@@ -86,13 +86,13 @@ class Finding:
     steps: tuple[str, ...]
 
 
-Check: TypeAlias = Callable[..., Finding]
+Check: TypeAlias = Callable[..., CheckResult]
 """Takes the parameters of a published claim by name."""
 
 Checks: TypeAlias = Mapping[str, Check]
 
 
-def verdict(claimed: float, found: Finding) -> Name:
+def verdict(claimed: float, found: CheckResult) -> Name:
     """REFUTED if the quantity is proven to exceed the claim, SUPPORTED if it is proven not to, else UNPROVEN."""
     if found.lower is not None and found.lower > claimed:
         return "REFUTED"

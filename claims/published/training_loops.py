@@ -14,7 +14,7 @@ from scipy import stats
 from dpassay.accounting import DominatingPair
 from dpassay.base.number_format import format_interval, format_lower, format_number, format_upper
 from dpassay.claims.published.libraries import shuffled_batches
-from dpassay.claims.published.statement import Checks, Finding
+from dpassay.claims.published.statement import CheckResult, Checks
 
 
 def rate_and_divisor(records: int, batch: int) -> tuple[float, int]:
@@ -25,7 +25,7 @@ def rate_and_divisor(records: int, batch: int) -> tuple[float, int]:
 
 def scale_of_noise(
     records: int, batch: int, noise_multiplier: float, dimensions: int, steps: int, delta: float
-) -> Finding:
+) -> CheckResult:
     """Noisy sums over a batch size that is computed from the number of records, one record more or less.
 
     All gradients are 0, so that steps are Gaussians around 0 of two scales a > b, m numbers in all. Of their squared
@@ -55,7 +55,7 @@ def scale_of_noise(
     tests = hits > 0
     lower = float((np.log(hits[tests]) - log_false[tests]).max()) if tests.any() else 0.0
     pair = DominatingPair.gaussian(noise_multiplier).poisson_sampled(rate).self_compose(steps).epsilon(delta)
-    return Finding(
+    return CheckResult(
         lower=max(lower, 0.0),
         steps=(
             f"D has {records} records and D′ one less; the loader's batches have {batch}. The sampling rates are "
@@ -71,7 +71,9 @@ def scale_of_noise(
     )
 
 
-def noise_for_another_sensitivity(clipping_norm: float, sensitivity: float, epsilon: float, delta: float) -> Finding:
+def noise_for_another_sensitivity(
+    clipping_norm: float, sensitivity: float, epsilon: float, delta: float
+) -> CheckResult:
     """The classical Gaussian mechanism for a sensitivity that is set apart from the norm to which updates are clipped.
 
     Args:
@@ -82,7 +84,7 @@ def noise_for_another_sensitivity(clipping_norm: float, sensitivity: float, epsi
     """
     noise = sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
     found = DominatingPair.gaussian(noise, clipping_norm).epsilon(delta)
-    return Finding(
+    return CheckResult(
         lower=found.lower,
         claimed=epsilon,
         steps=(
@@ -112,7 +114,7 @@ def centred_fractions(
     fraction_noise: float,
     steps: int,
     delta: float,
-) -> Finding:
+) -> CheckResult:
     """Noisy gradients and noisy sums of 1/2 for a clipped record and −1/2 for another, over a number that is public.
 
     The arguments are those of `fractions_of_clipped_records`.
@@ -120,7 +122,7 @@ def centred_fractions(
     sigma = _accounted_noise(noise_multiplier, groups, expected_batch, fraction_noise)
     rate = expected_batch / records
     found = DominatingPair.gaussian(sigma).poisson_sampled(rate).self_compose(steps).epsilon(delta)
-    return Finding(
+    return CheckResult(
         lower=found.lower,
         upper=found.upper,
         steps=(
@@ -171,7 +173,7 @@ def fractions_of_clipped_records(
     thresholds: Sequence[float],
     steps: int,
     delta: float,
-) -> Finding:
+) -> CheckResult:
     """Noisy gradients and noisy fractions of clipped records, over the records of the batch, on Poisson samples.
 
     All records but one have the gradient 0, which is never clipped. The gradient of that one is above each threshold in
@@ -206,7 +208,7 @@ def fractions_of_clipped_records(
         lower = 0.0
     accounted = _accounted_noise(noise_multiplier, groups, expected_batch, fraction_noise)
     formula = DominatingPair.gaussian(accounted).poisson_sampled(rate).self_compose(steps).epsilon(delta)
-    return Finding(
+    return CheckResult(
         lower=lower,
         steps=(
             f"{groups} groups of parameters; {records} records, sampled at the rate {format_number(rate)}. All have "
@@ -224,7 +226,7 @@ def fractions_of_clipped_records(
     )
 
 
-def counts_of_clipped_units(noise_multiplier: float, units: int, delta: float, stated: bool = True) -> Finding:
+def counts_of_clipped_units(noise_multiplier: float, units: int, delta: float, stated: bool = True) -> CheckResult:
     """One step of adaptive clipping over all units, with noise of a twentieth of them on how many are clipped.
 
     The noise of the gradients is raised so that both together have the noise multiplier that is asked for, if the count
@@ -240,7 +242,7 @@ def counts_of_clipped_units(noise_multiplier: float, units: int, delta: float, s
     of_gradients = (noise_multiplier**-2 - (2 * of_count) ** -2) ** -0.5
     together = (of_gradients**-2 + of_count**-2) ** -0.5
     found, asked = (DominatingPair.gaussian(noise).epsilon(delta) for noise in (together, noise_multiplier))
-    return Finding(
+    return CheckResult(
         lower=found.lower,
         claimed=asked.upper if stated else None,
         steps=(
@@ -256,12 +258,12 @@ def counts_of_clipped_units(noise_multiplier: float, units: int, delta: float, s
     )
 
 
-def shuffled_as_poisson(batches: int, epochs: int, noise_multiplier: float, delta: float) -> Finding:
+def shuffled_as_poisson(batches: int, epochs: int, noise_multiplier: float, delta: float) -> CheckResult:
     """Batches of a shuffled data set, accounted as Poisson samples at a rate of one over their number."""
     found = shuffled_batches(batches, epochs, noise_multiplier, delta)
     sampled = DominatingPair.gaussian(noise_multiplier).poisson_sampled(1 / batches).self_compose(batches * epochs)
     claimed = sampled.epsilon(delta).upper
-    return Finding(
+    return CheckResult(
         lower=found.lower,
         claimed=claimed,
         steps=(
@@ -272,7 +274,7 @@ def shuffled_as_poisson(batches: int, epochs: int, noise_multiplier: float, delt
     )
 
 
-def fixed_number_of_clients(population: int, sample: int, noise_multiplier: float, delta: float) -> Finding:
+def fixed_number_of_clients(population: int, sample: int, noise_multiplier: float, delta: float) -> CheckResult:
     """One round of a fixed number of clients, one more or less in the population from which they are drawn.
 
     Args:
@@ -284,7 +286,7 @@ def fixed_number_of_clients(population: int, sample: int, noise_multiplier: floa
     claimed = RdpAccountant().compose(GaussianDpEvent(noise_multiplier)).get_epsilon(delta)
     rate = sample / population
     lower = DominatingPair.gaussian(noise_multiplier, 2.0).poisson_sampled(rate).epsilon(delta).lower
-    return Finding(
+    return CheckResult(
         lower=lower,
         claimed=float(claimed),
         steps=(
@@ -300,7 +302,7 @@ def fixed_number_of_clients(population: int, sample: int, noise_multiplier: floa
     )
 
 
-def drawn_with_replacement(records: int, batch: int, noise_multiplier: float, steps: int, delta: float) -> Finding:
+def drawn_with_replacement(records: int, batch: int, noise_multiplier: float, steps: int, delta: float) -> CheckResult:
     """Batches of a fixed size drawn with replacement, in which a record may be several times.
 
     All gradients are 0 but that of one record, which is 1, or counts as 0 in D′. The binomial probabilities of how
@@ -321,7 +323,7 @@ def drawn_with_replacement(records: int, batch: int, noise_multiplier: float, st
     if math.log(1e-12 * steps) + np.logaddexp(0, lower) > math.log(0.01 * delta):
         lower = 0.0
     once = batch / records
-    return Finding(
+    return CheckResult(
         lower=lower,
         steps=(
             f"Each of {steps} batches is {batch} draws from {records} records, with replacement. The gradient of one "
@@ -334,10 +336,10 @@ def drawn_with_replacement(records: int, batch: int, noise_multiplier: float, st
     )
 
 
-def sum_of_allocated_steps(noise_multiplier: float, times: int, steps: int, delta: float) -> Finding:
+def sum_of_allocated_steps(noise_multiplier: float, times: int, steps: int, delta: float) -> CheckResult:
     """Steps to some of which each record is allotted, so often for certain: the sum of all of them moves by as much."""
     found = DominatingPair.gaussian(noise_multiplier * math.sqrt(steps), times).epsilon(delta)
-    return Finding(
+    return CheckResult(
         lower=found.lower,
         steps=(
             f"Each record is in {times} of {steps} steps, whose noise is {format_number(noise_multiplier)}. All "
@@ -360,9 +362,9 @@ def _shares(counts: Sequence[int], samples: int) -> tuple[int, ...]:
     return tuple(found.tolist())
 
 
-def _certain(first: object, second: object, what: str, where: str) -> Finding:
+def _certain(first: object, second: object, what: str, where: str) -> CheckResult:
     """What has no noise, in D and in D′: δ is 1 at every ε if it differs."""
-    return Finding(
+    return CheckResult(
         lower=float(first != second),
         steps=(
             where,
@@ -374,7 +376,7 @@ def _certain(first: object, second: object, what: str, where: str) -> Finding:
     )
 
 
-def samples_of_each_label(counts: Sequence[int], samples: int) -> Finding:
+def samples_of_each_label(counts: Sequence[int], samples: int) -> CheckResult:
     """Synthetic samples of each label, in proportion to the labels of the private data.
 
     Args:
@@ -390,7 +392,7 @@ def samples_of_each_label(counts: Sequence[int], samples: int) -> Finding:
     )
 
 
-def as_many_rows(records: int) -> Finding:
+def as_many_rows(records: int) -> CheckResult:
     """A synthetic table that is as long as the private one."""
     where = f"D has {records} rows and D′ one less."
     return _certain(records, records - 1, "Rows of the synthetic table, by default", where)

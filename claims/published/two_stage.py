@@ -10,7 +10,7 @@ from dp_accounting.rdp import RdpAccountant
 from dpassay.accounting import account
 from dpassay.base.number_format import format_lower, format_number, format_upper
 from dpassay.claims.published.laws import certain_epsilon_of_maxima
-from dpassay.claims.published.statement import Checks, Finding
+from dpassay.claims.published.statement import CheckResult, Checks
 
 
 def sampled_gaussian_divergence(order: int, rate: float, noise_multiplier: float) -> float:
@@ -26,7 +26,7 @@ def sampled_gaussian_divergence(order: int, rate: float, noise_multiplier: float
     return math.log1p(math.fsum(moments)) / (order - 1)
 
 
-def renyi_divergence_of_a_step(order: int, rate: float, noise_multiplier: float, share: float) -> Finding:
+def renyi_divergence_of_a_step(order: int, rate: float, noise_multiplier: float, share: float) -> CheckResult:
     """The Rényi divergence of a step with and without a row whose gradient has length 1, against `share` of the bound.
 
     The output along that gradient has the law μ with the row and μ₀ without it, so that D_α is the bound itself. It is
@@ -34,7 +34,7 @@ def renyi_divergence_of_a_step(order: int, rate: float, noise_multiplier: float,
     """
     exact = sampled_gaussian_divergence(order, rate, noise_multiplier)
     lower, upper = exact * (1 - 1e-12), exact * (1 + 1e-12)
-    return Finding(
+    return CheckResult(
         lower=lower,
         upper=upper,
         claimed=share * exact,
@@ -55,7 +55,7 @@ def stated_epsilon(rate: float, noise_multiplier: float, steps: int, delta: floa
     return float(RdpAccountant().compose(event, steps).get_epsilon(delta))
 
 
-def shuffled_batches(records: int, batch_size: int, epochs: int, noise_multiplier: float, delta: float) -> Finding:
+def shuffled_batches(records: int, batch_size: int, epochs: int, noise_multiplier: float, delta: float) -> CheckResult:
     """Batches of a shuffled table, accounted as Poisson samples, where all but one gradient are known.
 
     Where the batch of the row in question is in an epoch is drawn at random. The last batch of an epoch may be smaller,
@@ -66,7 +66,7 @@ def shuffled_batches(records: int, batch_size: int, epochs: int, noise_multiplie
     lower = certain_epsilon_of_maxima(
         batches=batches, epochs=epochs, noise_multiplier=noise_multiplier, means=(2.0, 1.0), delta=delta
     )
-    return Finding(
+    return CheckResult(
         lower=lower,
         claimed=claimed,
         steps=(
@@ -84,7 +84,7 @@ def shuffled_batches(records: int, batch_size: int, epochs: int, noise_multiplie
 
 def poisson_samples(
     records: int, batch_size: int, epochs: int, noise_multiplier: float, delta: float, sampler: str = "poisson"
-) -> Finding:
+) -> CheckResult:
     """The ε of equation (12), against a certified bound.
 
     Args:
@@ -102,7 +102,7 @@ def poisson_samples(
         step = dp_event.PoissonSampledDpEvent(rate, step)
     event = dp_event.SelfComposedDpEvent(step, steps)
     upper = account(event, adjacency="add_remove", delta=delta, method="lattice").value
-    return Finding(
+    return CheckResult(
         upper=upper,
         claimed=claimed,
         steps=(

@@ -14,7 +14,7 @@ from dpassay.base.errors import input_errors
 from dpassay.base.number_format import format_number
 from dpassay.base.private_files import PRIVATE
 from dpassay.generators.aug_pe.claim import AugPEClaim
-from dpassay.generators.base import CHANGES, NOT_SEEN, FinishedRun, Part, RunSettings
+from dpassay.generators.base import CHANGES, NOT_SEEN, BoundedGuarantee, FinishedRun, RunSettings
 from dpassay.generators.evolution.run import (
     FLOATING_POINT,
     JOURNAL,
@@ -39,7 +39,7 @@ class AugPERun(FinishedRun):
     writer: Writer
     result: AugPEResult
 
-    def differences(self, claimed: Part) -> list[dict[str, Any]]:
+    def differences(self, claimed: BoundedGuarantee) -> list[dict[str, Any]]:
         if self.claim.variant != "as_published":
             return []
         event = self.mechanism.published_plan()

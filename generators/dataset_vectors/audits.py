@@ -21,14 +21,14 @@ from dpassay.attacks.dataset_vectors.games import GAMES, ReleaseGame
 from dpassay.attacks.dataset_vectors.membership import PROJECTION, REGRESSION, coin_scores
 from dpassay.audits.games.distinguishing import distinguishing_audit
 from dpassay.audits.games.membership import membership_audit
-from dpassay.audits.games.membership_design import Design, Scores
+from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores
 from dpassay.audits.implications import epsilon_to_audit
 from dpassay.audits.result import AuditResult, Rate
 from dpassay.base.arrays import Bools, Floats
 from dpassay.base.errors import input_errors
 from dpassay.base.private_files import create_once
 from dpassay.data.records import Record, with_content_ids
-from dpassay.generators.base import Part
+from dpassay.generators.base import BoundedGuarantee
 from dpassay.generators.dataset_vectors.run import VectorsRun
 from dpassay.mechanisms.dataset_vectors import release
 from dpassay.mechanisms.dataset_vectors.differences import Differences
@@ -68,7 +68,7 @@ _SAMPLED_WORK = 2e7  # likewise, draws of a sample
 _FEWEST_GAMES = 1000
 
 
-def audit(run: VectorsRun, claimed: Part, confidence: float) -> list[AuditResult]:
+def audit(run: VectorsRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
     """The audits of a finished run that its claim names.
 
     Args:
@@ -166,7 +166,7 @@ def number_of_games(game: ReleaseGame) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Coins:
+class KeyCoins:
     """Canaries of which fair coins choose.
 
     Attributes:
@@ -180,7 +180,7 @@ class Coins:
     included: Bools
 
     @classmethod
-    def kept(cls, path: Path, count: int, adjacency: Adjacency, records: Iterable[Record]) -> Coins:
+    def kept(cls, path: Path, count: int, adjacency: Adjacency, records: Iterable[Record]) -> KeyCoins:
         """The coins in a file, which is written first if it is missing; no key is that of a record of the claim."""
         if not path.exists():
             taken = {key for record in records for key in extract_keys(record.text)}
@@ -226,7 +226,7 @@ def membership(run: VectorsRun, guarantee: Guarantee, folder: Path, confidence: 
     played = _play(run, run.mechanism, folder, "membership")
     control = _play(run, bare, folder, "positive control")
     delta, claimed = epsilon_to_audit(guarantee)
-    design = Design(
+    design = MembershipDesign(
         fair_coins=True,
         swapped=run.adjacency is Adjacency.REPLACE_ONE,
         adjacency=run.adjacency,
@@ -239,7 +239,7 @@ def membership(run: VectorsRun, guarantee: Guarantee, folder: Path, confidence: 
 
 
 def with_canaries(mechanism: DatasetVectors, coins: int) -> DatasetVectors:
-    """The mechanism over that many canaries more, as many in each label as `Coins.records` puts there."""
+    """The mechanism over that many canaries more, as many in each label as `KeyCoins.records` puts there."""
     added = coins if mechanism.adjacency is Adjacency.REPLACE_ONE else (coins + 1) // 2  # half of them are in the data
     labels = mechanism.labels
     sizes = tuple(size + len(range(place, added, len(labels))) for place, size in enumerate(mechanism.records_by_label))
@@ -249,9 +249,9 @@ def with_canaries(mechanism: DatasetVectors, coins: int) -> DatasetVectors:
     )
 
 
-def _play(run: VectorsRun, mechanism: DatasetVectors, folder: Path, name: str) -> Scores:
+def _play(run: VectorsRun, mechanism: DatasetVectors, folder: Path, name: str) -> MembershipScores:
     """A run over the claim's data and canaries, and the scores of its coins."""
-    coins = Coins.kept(folder / CANARY_FILES[name], CANARIES, run.adjacency, run.records)
+    coins = KeyCoins.kept(folder / CANARY_FILES[name], CANARIES, run.adjacency, run.records)
     mechanism = with_canaries(mechanism, CANARIES)
     records = [*run.records, *coins.records(mechanism.labels, coins.included)]
     about = {"mechanism": repr(mechanism), "writer": repr(run.writer), "model": run.writer.model.fingerprint}
@@ -273,11 +273,11 @@ def _play(run: VectorsRun, mechanism: DatasetVectors, folder: Path, name: str) -
         charged.finish()
     by_attack = _of_vectors(run, mechanism, result, coins)
     by_attack[PRINTED] = _of_texts(run, mechanism, result, coins)
-    return Scores(by_attack, coins.included)
+    return MembershipScores(by_attack, coins.included)
 
 
 def _of_vectors(
-    run: VectorsRun, mechanism: DatasetVectors, result: DatasetVectorsResult, coins: Coins
+    run: VectorsRun, mechanism: DatasetVectors, result: DatasetVectorsResult, coins: KeyCoins
 ) -> dict[str, Floats]:
     """The scores of all coins by the released vectors."""
     writer, m = run.writer, len(coins.keys)
@@ -334,7 +334,7 @@ def _contributions(
     return known, np.array(rest)
 
 
-def _of_texts(run: VectorsRun, mechanism: DatasetVectors, result: DatasetVectorsResult, coins: Coins) -> Floats:
+def _of_texts(run: VectorsRun, mechanism: DatasetVectors, result: DatasetVectorsResult, coins: KeyCoins) -> Floats:
     """1 for a coin whose key is printed in texts that begin as canaries do, −1 for one whose other key is."""
     writing, writer = run.claim.parameters.writing, run.writer
     vectors = ReleasedVectors.of(mechanism, result, writer, protected=False)

@@ -12,7 +12,7 @@ from dpassay.accounting.ledger.run_files import check_ledger_is_there, prepare
 from dpassay.accounting.registry import upper_bounds
 from dpassay.base.errors import input_errors
 from dpassay.base.private_files import PRIVATE
-from dpassay.generators.base import CHANGES, NOT_SEEN, FinishedRun, Part, RunSettings
+from dpassay.generators.base import CHANGES, NOT_SEEN, BoundedGuarantee, FinishedRun, RunSettings
 from dpassay.generators.dataset_vectors.claim import STATES_ALIKE, DatasetVectorsClaim
 from dpassay.generators.dataset_vectors.texts import JOURNAL, judged, load_writer, write_all
 from dpassay.generators.evolution.run import CUT_TEXTS
@@ -50,7 +50,7 @@ class VectorsRun(FinishedRun):
             "every forward pass has the same public shape. So every bound on this run is an estimate."
         )
 
-    def differences(self, claimed: Part) -> list[dict[str, Any]]:
+    def differences(self, claimed: BoundedGuarantee) -> list[dict[str, Any]]:
         if self.claim.variant != "as_published":
             return []
         event = self.mechanism.published_plan()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dpassay.audits.result import AuditResult
-from dpassay.generators.base import Part
+from dpassay.generators.base import BoundedGuarantee
 from dpassay.generators.declared.run import DeclaredRun
 
 
-def audit(run: DeclaredRun, claimed: Part, confidence: float) -> list[AuditResult]:
+def audit(run: DeclaredRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
     """The results that the claim names.
 
     Args:

@@ -17,7 +17,7 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.interop.conditions import Condition, Normalizer, Unstated
 from dpassay.accounting.interop.dp_accounting_events import declared_event
 from dpassay.accounting.interop.read import read_state
-from dpassay.accounting.interop.state import Release, SampledGaussian, Sampler, State, Stated, check_used, read_as
+from dpassay.accounting.interop.state import RepeatedEvent, SampledGaussian, Sampler, State, Stated, check_used, read_as
 from dpassay.accounting.ledger.entries import LedgerError
 from dpassay.accounting.ledger.evidence import (
     NEWEST,
@@ -260,7 +260,7 @@ class DeclaredClaim(Claim):
         if part.file is None:
             whose = "all records of a user together" if unit.kind == "user" else "one record"
             assumed.append(f"{part.label}: Its events are charged for {whose}, as the claim declares.")
-        repeated = Release(reading.event, part.count)
+        repeated = RepeatedEvent(reading.event, part.count)
         event = events.compose([(repeated.event, repeated.count)])
         return ReadPart(
             part.label,
@@ -401,7 +401,7 @@ def _state_of(part: DeclaredPart, adjacency: Adjacency, unit: Unit) -> State:
         steps = SampledGaussian(part.dp_sgd.noise_multiplier, part.dp_sgd.sample_rate, part.dp_sgd.steps)
         return State(library="declared", what="the claim", parts=(steps,), **stated)
     event = declared_event(part.event or {})
-    return State(library="declared", what="the claim", parts=(Release(event),), **stated)
+    return State(library="declared", what="the claim", parts=(RepeatedEvent(event),), **stated)
 
 
 def _sha256(path: Path) -> str:

@@ -17,7 +17,7 @@ from dpassay.accounting.registry import upper_bounds
 from dpassay.base.errors import InputError
 from dpassay.base.number_format import format_number
 from dpassay.base.private_files import PRIVATE
-from dpassay.generators.base import CHANGES, FinishedRun, Part, RunSettings
+from dpassay.generators.base import CHANGES, BoundedGuarantee, FinishedRun, RunSettings
 from dpassay.generators.declared.claim import DeclaredClaim, ReadPart, basis_of_parts
 from dpassay.generators.documents import Documents
 from dpassay.generators.ledger_run import open_run
@@ -42,7 +42,7 @@ class DeclaredRun(FinishedRun):
     def basis(self) -> Basis:
         return basis_of_parts(self.parts_read)
 
-    def differences(self, claimed: Part) -> list[dict[str, Any]]:
+    def differences(self, claimed: BoundedGuarantee) -> list[dict[str, Any]]:
         found = []
         for part in self.parts_read:
             if part.stated is None or not isinstance(claimed.guarantee, ApproxDP):

@@ -22,7 +22,7 @@ from dpassay.audits.statistics.one_outcome import Profile, certified_profile
 from dpassay.base.progress import Progress, with_progress
 from dpassay.data.batching import unit_records
 from dpassay.data.records import Record, unit_of
-from dpassay.generators.base import Part
+from dpassay.generators.base import BoundedGuarantee
 from dpassay.generators.private_inference.canaries import canary_records, kept_canaries
 from dpassay.generators.private_inference.charged import charge_and_generate
 from dpassay.generators.private_inference.run import InferenceRun
@@ -38,7 +38,7 @@ CONTROL_CANDIDATES = 512
 GAME_CANDIDATES = 512
 
 
-def audit(run: InferenceRun, claimed: Part, confidence: float) -> list[AuditResult]:
+def audit(run: InferenceRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
     """The audits of a finished run that its claim names.
 
     Args:

@@ -21,7 +21,7 @@ from dpassay.attacks.private_inference.leave_one_out import LeaveOneOut
 from dpassay.audits.result import AuditResult
 from dpassay.base.errors import input_errors
 from dpassay.base.private_files import PRIVATE
-from dpassay.generators.base import FinishedRun, Part, RunSettings
+from dpassay.generators.base import BoundedGuarantee, FinishedRun, RunSettings
 from dpassay.generators.documents import Documents
 from dpassay.generators.private_inference import words
 from dpassay.generators.private_inference.canaries import canary_records, kept_canaries, plays_on_canaries
@@ -58,7 +58,7 @@ class InferenceRun(FinishedRun):
     def basis(self) -> Basis:
         return super().basis.joined(words.rows_basis(self.generation.row_plan))
 
-    def bounds_on_events(self, part: Part, charged: Run) -> list[Bound]:
+    def bounds_on_events(self, part: BoundedGuarantee, charged: Run) -> list[Bound]:
         bounds = super().bounds_on_events(part, charged)
         if isinstance(part.guarantee, ExPostDP) and self.mechanism.aggregate == "median":
             bounds.append(self._realised(charged))
@@ -93,7 +93,7 @@ class InferenceRun(FinishedRun):
         running = self.generation.transcript.running
         return {slot: (float(max(row[0], row[1])), float(row[2])) for slot, row in enumerate(spent) if running[slot]}
 
-    def tables(self, parts: Sequence[Part], audits: Sequence[AuditResult]) -> dict[str, Any]:
+    def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> dict[str, Any]:
         return {
             "batches": self._batch_rows(audits),
             "tokens": self._token_rows(),
@@ -156,7 +156,7 @@ class InferenceRun(FinishedRun):
             stages["tokens of the costliest batch"] = max(exact for exact, _ in costs.values())
         return stages
 
-    def differences(self, claimed: Part) -> list[dict[str, Any]]:
+    def differences(self, claimed: BoundedGuarantee) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
         spent = self.generation.spent
         ours = next((bound.value for bound in claimed.bounds if bound.method == "ex_post"), None)

@@ -17,7 +17,7 @@ from dpassay.base.arrays import Floats, Integers
 from dpassay.base.errors import input_errors
 from dpassay.base.number_format import format_number
 from dpassay.base.progress import Progress
-from dpassay.generators.base import Part
+from dpassay.generators.base import BoundedGuarantee
 from dpassay.generators.secret_evolution.run import SecretEvolutionRun
 from dpassay.mechanisms.secret_evolution.incidence import Incidence
 from dpassay.mechanisms.secret_evolution.inclusion import SecretNoise
@@ -25,7 +25,7 @@ from dpassay.mechanisms.secret_evolution.inclusion import SecretNoise
 _RANKED = 1000  # secrets whose r is compared to choose the one to attack
 
 
-def audit(run: SecretEvolutionRun, claimed: Part, confidence: float) -> list[AuditResult]:
+def audit(run: SecretEvolutionRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
     """The audit of a finished run.
 
     Args:

@@ -20,7 +20,7 @@ from dpassay.base.errors import input_errors
 from dpassay.base.private_files import PRIVATE
 from dpassay.data.batching import label_indices
 from dpassay.data.records import Record
-from dpassay.generators.base import NOT_SEEN, FinishedRun, Part, RunSettings
+from dpassay.generators.base import NOT_SEEN, BoundedGuarantee, FinishedRun, RunSettings
 from dpassay.generators.evolution.run import (
     FLOATING_POINT,
     JOURNAL,
@@ -63,12 +63,14 @@ class SecretEvolutionRun(FinishedRun):
         budgets, default = self.incidence.budgets, SecretProtection(self.mechanism.p, self.mechanism.r)
         return budgets.index(default) if default in budgets else None
 
-    def parts(self, guarantee: Guarantee, event: DpEvent) -> list[Part]:
+    def parts(self, guarantee: Guarantee, event: DpEvent) -> list[BoundedGuarantee]:
         """The claim for the secrets with its budget (for all secrets if none has it), then each other group."""
         own = self.default_group
-        first = Part(guarantee, event if own is None else of_group(event, own))
+        first = BoundedGuarantee(guarantee, event if own is None else of_group(event, own))
         others = [
-            Part(budget, of_group(event, group)) for group, budget in enumerate(self.incidence.budgets) if group != own
+            BoundedGuarantee(budget, of_group(event, group))
+            for group, budget in enumerate(self.incidence.budgets)
+            if group != own
         ]
         return [first, *others]
 
@@ -81,7 +83,7 @@ class SecretEvolutionRun(FinishedRun):
         budgets = (self.incidence.budgets[own],)
         return Incidence(self.incidence.matrix[rows], budgets, np.zeros(len(rows), dtype=np.int64))
 
-    def tables(self, parts: Sequence[Part], audits: Sequence[AuditResult]) -> dict[str, Any]:
+    def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> dict[str, Any]:
         places, noise = self.incidence, self.result.noise
         own = self.default_group
         order = [own] if own is not None else []
@@ -108,7 +110,7 @@ class SecretEvolutionRun(FinishedRun):
             }
         }
 
-    def _group_row(self, group: int, part: Part) -> dict[str, Any]:
+    def _group_row(self, group: int, part: BoundedGuarantee) -> dict[str, Any]:
         places = self.incidence
         rows = np.flatnonzero(places.group == group)
         assert isinstance(part.guarantee, SecretProtection)
@@ -121,7 +123,7 @@ class SecretEvolutionRun(FinishedRun):
             "certified": min(certified, default=None),
         }
 
-    def differences(self, claimed: Part) -> list[dict[str, Any]]:
+    def differences(self, claimed: BoundedGuarantee) -> list[dict[str, Any]]:
         if self.claim.variant != "as_published":
             return []
         own = self.default_group

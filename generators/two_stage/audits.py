@@ -24,20 +24,20 @@ from dpassay.attacks.two_stage.membership import (
 )
 from dpassay.auditing.released.audit import TableAuditSettings, audit_rows
 from dpassay.audits.games.membership import membership_audit
-from dpassay.audits.games.membership_design import Design, Scores
+from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores
 from dpassay.audits.implications import epsilon_to_audit
 from dpassay.audits.result import AuditResult
 from dpassay.base.arrays import Bools, Floats
 from dpassay.base.errors import input_errors
 from dpassay.base.private_files import create_once
 from dpassay.data.table_schema import Row, Schema
-from dpassay.generators.base import Part
+from dpassay.generators.base import BoundedGuarantee
 from dpassay.generators.two_stage.run import TwoStageRun
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
 from dpassay.mechanisms.two_stage.generator import Table, TwoStage
 from dpassay.mechanisms.two_stage.sampling import RowSampler, sampled_rows
-from dpassay.mechanisms.two_stage.training import Spikes, Training
+from dpassay.mechanisms.two_stage.training import Spikes, TwoStageTraining
 
 CANARIES = 100
 """The number of coins of the canary audit that choose rows."""
@@ -62,7 +62,7 @@ _FILES = {"canaries": "canaries.json", "positive control": "control-canaries.jso
 
 
 @dataclass(frozen=True, slots=True)
-class Coins:
+class RowCoins:
     """Canaries of which fair coins choose.
 
     Attributes:
@@ -78,7 +78,7 @@ class Coins:
     spikes: Bools
 
     @classmethod
-    def kept(cls, path: Path, count: int, adjacency: Adjacency, table: Table) -> Coins:
+    def kept(cls, path: Path, count: int, adjacency: Adjacency, table: Table) -> RowCoins:
         """The coins in a file, which is written first if it is missing; no canary is a row of the table."""
         if not path.exists():
             drawn = _drawn(2 * count, table)
@@ -132,7 +132,7 @@ def _drawn(count: int, table: Table) -> list[Row]:
     raise ValueError("canaries: the schema allows too few rows that are not in the table; leave this audit out")
 
 
-def audit(run: TwoStageRun, claimed: Part, confidence: float) -> list[AuditResult]:
+def audit(run: TwoStageRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
     """The audits of a finished run that its claim names.
 
     Args:
@@ -173,7 +173,7 @@ def canaries(run: TwoStageRun, guarantee: Guarantee, folder: Path, confidence: f
     delta, claimed = epsilon_to_audit(guarantee)
     found = []
     for own, known, guesses in zip(played, control, (GUESSES, ()), strict=True):
-        design = Design(
+        design = MembershipDesign(
             guesses=tuple(sorted({min(guess, len(own.included)) for guess in guesses})),
             fair_coins=True,
             swapped=run.adjacency is Adjacency.REPLACE_ONE,
@@ -217,9 +217,9 @@ def released(run: TwoStageRun, guarantee: Guarantee, folder: Path, confidence: f
     return list(audit_rows(Path("the synthetic table"), sides, settings).audits)
 
 
-def _play(run: TwoStageRun, folder: Path, name: str) -> tuple[Scores, Scores]:
+def _play(run: TwoStageRun, folder: Path, name: str) -> tuple[MembershipScores, MembershipScores]:
     """A run with canaries, and the scores of its coins: of spikes, and of rows."""
-    coins, schema = Coins.kept(folder / _FILES[name], CANARIES, run.adjacency, run.table), run.table.schema
+    coins, schema = RowCoins.kept(folder / _FILES[name], CANARIES, run.adjacency, run.table), run.table.schema
     control = name != "canaries"
     table = coins.added(Table(schema, [], []) if control else run.table)
     spikes, swapped = coins.signs, bool(coins.others)
@@ -228,7 +228,7 @@ def _play(run: TwoStageRun, folder: Path, name: str) -> tuple[Scores, Scores]:
     observer = SpikeScores(len(coins.spikes), swapped=swapped)
     own = folder / name.replace(" ", "-")
     own.mkdir(mode=0o700, exist_ok=True)
-    training = Training(
+    training = TwoStageTraining(
         mechanism,
         run.model,
         table,
@@ -264,7 +264,7 @@ def _play(run: TwoStageRun, folder: Path, name: str) -> tuple[Scores, Scores]:
         (NEAREST, [-distances(side, synthetic, schema) for side in sides]),
     ):
         found[attack] = values[0] - values[1] if swapped else values[0]
-    return Scores({SPIKES: observer.scores}, coins.spikes), Scores(found, coins.included)
+    return MembershipScores({SPIKES: observer.scores}, coins.spikes), MembershipScores(found, coins.included)
 
 
 def _gain(run: TwoStageRun, model: LanguageModel, rows: tuple[Row, ...]) -> Floats:

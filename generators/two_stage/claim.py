@@ -46,7 +46,7 @@ class TablePublic(Public):
     )
 
 
-class Generation(Strict):
+class RowSampling(Strict):
     """How rows are sampled."""
 
     rows: Count = Field(default=1000, ge=1, description="number of synthetic rows")
@@ -60,7 +60,7 @@ TwoStageParameters: Any = parameters_model(
     "TwoStageParameters",
     TwoStage,
     {"records", "adjacency", "unit", "variant"},
-    generation=(Generation, Generation()),
+    generation=(RowSampling, RowSampling()),
     first_table=(PublicTable | None, Field(default=None, description="the public table of first_stage: table")),
 )
 

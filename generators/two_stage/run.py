@@ -13,7 +13,7 @@ from dpassay.base.errors import input_errors
 from dpassay.base.private_files import PRIVATE
 from dpassay.data.records import Record
 from dpassay.data.table_schema import Row
-from dpassay.generators.base import CHANGES, NOT_SEEN, FinishedRun, Part, RunSettings
+from dpassay.generators.base import CHANGES, NOT_SEEN, BoundedGuarantee, FinishedRun, RunSettings
 from dpassay.generators.documents import Documents
 from dpassay.generators.ledger_run import open_run
 from dpassay.generators.two_stage.claim import ROWS_ALIKE, TwoStageClaim
@@ -23,7 +23,7 @@ from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
 from dpassay.mechanisms.two_stage.generator import Table, TwoStage
 from dpassay.mechanisms.two_stage.row_tokens import RowTokens
 from dpassay.mechanisms.two_stage.sampling import MOST_ROWS, RowSampler, sampled_rows
-from dpassay.mechanisms.two_stage.training import Trained, Training
+from dpassay.mechanisms.two_stage.training import Trained, TwoStageTraining
 
 CHECKPOINTS, JOURNAL = "checkpoints", "rows.jsonl"
 
@@ -62,7 +62,7 @@ class TwoStageRun(FinishedRun):
             "has the same public shape. So every bound on this run is an estimate."
         )
 
-    def differences(self, claimed: Part) -> list[dict[str, Any]]:
+    def differences(self, claimed: BoundedGuarantee) -> list[dict[str, Any]]:
         if self.claim.variant != "as_published":
             return []
         published = upper_bounds(
@@ -151,7 +151,7 @@ def generate(claim: TwoStageClaim, output: Path, settings: RunSettings) -> TwoSt
     folder = output / PRIVATE / CHECKPOINTS
     with input_errors():
         model = LanguageModel.load(settings.model or claim.model, settings.device, allow_network=settings.download)
-        training = Training(mechanism, model, table, folder, public=public, source=settings.source)
+        training = TwoStageTraining(mechanism, model, table, folder, public=public, source=settings.source)
     ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
     with input_errors():
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -25,7 +25,7 @@ from dpassay.mechanisms.secret_evolution.listed import PhraseFinder, composed, r
 from dpassay.mechanisms.secret_evolution.pattern_process import PatternProcess
 from dpassay.mechanisms.secret_evolution.search import (
     EMPTY,
-    Rows,
+    FoundSecrets,
     Search,
     entity_finder,
     one_by_one,
@@ -224,7 +224,7 @@ def find_secrets(
     """
     if not sources:
         raise ValueError("sources must have at least one source: a list, a pattern, a quantile or Presidio entities")
-    rows = Rows()
+    rows = FoundSecrets()
     hits, ends = array("i"), array("q", [0])
     with contextlib.ExitStack() as processes:
         searches = [_search(source, default, rows, texts, processes) for source in sources]
@@ -259,7 +259,7 @@ def _by_places(matrix: csr_array, budgets: Sequence[SecretProtection]) -> list[i
 def _search(
     source: SecretSource,
     default: SecretProtection,
-    rows: Rows,
+    rows: FoundSecrets,
     texts: Iterable[str],
     processes: contextlib.ExitStack,
 ) -> Search:

@@ -18,7 +18,7 @@ Finder: TypeAlias = Callable[[Sequence[str]], Iterable[Iterable[Hashable]]]
 EMPTY = "pattern matches the empty string, which is in every record; let it match at least one character"
 
 
-class Rows:
+class FoundSecrets:
     """The secrets found so far, each with a row of the incidence matrix and a budget."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Rows:
 class Search:
     """The search of one source: the rows of its secrets, and what it has found so far."""
 
-    def __init__(self, kind: str, find: Finder, rows: Rows, budget: SecretProtection) -> None:
+    def __init__(self, kind: str, find: Finder, rows: FoundSecrets, budget: SecretProtection) -> None:
         self._kind, self._find, self._rows, self._budget = kind, find, rows, budget
         self._row: dict[Hashable, int] = {}
         self._hit: set[int] = set()

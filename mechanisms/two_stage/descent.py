@@ -41,7 +41,7 @@ _LARGEST = 2**26  # squares of lengths stay below 2⁵³, and sums of 2²⁷ row
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class GradientGrid:
     """The grid of sums of gradients.
 
     Attributes:
@@ -53,7 +53,7 @@ class Grid:
     bits: int | None
 
     @classmethod
-    def of(cls, noise_multiplier: float, adjacency: Adjacency) -> Grid:
+    def of(cls, noise_multiplier: float, adjacency: Adjacency) -> GradientGrid:
         """The grid on which noise of standard deviation 2ᵇ is at least `noise_multiplier` times the sensitivity.
 
         The radius is the largest whole number with k · radius · noise_multiplier ≤ 2ᵇ, compared exactly.
@@ -68,7 +68,7 @@ class Grid:
         return cls(radius, bits)
 
 
-def clipped_sum(gradients: Iterable[NDArray[np.floating]], clip: float, size: int, grid: Grid) -> Integers:
+def clipped_sum(gradients: Iterable[NDArray[np.floating]], clip: float, size: int, grid: GradientGrid) -> Integers:
     """The sum of clipped gradients in units of the grid, shape (size,).
 
     Args:
@@ -84,7 +84,7 @@ def clipped_sum(gradients: Iterable[NDArray[np.floating]], clip: float, size: in
     return total.astype(np.int64)
 
 
-def clipped(gradient: NDArray[np.floating], clip: float, grid: Grid, out: Floats | None = None) -> Floats:
+def clipped(gradient: NDArray[np.floating], clip: float, grid: GradientGrid, out: Floats | None = None) -> Floats:
     """A gradient in units of the grid: of length at most `grid.radius`, rounded toward zero; shape (size,).
 
     The length of what is returned is compared with the radius exactly: squares add up to whole numbers below 2⁵³. So it
@@ -105,7 +105,7 @@ def clipped(gradient: NDArray[np.floating], clip: float, grid: Grid, out: Floats
     return whole
 
 
-def noisy_mean(total: Integers, clip: float, expected: float, grid: Grid, source: Source) -> Floats:
+def noisy_mean(total: Integers, clip: float, expected: float, grid: GradientGrid, source: Source) -> Floats:
     """A sum with noise, divided by the public, expected number of rows; without noise it must not be released."""
     noise = 0 if grid.bits is None else source.rounded_normals(total.size, grid.bits)
     return np.asarray((total + noise) * (clip / grid.radius / expected), dtype=np.float64)

@@ -25,7 +25,7 @@ from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.primitives import charged
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 from dpassay.mechanisms.two_stage import network
-from dpassay.mechanisms.two_stage.descent import Checkpoints, Descent, Grid, clipped, clipped_sum, noisy_mean
+from dpassay.mechanisms.two_stage.descent import Checkpoints, Descent, GradientGrid, clipped, clipped_sum, noisy_mean
 from dpassay.mechanisms.two_stage.generator import Table, TwoStage
 from dpassay.mechanisms.two_stage.gradients import RowGradients, WeightedRow
 from dpassay.mechanisms.two_stage.row_tokens import RowTokens
@@ -85,7 +85,7 @@ class Spikes:
         """The coordinate of each gradient among `size` of them."""
         return np.arange(len(self.signs), dtype=np.int64) * size // max(1, len(self.signs))
 
-    def clipped_sum(self, chosen: Integers, clip: float, size: int, grid: Grid) -> Integers:
+    def clipped_sum(self, chosen: Integers, clip: float, size: int, grid: GradientGrid) -> Integers:
         """The sum of the clipped gradients of some of them, shape (size,); coordinates that are 0 stay 0."""
         total, places = np.zeros(size, dtype=np.int64), self.coordinates(size)[chosen]
         length = int(clipped(np.array([_LONG]), clip, grid)[0])
@@ -93,7 +93,7 @@ class Spikes:
         return total
 
 
-class Observer(Protocol):
+class StepObserver(Protocol):
     """Sees what each step of the second stage releases, for audits.
 
     Attributes:
@@ -102,7 +102,7 @@ class Observer(Protocol):
 
     scores: Floats
 
-    def see(self, step: int, released: Floats, training: Training) -> None:
+    def see(self, step: int, released: Floats, training: TwoStageTraining) -> None:
         """Adds a step to the scores.
 
         Args:
@@ -112,7 +112,7 @@ class Observer(Protocol):
         """
 
 
-class Training:
+class TwoStageTraining:
     """Both stages of a run, begun or resumed.
 
     Args:
@@ -145,7 +145,7 @@ class Training:
         source: Source = OS_ENTROPY,
         seconds: float = SECONDS,
         first: Path | None = None,
-        observer: Observer | None = None,
+        observer: StepObserver | None = None,
         spikes: Spikes | None = None,
         rows: int | None = None,
     ) -> None:
@@ -284,7 +284,7 @@ class Training:
         ]
         if mechanism.loss == "batch":
             rows = coupled(rows, self.gradients.width)
-        grid = Grid.of(mechanism.noise_multiplier, mechanism.adjacency)
+        grid = GradientGrid.of(mechanism.noise_multiplier, mechanism.adjacency)
         size, spikes = self.gradients.size, batch[batch >= len(self.table.rows)] - len(self.table.rows)
         total = clipped_sum(self.gradients.of(rows), mechanism.clip, size, grid)
         if len(spikes):

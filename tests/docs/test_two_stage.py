@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from dpassay.data.table_schema import read_schema
-from dpassay.generators.two_stage.claim import Generation, TwoStageParameters
+from dpassay.generators.two_stage.claim import RowSampling, TwoStageParameters
 from dpassay.jobs.account import account
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,4 +40,4 @@ def test_the_table_names_all_parameters() -> None:
     table = GUIDE[GUIDE.index("| parameter |") : GUIDE.index("Which learning rate,")]
     named = set(re.findall(r"`(?:generation)?\.?([a-z_]+)`", table))
     assert {*TwoStageParameters.model_fields} - {"generation", "seed"} <= named
-    assert {*Generation.model_fields} <= named
+    assert {*RowSampling.model_fields} <= named

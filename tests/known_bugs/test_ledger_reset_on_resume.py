@@ -19,7 +19,7 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.ledger.entries import Charge, Commit
 from dpassay.accounting.ledger.ledger import Ledger
-from dpassay.audits.games.replay.released_values import Released, released_findings
+from dpassay.audits.games.replay.released_values import ReleasedValue, released_findings
 from dpassay.mechanisms.primitives import counts as noise
 
 CLAIM = PureDP(1.0)
@@ -52,7 +52,7 @@ def counts(folder: Path, size: int, *, bug: bool, stop: int | None) -> None:
         run.finish()
 
 
-def killed_and_resumed(folder: Path, *, bug: bool) -> list[Released]:
+def killed_and_resumed(folder: Path, *, bug: bool) -> list[ReleasedValue]:
     """All that was seen outside: five processes are killed after three counts, and the sixth comes to its end."""
     folder.mkdir()
     noise.noisy_counts([0], epsilon=1.0, adjacency=Adjacency.ADD_REMOVE)  # loads its library once, before the forks
@@ -63,7 +63,7 @@ def killed_and_resumed(folder: Path, *, bug: bool) -> list[Released]:
         child.start()
         child.join()
         assert child.exitcode == (0 if stop is None else -signal.SIGKILL)
-    return [Released(**json.loads(line)) for line in (folder / "released.jsonl").read_text().splitlines()]
+    return [ReleasedValue(**json.loads(line)) for line in (folder / "released.jsonl").read_text().splitlines()]
 
 
 def test_what_was_released_is_not_what_was_charged(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ from dpassay.mechanisms.secret_evolution.clustering import PublicClusters, exact
 from dpassay.mechanisms.secret_evolution.detection import PatternSecrets
 from dpassay.mechanisms.secret_evolution.generator import EvolutionResult, SecretEvolution
 from dpassay.mechanisms.two_stage.generator import Table, TwoStage
-from dpassay.mechanisms.two_stage.training import Spikes, Training
+from dpassay.mechanisms.two_stage.training import Spikes, TwoStageTraining
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 both_relations = pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE_ONE], ids=str)
@@ -104,7 +104,7 @@ class Kept:
         self.scores = np.zeros(0)
         self.released: list[NDArray[np.float64]] = []
 
-    def see(self, step: int, released: NDArray[np.float64], training: Training) -> None:
+    def see(self, step: int, released: NDArray[np.float64], training: TwoStageTraining) -> None:
         self.released.append(released)
 
 
@@ -115,7 +115,7 @@ def fine_tuned(
     folder.mkdir()
     table, kept = Table(SCHEMA, list(rows.values()), list(rows)), Kept()
     source = Recorded(2)
-    training = Training(
+    training = TwoStageTraining(
         mechanism, model, table, folder, source=source, observer=kept, spikes=Spikes((1,) * spikes), rows=1
     )
     with Ledger.open(folder / "ledger.sqlite") as ledger:

@@ -15,10 +15,10 @@ from dpassay.accounting import Adjacency, Bound, Unit, events
 from dpassay.accounting.bounds import Direction, Rigor
 from dpassay.reports import composition, figures, svg
 from dpassay.reports.assay import Assay, BatchCost, TokenCost
-from dpassay.reports.claim import Claimed
+from dpassay.reports.claim import ClaimedValue
 from dpassay.reports.html import render
 
-CLAIM = Claimed("pure_dp", "epsilon", 3.0, None, Unit(), "add_remove")
+CLAIM = ClaimedValue("pure_dp", "epsilon", 3.0, None, Unit(), "add_remove")
 
 
 def row(direction: str, value: float, ceiling: float | None = None) -> Bound:
@@ -89,7 +89,7 @@ def batch(slot: int, epsilon: float, loss: float = 0.0) -> BatchCost:
     ],
 )
 def test_any_batches_can_be_drawn(costs: list[BatchCost]) -> None:
-    figure = figures.batches(costs, Claimed("ex_post", "ex_post_epsilon", 3.0, None, Unit(), "add_remove"))
+    figure = figures.batches(costs, ClaimedValue("ex_post", "ex_post_epsilon", 3.0, None, Unit(), "add_remove"))
     assert figure is not None
     assert len(figure.table) == len(costs)
     assert "nan" not in figure.wide + figure.narrow
@@ -178,8 +178,8 @@ def test_a_chart_of_one_bar_is_a_sentence(assays: dict[str, Assay]) -> None:
 
 def test_a_batch_is_compared_with_the_claim_only_where_its_cost_is_the_cost_of_the_run() -> None:
     costs = [batch(0, 1.0), batch(1, 2.0)]
-    add_remove = Claimed("ex_post", "ex_post_epsilon", 3.0, None, Unit(), "add_remove")
-    replace_one = Claimed("ex_post", "ex_post_epsilon", 3.0, None, Unit(), "replace_one")
+    add_remove = ClaimedValue("ex_post", "ex_post_epsilon", 3.0, None, Unit(), "add_remove")
+    replace_one = ClaimedValue("ex_post", "ex_post_epsilon", 3.0, None, Unit(), "replace_one")
     drawn = [figures.batches(costs, claim) for claim in (add_remove, replace_one)]
     assert ["claim 3" in figure.wide for figure in drawn if figure is not None] == [True, False]
 

@@ -27,10 +27,10 @@ from dpassay.auditing.membership.audit import MembershipAudit, MembershipSetting
 from dpassay.auditing.released.audit import HoldoutAudit, HoldoutSettings
 from dpassay.audits.games import leave_one_out_audit, reconstruction_audit
 from dpassay.audits.games.canaries import Scoring, third_party_audit
-from dpassay.audits.games.canaries_design import Design as PlantedDesign
+from dpassay.audits.games.canaries_design import CanariesDesign as PlantedDesign
 from dpassay.audits.games.distinguishing import distinguishing_audit
 from dpassay.audits.games.membership import membership_audit
-from dpassay.audits.games.membership_design import Design, Scores
+from dpassay.audits.games.membership_design import CanariesDesign, MembershipScores
 from dpassay.audits.games.released_data import holdout_audit
 from dpassay.audits.games.replay.record_replay import record_replay_audit
 from dpassay.audits.games.secret_reconstruction import secret_reconstruction_audit
@@ -63,9 +63,9 @@ def membership(right: float, **design: Any) -> AuditResult:
     rng = np.random.default_rng(5)
     included = rng.random(600) < 0.5
     signs = np.where(rng.random(600) < right, 1, -1) * np.where(included, 1, -1)
-    scores = Scores({"loss": signs + rng.normal(0, 0.1, 600), "noise": rng.normal(0, 1, 600)}, included)
+    scores = MembershipScores({"loss": signs + rng.normal(0, 0.1, 600), "noise": rng.normal(0, 1, 600)}, included)
     return membership_audit(
-        scores, Design(**{"fair_coins": True, "delta": DELTA, "confidence": 1 - 0.05 / 3, **design})
+        scores, CanariesDesign(**{"fair_coins": True, "delta": DELTA, "confidence": 1 - 0.05 / 3, **design})
     )
 
 

@@ -9,7 +9,7 @@ from dpassay.accounting.bounds import Direction
 from dpassay.accounting.comparison.releases import LAYER_METHODS, SECRET_METHODS
 from dpassay.audits.verdict_wording import without_name
 from dpassay.reports import comparison, text
-from dpassay.reports.claim import Claimed, best_bound, claimed
+from dpassay.reports.claim import ClaimedValue, best_bound, claimed
 
 
 def bound(**more: object) -> Bound:
@@ -29,7 +29,7 @@ def bound(**more: object) -> Bound:
     return Bound.from_json({**fields, **more})
 
 
-def claim(**guarantee: object) -> Claimed:
+def claim(**guarantee: object) -> ClaimedValue:
     what = claimed({"guarantee": guarantee, "public": {"records": 100}, "adjacency": "add_remove"})
     assert what is not None
     return what
@@ -74,7 +74,7 @@ RHO = claim(type="zcdp", rho=0.5)
         (RHO, bound(), False),
     ],
 )
-def test_only_the_same_quantity_is_compared(what: Claimed, row: Bound, compared: bool) -> None:
+def test_only_the_same_quantity_is_compared(what: ClaimedValue, row: Bound, compared: bool) -> None:
     assert what.on_scale(row) is compared
 
 

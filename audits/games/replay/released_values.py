@@ -15,7 +15,7 @@ from dpassay.audits.games.replay.record_replay import Finding
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class ReleasedValue:
     """A released value.
 
     Attributes:
@@ -27,7 +27,7 @@ class Released:
     value: Json
 
 
-def released_findings(run: Run, released: Iterable[Released]) -> list[Finding]:
+def released_findings(run: Run, released: Iterable[ReleasedValue]) -> list[Finding]:
     """The released values that the ledger of a run does not cover.
 
     - A value whose key was never charged, or never committed.
@@ -50,7 +50,7 @@ def released_findings(run: Run, released: Iterable[Released]) -> list[Finding]:
     return found
 
 
-def _violation(run: Run, seen: Released) -> str | None:
+def _violation(run: Run, seen: ReleasedValue) -> str | None:
     try:
         outcome = run.outcome(seen.key)
         if outcome is None:

@@ -21,7 +21,7 @@ from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.two_stage.generator import Table, TwoStage
 from dpassay.mechanisms.two_stage.row_tokens import RowTokens
 from dpassay.mechanisms.two_stage.sampling import RowSampler, Statistics, sampled_rows
-from dpassay.mechanisms.two_stage.training import Training
+from dpassay.mechanisms.two_stage.training import TwoStageTraining
 
 FIRST_STAGES = {"DP-Standard": "none", "DP-2Stage-U": "uniform", "DP-2Stage-O": "table"}
 
@@ -102,7 +102,7 @@ def fine_tuned(mechanism: TwoStage, model: LanguageModel, private: Sequence[Row]
     first.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, Ledger.open(Path(folder) / "ledger.sqlite") as ledger:
         run = ledger.begin("run", plan=mechanism.plan(), adjacency=mechanism.adjacency, unit=mechanism.unit, about={})
-        training = Training(mechanism, model, table, Path(folder), public=public, first=first)
+        training = TwoStageTraining(mechanism, model, table, Path(folder), public=public, first=first)
         start = time.perf_counter()
         trained = training.run(run)
         seconds = time.perf_counter() - start

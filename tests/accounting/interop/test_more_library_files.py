@@ -18,7 +18,7 @@ from dpassay.accounting import Bound, account, accountant
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.events import EpsilonDeltaDpEvent, TruncatedPoissonSampledDpEvent
 from dpassay.accounting.interop.read import read_state
-from dpassay.accounting.interop.state import Reading, Release, SampledGaussian, Sampler, Stated, read_as
+from dpassay.accounting.interop.state import Reading, RepeatedEvent, SampledGaussian, Sampler, Stated, read_as
 
 FILES = Path(__file__).parent / "files"
 ANSWERS = json.loads((FILES / "answers.json").read_text(encoding="utf-8"))
@@ -97,7 +97,7 @@ def test_a_truncated_configuration_of_jax_privacy() -> None:
     bound by another proof: they are close where batches rarely are cut."""
     file = "jax-privacy-truncated.json"
     event = TruncatedPoissonSampledDpEvent(20 / 1001, 5000, 120, dp_event.GaussianDpEvent(1.5))
-    assert read_state(FILES / file).parts == (Release(event, 501),)
+    assert read_state(FILES / file).parts == (RepeatedEvent(event, 501),)
     assert (
         "dataset_size=5000, sampling_probability=0.01998001998001998, truncated_batch_size=120"
         in (ANSWERS[file]["event"])
@@ -134,9 +134,9 @@ def test_a_state_of_opake() -> None:
     truncated = TruncatedPoissonSampledDpEvent(0.01, 10_000, 150, dp_event.GaussianDpEvent(1.1))
     assert state.parts == (
         SampledGaussian(1.1, 0.01, 1000),
-        Release(truncated, 10),
-        Release(dp_event.GaussianDpEvent(5.0)),
-        Release(EpsilonDeltaDpEvent(0.1, 1e-7)),
+        RepeatedEvent(truncated, 10),
+        RepeatedEvent(dp_event.GaussianDpEvent(5.0)),
+        RepeatedEvent(EpsilonDeltaDpEvent(0.1, 1e-7)),
     )
     assert (state.delta, state.sampler, state.adjacency) == (1e-5, Sampler.POISSON, None)
     found = bound_of("opake.json", 1e-5, adjacency=Adjacency.ADD_REMOVE)
@@ -191,7 +191,7 @@ def test_pure_measurements_of_opendp(name: str, epsilon: float, adjacency: str |
 def test_concentrated_measurements_of_opendp(name: str, rho: float) -> None:
     file = f"opendp-{name}.json"
     (part,) = read_state(FILES / file).parts
-    assert isinstance(part, Release)
+    assert isinstance(part, RepeatedEvent)
     assert isinstance(part.event, dp_event.ZCDpEvent)
     assert rho * (1 - 1e-15) <= part.event.rho <= rho * (1 + 1e-14)
     assert part.event.rho == pytest.approx(ANSWERS[file], rel=1e-14)
@@ -239,8 +239,8 @@ def test_diagnostic_information_of_dpsynth(name: str) -> None:
     """The budget was divided so that a PLD meets ε = 2, with half of what AIM's selections cost."""
     state = read_state(FILES / name)
     recorded = json.loads((FILES / "dpsynth.json").read_text())["dp_operations"]
-    assert [part.count for part in state.parts if isinstance(part, Release)] == [3, 4, 4, 1]
-    marginals, exponential, gaussian, generic = (part.event for part in state.parts if isinstance(part, Release))
+    assert [part.count for part in state.parts if isinstance(part, RepeatedEvent)] == [3, 4, 4, 1]
+    marginals, exponential, gaussian, generic = (part.event for part in state.parts if isinstance(part, RepeatedEvent))
     assert marginals == gaussian == dp_event.GaussianDpEvent(recorded[0]["sigma"])
     assert isinstance(exponential, EpsilonDeltaDpEvent)
     assert exponential.epsilon == pytest.approx(2 * math.sqrt(2) / recorded[1]["sigma"], rel=1e-14)
@@ -259,7 +259,7 @@ def test_exponential_mechanisms_of_mst_count_once(tmp_path: Path) -> None:
     (tmp_path / "mst.json").write_text(json.dumps(body))
     state = read_state(tmp_path / "mst.json")
     selection = state.parts[1]
-    assert isinstance(selection, Release)
+    assert isinstance(selection, RepeatedEvent)
     assert isinstance(selection.event, EpsilonDeltaDpEvent)
     assert selection.event.epsilon == pytest.approx(math.sqrt(2) / body["dp_operations"][1]["sigma"], rel=1e-14)
     assert state.adjacency is Adjacency.ADD_REMOVE
@@ -276,7 +276,7 @@ def test_logs_of_private_evolution(name: str, count: int, delta: float) -> None:
     file = f"private-evolution-{name}.txt"
     state = read_state(FILES / file)
     (part,) = state.parts
-    assert isinstance(part, Release)
+    assert isinstance(part, RepeatedEvent)
     assert isinstance(part.event, dp_event.GaussianDpEvent)
     assert (part.count, state.delta) == (count, delta)
     assert ANSWERS[file] == pytest.approx(gaussian_epsilon(math.sqrt(count) / part.event.noise_multiplier, delta))
@@ -290,7 +290,7 @@ def test_a_log_of_two_runs_counts_both_in_full(tmp_path: Path) -> None:
     text = (FILES / "private-evolution-noise.txt").read_text()
     (tmp_path / "log").write_text(text + text)
     state = read_state(tmp_path / "log")
-    assert [part.count for part in state.parts if isinstance(part, Release)] == [5, 5]
+    assert [part.count for part in state.parts if isinstance(part, RepeatedEvent)] == [5, 5]
     assert not state.exact
     assert state.stated is None
 

@@ -26,7 +26,7 @@ from dpassay.accounting.interop import pickled, read
 from dpassay.accounting.interop.conditions import Normalizer
 from dpassay.accounting.interop.pickled import Opaque, UnreadableError, values
 from dpassay.accounting.interop.read import read_state
-from dpassay.accounting.interop.state import Release, SampledGaussian, Sampler, State, Stated, read_as
+from dpassay.accounting.interop.state import RepeatedEvent, SampledGaussian, Sampler, State, Stated, read_as
 
 FILES = Path(__file__).parent / "files"
 HISTORY = [(1.0, 0.01, 500), (1.5, 0.01, 20)]
@@ -202,7 +202,7 @@ REPRS = [
 def test_scalars_in_texts_of_events(tmp_path: Path, shown: str, value: float) -> None:
     text = f"SelfComposedDpEvent(event=GaussianDpEvent(noise_multiplier={shown}), count={np.int64(7)!r})"
     state = state_of(tmp_path, text.encode())
-    assert state.parts == (Release(dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(value), 7)),)
+    assert state.parts == (RepeatedEvent(dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(value), 7)),)
     assert state.exact
 
 
@@ -257,7 +257,7 @@ def test_a_tensor_in_a_text_counts_as_the_worst_that_is_printed_so(
         torch.set_printoptions(profile="default", sci_mode=None)  # type: ignore[no-untyped-call]
     state = state_of(tmp_path, f"GaussianDpEvent(noise_multiplier={shown})".encode())
     (part,) = state.parts
-    assert isinstance(part, Release)
+    assert isinstance(part, RepeatedEvent)
     noise = part.event.noise_multiplier
     assert noise <= scalar
     assert not state.exact
@@ -266,19 +266,19 @@ def test_a_tensor_in_a_text_counts_as_the_worst_that_is_printed_so(
     if scalar < 1 and printed:
         sampled = f"PoissonSampledDpEvent(sampling_probability={shown}, event=GaussianDpEvent(noise_multiplier=1.0))"
         (part,) = state_of(tmp_path, sampled.encode()).parts
-        assert isinstance(part, Release)
+        assert isinstance(part, RepeatedEvent)
         assert scalar <= part.event.sampling_probability <= 1
 
 
 def test_the_ends_of_a_printed_tensor(tmp_path: Path) -> None:
     """1.1000 is printed of numbers from 1.09995 to 1.10005."""
     (part,) = state_of(tmp_path, b"GaussianDpEvent(noise_multiplier=tensor(1.1000))").parts
-    assert isinstance(part, Release)
+    assert isinstance(part, RepeatedEvent)
     assert Fraction(part.event.noise_multiplier) <= Fraction("1.09995")
     assert math.nextafter(part.event.noise_multiplier, 2) > 1.09995
     for shown, noise in (("tensor(0.0000)", 0.0), ("tensor(-1.0000)", -0.99995)):  # the second is refused later
         (part,) = state_of(tmp_path, f"LaplaceDpEvent(noise_multiplier={shown})".encode()).parts
-        assert isinstance(part, Release)
+        assert isinstance(part, RepeatedEvent)
         assert part.event.noise_multiplier == pytest.approx(noise, abs=1e-4)
 
 

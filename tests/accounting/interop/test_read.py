@@ -19,7 +19,7 @@ from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.conversions.formulas import epsilon_from_gdp
 from dpassay.accounting.interop.conditions import Condition, Normalizer
 from dpassay.accounting.interop.read import read_state
-from dpassay.accounting.interop.state import Release, SampledGaussian, Sampler, State, Stated, check_used, read_as
+from dpassay.accounting.interop.state import RepeatedEvent, SampledGaussian, Sampler, State, Stated, check_used, read_as
 
 HISTORY = [(1.0, 0.01, 300), (1.25, 0.01, 200)]
 
@@ -301,7 +301,7 @@ def test_events_of_dp_accounting(tmp_path: Path, form: str) -> None:
     (tmp_path / "event").write_text(texts[form])
     state = read_state(tmp_path / "event")
     assert state.library == "dp_accounting"
-    assert state.parts == (Release(EVENT),)
+    assert state.parts == (RepeatedEvent(EVENT),)
     reading = read_as(state, Stated(adjacency=Adjacency.ADD_REMOVE))
     assert reading.exact
     assert reading.event == events.compose([(EVENT, 1)])
@@ -316,7 +316,7 @@ def test_a_truncated_sample_of_dp_accounting(tmp_path: Path) -> None:
         "noise_multiplier=1.5)"
     )
     (part,) = read_state(tmp_path / "event").parts
-    assert part == Release(events.TruncatedPoissonSampledDpEvent(0.01, 1000, 30, dp_event.GaussianDpEvent(1.5)))
+    assert part == RepeatedEvent(events.TruncatedPoissonSampledDpEvent(0.01, 1000, 30, dp_event.GaussianDpEvent(1.5)))
 
 
 @pytest.mark.parametrize(
@@ -381,14 +381,14 @@ SAMPLED = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.01, GAUS
 
 @pytest.mark.parametrize("sampler", ["shuffled", "fixed", "unknown"])
 def test_a_sampler_that_contradicts_an_event_is_refused(sampler: str) -> None:
-    state = State(library="x", what="x", parts=(Release(SAMPLED),))
+    state = State(library="x", what="x", parts=(RepeatedEvent(SAMPLED),))
     with pytest.raises(ValueError, match=f"the file says sampler poisson, not {sampler}"):
         read_as(state, Stated(sampler=Sampler(sampler)))
     said = read_as(state, Stated(sampler=Sampler.POISSON))
     check_used(Stated(sampler=Sampler.POISSON), said.used)
     assert "Every record was in each step's batch independently, with the recorded rate, in secret." in said.assumptions
     with pytest.raises(ValueError, match="the file says sampler fixed and poisson, not poisson"):
-        read_as(State(library="x", what="x", parts=(Release(EVENT),)), Stated(sampler=Sampler.POISSON))
+        read_as(State(library="x", what="x", parts=(RepeatedEvent(EVENT),)), Stated(sampler=Sampler.POISSON))
 
 
 @pytest.mark.parametrize(
@@ -401,7 +401,7 @@ def test_a_sampler_that_contradicts_an_event_is_refused(sampler: str) -> None:
     ],
 )
 def test_what_says_nothing_about_a_file_is_refused(given: Stated, message: str) -> None:
-    state = State(library="x", what="x", parts=(Release(GAUSSIAN),))
+    state = State(library="x", what="x", parts=(RepeatedEvent(GAUSSIAN),))
     with pytest.raises(ValueError, match=message):
         check_used(given, read_as(state, given).used)
     full = State(library="x", what="x", parts=(SampledGaussian(1.0, 1.0, 3),))

@@ -11,7 +11,7 @@ import pytest
 
 from dpassay.accounting.lattice import measure
 from dpassay.accounting.lattice.curve import OneSidedCurve
-from dpassay.accounting.lattice.enclosure import Enclosure, Plan
+from dpassay.accounting.lattice.enclosure import Enclosure, LatticePlan
 from dpassay.accounting.lattice.laws import Laplace
 from dpassay.accounting.lattice.measure import enclosing_measures, rounded_step
 from dpassay.accounting.lattice.pairs import DominatingPair
@@ -124,12 +124,12 @@ def _on(hull: list[tuple[mpmath.mpf, mpmath.mpf]], x: mpmath.mpf) -> mpmath.mpf:
     return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
 
 
-def _lattices(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+def _lattices(monkeypatch: pytest.MonkeyPatch) -> list[LatticePlan]:
     """The plans of all lattices from here on."""
-    plans: list[Plan] = []
+    plans: list[LatticePlan] = []
     before = Enclosure.curves
 
-    def curves(self: Enclosure, plan: Plan) -> tuple[OneSidedCurve, OneSidedCurve | None]:
+    def curves(self: Enclosure, plan: LatticePlan) -> tuple[OneSidedCurve, OneSidedCurve | None]:
         plans.append(plan)
         return before(self, plan)
 

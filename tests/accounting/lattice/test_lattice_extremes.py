@@ -26,7 +26,7 @@ from dpassay.accounting.events import ParallelDpEvent, TruncatedPoissonSampledDp
 from dpassay.accounting.lattice import concentrated_curve
 from dpassay.accounting.lattice.accountant import dominating_pair
 from dpassay.accounting.lattice.curve import OneSidedCurve
-from dpassay.accounting.lattice.enclosure import Enclosure, Plan
+from dpassay.accounting.lattice.enclosure import Enclosure, LatticePlan
 from dpassay.accounting.lattice.laws import Law
 from dpassay.accounting.lattice.pairs import DominatingPair, WidthNotMet
 
@@ -570,7 +570,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     ps = np.concatenate([np.geomspace(1e-12, 0.5, 40), 1 - np.geomspace(1e-12, 0.5, 20)])
     deltas = np.geomspace(1e-14, 0.9, 40)
 
-    def checked(self: Enclosure, plan: Plan) -> tuple[OneSidedCurve, OneSidedCurve | None]:
+    def checked(self: Enclosure, plan: LatticePlan) -> tuple[OneSidedCurve, OneSidedCurve | None]:
         nonlocal count
         above, below = curves(self, plan)
         if below is not None:

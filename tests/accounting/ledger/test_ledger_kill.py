@@ -18,7 +18,7 @@ from dp_accounting import dp_event
 from dpassay.accounting import events
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.ledger import store as ledger_store
-from dpassay.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, Row
+from dpassay.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, LedgerRow
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.ledger.run import Run
 from dpassay.accounting.ledger.store import Store
@@ -51,7 +51,7 @@ def mechanism(files: Files, hook: Hook = lambda point, step: None) -> None:
     """
     append, first = Store.append, ledger_store._first_entry
 
-    def watched_first() -> Row:
+    def watched_first() -> LedgerRow:
         hook("inside open", 0)
         return first()
 

@@ -24,7 +24,7 @@ from dpassay.audits.result import AuditResult
 from dpassay.cli.app import _run
 from dpassay.cli.exit_codes import ExitCode
 from dpassay.data.records import Record
-from dpassay.generators.base import Part
+from dpassay.generators.base import BoundedGuarantee
 from dpassay.generators.private_inference import audits as evidence
 from dpassay.generators.registry import read_claim
 from dpassay.jobs import assay
@@ -292,7 +292,7 @@ class AnyRun:
 
 def test_evidence_against_the_events_counts_against_every_part() -> None:
     proof = Bound(Direction.UPPER, 0.5, "basic", Rigor.CERTIFIED, Adjacency.ADD_REMOVE)
-    parts = [Part(PureDP(epsilon), NoOpDpEvent(), [proof]) for epsilon in (1.0, 2.0)]
+    parts = [BoundedGuarantee(PureDP(epsilon), NoOpDpEvent(), [proof]) for epsilon in (1.0, 2.0)]
     seen = AuditResult(
         name="leave_one_out",
         game="",

@@ -12,7 +12,7 @@ from command import run
 
 from dpassay.claims.published import registry
 from dpassay.claims.published.registry import check_claim, read_published_claims
-from dpassay.claims.published.statement import Finding, Paper, verdict
+from dpassay.claims.published.statement import CheckResult, Paper, verdict
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "published-claims.md"
 DEPENDS_ON_A_LIBRARY = "lib-dp-accounting-composed-gaussians"  # whose number is that of a Fourier transform's rounding
@@ -82,7 +82,7 @@ def test_an_unknown_row_is_one_line() -> None:
 )
 def test_the_verdict_follows_from_the_numbers(lower: float | None, upper: float | None, expected: str) -> None:
     """A quantity that is claimed to be at most 1; one that may equal 1 is not refuted."""
-    assert verdict(1.0, Finding(lower=lower, upper=upper, steps=())) == expected
+    assert verdict(1.0, CheckResult(lower=lower, upper=upper, steps=())) == expected
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,6 @@ def test_a_number_is_either_printed_or_computed(
 ) -> None:
     (claim,) = (one for one in read_published_claims() if one.id == "000-4")
     given = claim.model_copy(update={"published": published})
-    monkeypatch.setattr(registry, "_check_of", lambda of: lambda **values: Finding(claimed=claimed, steps=()))
+    monkeypatch.setattr(registry, "_check_of", lambda of: lambda **values: CheckResult(claimed=claimed, steps=()))
     with pytest.raises(ValueError, match="either the file states the published number"):
         check_claim(given)

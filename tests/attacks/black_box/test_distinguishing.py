@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpassay.attacks.black_box.distinguishing import Score, fitted_scores, plain
+from dpassay.attacks.black_box.distinguishing import OutputScore, fitted_scores, plain
 
 NAN, INF = float("nan"), float("inf")
 
 
-def named(scores: Sequence[Score], name: str) -> Score:
+def named(scores: Sequence[OutputScore], name: str) -> OutputScore:
     return next(score for score in scores if name in score.name)
 
 

@@ -22,18 +22,18 @@ from dpassay.attacks.canaries.pairs import (
     pair_counts,
     pair_scores,
 )
-from dpassay.attacks.canaries.rows import Column, ColumnReader, Row, draw_rows, draw_unusual_rows, nearest
+from dpassay.attacks.canaries.rows import ColumnRange, ColumnReader, Row, draw_rows, draw_unusual_rows, nearest
 from dpassay.audits.statistics.one_run import epsilons_one_run
 
 COLUMNS = [
-    Column("id", "other"),
-    Column("age", "number", 18, 90, missing=0.2),
-    Column("day", "date", 737000, 737400),
-    Column("city", "word", values=("Bergen", "Delft", "Ghent")),
+    ColumnRange("id", "other"),
+    ColumnRange("age", "number", 18, 90, missing=0.2),
+    ColumnRange("day", "date", 737000, 737400),
+    ColumnRange("city", "word", values=("Bergen", "Delft", "Ghent")),
 ]
 
 
-def bin_by_hand(column: Column, value: Any) -> Any:
+def bin_by_hand(column: ColumnRange, value: Any) -> Any:
     """What two cells must share to agree; None agrees with nothing."""
     if value in (None, ""):
         return "empty"
@@ -86,7 +86,7 @@ def people(count: int, rng: np.random.Generator) -> list[dict[str, Any]]:
     ]
 
 
-def columns_of(rows: list[dict[str, Any]]) -> list[Column]:
+def columns_of(rows: list[dict[str, Any]]) -> list[ColumnRange]:
     readers = {name: ColumnReader(name) for name in rows[0]}
     for row in rows:
         for name, value in row.items():
@@ -95,7 +95,7 @@ def columns_of(rows: list[dict[str, Any]]) -> list[Column]:
 
 
 def chain_of_pairs(
-    rows: list[Row], columns: list[Column], rng: np.random.Generator, scale: float, count: int
+    rows: list[Row], columns: list[ColumnRange], rng: np.random.Generator, scale: float, count: int
 ) -> list[dict[str, Any]]:
     """Rows from the counts of neighbouring columns in a random order, with Laplace noise: the pairs of a tree, as in
     MST, but unprotected if the scale is small."""
@@ -122,13 +122,15 @@ def weights(counts: Any, rng: np.random.Generator, scale: float) -> np.ndarray[A
     return np.asarray(noisy / noisy.sum())
 
 
-def value_of(column: Column, cell: Any, rng: np.random.Generator) -> Any:
+def value_of(column: ColumnRange, cell: Any, rng: np.random.Generator) -> Any:
     if column.kind == "word":
         return cell
     return round(column.low + (cell + rng.random()) / BINS * (column.high - column.low))
 
 
-def interpolated(rows: list[Row], columns: list[Column], rng: np.random.Generator, count: int) -> list[dict[str, Any]]:
+def interpolated(
+    rows: list[Row], columns: list[ColumnRange], rng: np.random.Generator, count: int
+) -> list[dict[str, Any]]:
     """Rows between a row and one of its five nearest, as SMOTE has it."""
     numbers = [column.name for column in columns if column.kind == "number"]
     points = np.array([[row[name] for name in numbers] for row in rows], dtype=np.float64)
@@ -187,7 +189,7 @@ def test_false_alarms_on_an_exact_mechanism() -> None:
     with randomised response. If the bound exceeded 1 with probability 5%, it would in more than 30 of 300 runs with
     probability below 1e-3; seeded."""
     assert stats.binom.sf(30, 300, 0.05) < 1e-3
-    rng, columns = np.random.default_rng(5), [Column(name, "number", 0, 2000) for name in "ab"]
+    rng, columns = np.random.default_rng(5), [ColumnRange(name, "number", 0, 2000) for name in "ab"]
     alarms = 0
     for _ in range(300):
         cells = [(i, j) for i in range(BINS) for j in range(BINS)]
@@ -225,4 +227,4 @@ def test_rare_rows_treat_candidates_and_controls_alike() -> None:
 
 def test_one_column_has_no_pairs() -> None:
     with pytest.raises(ValueError, match="fewer than two columns hold"):
-        draw_rare_rows(5, [Column("a", "number", 0, 9)], [{"a": 1}], 1, np.random.default_rng(0))
+        draw_rare_rows(5, [ColumnRange("a", "number", 0, 9)], [{"a": 1}], 1, np.random.default_rng(0))

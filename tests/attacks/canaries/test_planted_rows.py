@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 from dpassay.attacks.canaries import rows as planted_rows
-from dpassay.attacks.canaries.rows import Column, ColumnReader, draw_rows, draw_unusual_rows, nearest
+from dpassay.attacks.canaries.rows import ColumnRange, ColumnReader, draw_rows, draw_unusual_rows, nearest
 
 COLUMNS = [
-    Column("id", "other"),
-    Column("age", "number", 18, 90),
-    Column("spent", "number", 0, 50, decimals=2, quoted=True),
-    Column("city", "word", values=("Bergen", "Delft", "Ghent")),
-    Column("flag", "number", 7, 7),
+    ColumnRange("id", "other"),
+    ColumnRange("age", "number", 18, 90),
+    ColumnRange("spent", "number", 0, 50, decimals=2, quoted=True),
+    ColumnRange("city", "word", values=("Bergen", "Delft", "Ghent")),
+    ColumnRange("flag", "number", 7, 7),
 ]
 
 
-def read(*values: Any) -> Column:
+def read(*values: Any) -> ColumnRange:
     reader = ColumnReader("x")
     for value in values:
         reader.read(value)
@@ -33,24 +33,24 @@ def read(*values: Any) -> Column:
 @pytest.mark.parametrize(
     ("values", "column"),
     [
-        ((3, None, 1, ""), Column("x", "number", 1, 3, missing=0.5)),
-        ((3, 1, 3, 1), Column("x", "number", 1, 3, values=(1, 3))),
-        (("2020-02-28", "2020-03-01"), Column("x", "date", 737483, 737485)),
-        ((datetime.date(2020, 2, 28),) * 2, Column("x", "date", 737483, 737483, values=("2020-02-28",))),
-        (("2020-02-28", "later"), Column("x", "word", values=("2020-02-28", "later"))),
-        ((3.0, 1.25), Column("x", "number", 1.25, 3, decimals=2)),
-        (("10", "-2.5"), Column("x", "number", -2.5, 10, decimals=1, quoted=True)),
-        (("yes", "no", "Yes "), Column("x", "word", values=("no", "yes"))),
-        ((True, False), Column("x", "word", values=(False, True))),
-        (("1", "one"), Column("x", "word", values=("1", "one"))),
-        (tuple(f"name {i}" for i in range(201)), Column("x", "other")),
-        (([1],), Column("x", "other")),
-        ((None, float("nan")), Column("x", "other", missing=1.0)),
-        (("inf", "nan"), Column("x", "word", values=("inf", "nan"))),
-        ((10**20, 1), Column("x", "other")),
+        ((3, None, 1, ""), ColumnRange("x", "number", 1, 3, missing=0.5)),
+        ((3, 1, 3, 1), ColumnRange("x", "number", 1, 3, values=(1, 3))),
+        (("2020-02-28", "2020-03-01"), ColumnRange("x", "date", 737483, 737485)),
+        ((datetime.date(2020, 2, 28),) * 2, ColumnRange("x", "date", 737483, 737483, values=("2020-02-28",))),
+        (("2020-02-28", "later"), ColumnRange("x", "word", values=("2020-02-28", "later"))),
+        ((3.0, 1.25), ColumnRange("x", "number", 1.25, 3, decimals=2)),
+        (("10", "-2.5"), ColumnRange("x", "number", -2.5, 10, decimals=1, quoted=True)),
+        (("yes", "no", "Yes "), ColumnRange("x", "word", values=("no", "yes"))),
+        ((True, False), ColumnRange("x", "word", values=(False, True))),
+        (("1", "one"), ColumnRange("x", "word", values=("1", "one"))),
+        (tuple(f"name {i}" for i in range(201)), ColumnRange("x", "other")),
+        (([1],), ColumnRange("x", "other")),
+        ((None, float("nan")), ColumnRange("x", "other", missing=1.0)),
+        (("inf", "nan"), ColumnRange("x", "word", values=("inf", "nan"))),
+        ((10**20, 1), ColumnRange("x", "other")),
     ],
 )
-def test_what_a_column_is_like(values: tuple[Any, ...], column: Column) -> None:
+def test_what_a_column_is_like(values: tuple[Any, ...], column: ColumnRange) -> None:
     assert read(*values) == column
 
 
@@ -127,8 +127,8 @@ def test_unusual_rows_are_distinct_far_from_the_data_and_in_its_ranges() -> None
 
 
 def test_too_few_different_rows_are_refused() -> None:
-    few = [Column("a", "word", values=("x", "y")), Column("b", "word", values=("x", "y"))]
+    few = [ColumnRange("a", "word", values=("x", "y")), ColumnRange("b", "word", values=("x", "y"))]
     with pytest.raises(ValueError, match="fewer than 4 distinct rows that are not in the data; plan fewer"):
         draw_unusual_rows(4, few, [{"a": "x", "b": "x"}], np.random.default_rng(0))
     with pytest.raises(ValueError, match="no column holds numbers, dates or at most 200 distinct words"):
-        draw_unusual_rows(4, [Column("a", "other")], [], np.random.default_rng(0))
+        draw_unusual_rows(4, [ColumnRange("a", "other")], [], np.random.default_rng(0))

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from dpassay.attacks.canaries.pairs import pair_counts
-from dpassay.attacks.canaries.rows import Column, ColumnReader, canonical, nearest
+from dpassay.attacks.canaries.rows import ColumnRange, ColumnReader, canonical, nearest
 from dpassay.attacks.canaries.texts import check_template
 
 DAY = datetime.date(1955, 1, 28)
 COLUMNS = [
-    Column("age", "number", 18, 90),
-    Column("born", "date", DAY.toordinal() - 100, DAY.toordinal() + 100),
-    Column("code", "word", values=("366", "367")),
+    ColumnRange("age", "number", 18, 90),
+    ColumnRange("born", "date", DAY.toordinal() - 100, DAY.toordinal() + 100),
+    ColumnRange("code", "word", values=("366", "367")),
 ]
 CANARY = {"age": 41, "born": "1955-01-28", "code": "367"}
 
@@ -41,11 +41,11 @@ def test_numbers_that_are_not_finite_are_empty(cell: Any) -> None:
     reader = ColumnReader("x")
     for value in (3, cell, 1, cell):
         reader.read(value)
-    assert reader.column == Column("x", "number", 1, 3, missing=0.5)
+    assert reader.column == ColumnRange("x", "number", 1, 3, missing=0.5)
     words = ColumnReader("x")
     for value in ("one", cell):
         words.read(value)
-    assert words.column == Column("x", "word", values=("one",), missing=0.5)
+    assert words.column == ColumnRange("x", "word", values=("one",), missing=0.5)
     distances, _ = nearest([{**CANARY, "age": None}], COLUMNS, [{**CANARY, "age": cell}])
     assert distances.tolist() == [0]
 
@@ -54,7 +54,7 @@ def test_decimals_are_read_as_numbers() -> None:
     reader = ColumnReader("x")
     for value in (Decimal("1.50"), Decimal("3.00")):
         reader.read(value)
-    assert reader.column == Column("x", "number", 1.5, 3, decimals=1)
+    assert reader.column == ColumnRange("x", "number", 1.5, 3, decimals=1)
 
 
 def test_texts_of_midnight_stay_words_of_the_data() -> None:

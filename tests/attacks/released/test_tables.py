@@ -15,8 +15,8 @@ from scipy import stats
 
 from dpassay.attacks.released.attribute_inference import attribute_inference
 from dpassay.attacks.released.nearest_record import area_under_curve, closest_records, exact_matches
-from dpassay.attacks.released.singling_out import Condition, singling_out, univariate
-from dpassay.attacks.released.tables import Table, Tables, encode, nearest
+from dpassay.attacks.released.singling_out import Predicate, singling_out, univariate
+from dpassay.attacks.released.tables import EncodedTable, Tables, encode, nearest
 
 Row = dict[str, Any]
 
@@ -62,7 +62,7 @@ def test_distances_are_those_of_the_definition(
 
 def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    first, second = (Table(rng.random((n, 3)), rng.integers(0, 4, (n, 2)).astype(np.int32)) for n in (50, 70))
+    first, second = (EncodedTable(rng.random((n, 3)), rng.integers(0, 4, (n, 2)).astype(np.int32)) for n in (50, 70))
     whole = nearest(first, second)
     monkeypatch.setattr("dpassay.attacks.released.tables._ROWS", 7)
     monkeypatch.setattr("dpassay.attacks.released.tables._OTHERS", 11)
@@ -72,7 +72,7 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_of_rows_that_are_equally_near_the_first_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpassay.attacks.released.tables._OTHERS", 3)
-    same = Table(np.empty((10, 0)), np.array([1, 0, 0, 0, 1, 0, 0, 1, 2, 1], dtype=np.int32)[:, None])
+    same = EncodedTable(np.empty((10, 0)), np.array([1, 0, 0, 0, 1, 0, 0, 1, 2, 1], dtype=np.int32)[:, None])
     assert nearest(same, same)[1].tolist() == [0, 1, 1, 1, 0, 1, 1, 0, 8, 0]
 
 
@@ -215,15 +215,15 @@ def test_a_secret_without_other_columns() -> None:
 
 
 def test_conditions() -> None:
-    some = Table(np.array([[0.0], [0.5], [np.nan], [1.0]]), np.array([[0], [1], [-1], [1]], dtype=np.int32))
+    some = EncodedTable(np.array([[0.0], [0.5], [np.nan], [1.0]]), np.array([[0], [1], [-1], [1]], dtype=np.int32))
     for relation, true in (("=", [0, 1, 0, 0]), ("<=", [1, 1, 0, 0]), (">=", [0, 1, 0, 1])):
-        assert Condition(True, 0, relation, 0.5).holds(some).tolist() == [bool(x) for x in true]
-    assert Condition(False, 0, "=", 1).holds(some).tolist() == [False, True, False, True]
+        assert Predicate(True, 0, relation, 0.5).holds(some).tolist() == [bool(x) for x in true]
+    assert Predicate(False, 0, "=", 1).holds(some).tolist() == [False, True, False, True]
 
 
 def test_properties_of_one_column() -> None:
     """Values that occur once, and beyond either end."""
-    some = Table(
+    some = EncodedTable(
         np.array([[0.0], [0.25], [0.25], [1.0], [np.nan]]), np.array([[0], [1], [1], [-1], [2]], dtype=np.int32)
     )
     found = univariate(some, np.random.default_rng(0), 100)

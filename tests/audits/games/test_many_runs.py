@@ -21,11 +21,11 @@ from dpassay.attacks.black_box.worst_cases import Event
 from dpassay.audits.games.many_runs import (
     LEAST_RUNS,
     REPETITIONS,
+    GeneratorRun,
     ManyRuns,
     ManyRunsDesign,
     Pair,
     Phase,
-    Run,
     choose_event,
     detectable_leak,
     power,
@@ -65,7 +65,7 @@ class Mechanism:
     ) -> None:
         self._pairs, self._rates, self._fails, self._seed = pairs, rates, fails or {}, seed
 
-    def __call__(self, run: Run) -> dict[str, Features]:
+    def __call__(self, run: GeneratorRun) -> dict[str, Features]:
         rng = np.random.default_rng([self._seed, run.phase == "test", run.data, run.number])
         names = [pair.name for pair in self._pairs if run.data in (pair.data, pair.neighbor)]
         if rng.random() < self._fails.get(run.data, 0.0):
@@ -79,9 +79,9 @@ def design(pairs: tuple[Pair, ...], runs: int = 100, **more: Any) -> ManyRunsDes
     return ManyRunsDesign(**{"pairs": pairs, "runs": runs, "claim": PureDP(1.0), **more})
 
 
-def played(plan: ManyRunsDesign, mechanism: Mechanism, ahead: int = 1) -> tuple[ManyRuns, list[Run]]:
+def played(plan: ManyRunsDesign, mechanism: Mechanism, ahead: int = 1) -> tuple[ManyRuns, list[GeneratorRun]]:
     """A finished audit, and its runs in the order in which they were asked for."""
-    audit, made = ManyRuns(plan), list[Run]()
+    audit, made = ManyRuns(plan), list[GeneratorRun]()
     while wanted := audit.wanted(ahead):
         assert len(set(wanted)) == len(wanted)
         for run in wanted:
@@ -106,7 +106,7 @@ def test_the_order_of_arrival_does_not_matter(leak: str, pairs: tuple[Pair, ...]
     plan, mechanism = design(pairs), Mechanism(pairs, LEAKS[leak])
     whole, made = played(plan, mechanism)
     for seed, ahead in itertools.product(range(3), (1, 4)):
-        drawn, audit, arrived = random.Random(seed), ManyRuns(plan), list[Run]()
+        drawn, audit, arrived = random.Random(seed), ManyRuns(plan), list[GeneratorRun]()
         while wanted := audit.wanted(ahead):
             for run in drawn.sample(wanted, drawn.randint(1, len(wanted))):
                 audit.add(run, mechanism(run))
@@ -211,7 +211,7 @@ def test_the_bound_is_a_replay_of_the_events_that_are_recorded() -> None:
         starts = [event["from_round"] for event in events]
         assert starts[0] == 0
         assert all(start in (8, 16, 32, 64, 128) for start in starts[1:])
-        earlier = [Run("pilot", 0, number) for number in range(result.details["pilots_each"])]
+        earlier = [GeneratorRun("pilot", 0, number) for number in range(result.details["pilots_each"])]
         state, hits = Sequential(delta=0.0, confidence=0.95, earlier=len(earlier)), [0, 0]
         bounds = []
 
@@ -223,7 +223,7 @@ def test_the_bound_is_a_replay_of_the_events_that_are_recorded() -> None:
                     sum(happens(mechanism(run._replace(data=data)), pair, event) for run in earlier) for data in sides
                 ]
                 state.expect((seen[0], len(earlier)), (seen[1], len(earlier)))
-            earlier.append(Run("test", 0, number))
+            earlier.append(GeneratorRun("test", 0, number))
             happened = [happens(mechanism(earlier[-1]._replace(data=data)), pair, event) for data in sides]
             state.update(*happened)
             hits = [one + new for one, new in zip(hits, happened, strict=True)]
@@ -326,7 +326,7 @@ def test_pairs_that_were_dropped_are_taken_if_those_that_were_left_fail() -> Non
     """Halving keeps the pair that shows most at first; it then fails on every further run."""
 
     class Later(Mechanism):
-        def __call__(self, run: Run) -> dict[str, Features]:
+        def __call__(self, run: GeneratorRun) -> dict[str, Features]:
             self._fails = {2: 1.0} if run.number else {}
             return super().__call__(run)
 
@@ -418,7 +418,7 @@ def test_audits_refute_as_often_as_stated(claim: PureDP | ApproxDP | None, rates
         rng = np.random.default_rng([7, seed])
         phases: tuple[tuple[Phase, int], ...] = (("pilot", pilots), ("test", plan.most_rounds))
         results = {
-            Run(phase, data, number): {"": {}, "pair": {"seen": float(rng.random() < rates[data])}}
+            GeneratorRun(phase, data, number): {"": {}, "pair": {"seen": float(rng.random() < rates[data])}}
             for phase, most in phases
             for number in range(most)
             for data in (0, 1)
@@ -481,7 +481,7 @@ def test_an_audit_without_hope_states_what_all_its_rounds_could_have_shown() -> 
     result = audit.result()
     assert result.details["rounds"] < result.details["most_rounds"]
     later = ManyRuns(design(pairs, stop=False))
-    for run in (*made, *(Run("test", data, result.details["rounds"]) for data in (0, 1))):
+    for run in (*made, *(GeneratorRun("test", data, result.details["rounds"]) for data in (0, 1))):
         later.add(run, mechanism(run))
     for one in (result, later.result()):
         assert one.details["stopped"] == "no outcome of the other runs could refute the claim"
@@ -495,8 +495,8 @@ def test_outputs_that_are_always_alike_are_remarked(constant: bool) -> None:
     pairs = shared(1)
     mechanism = Mechanism(pairs, {0: 0.0, 1: 1.0})
 
-    def alike(run: Run) -> dict[str, Features]:
-        return mechanism(Run("test", run.data, 0)) if constant else mechanism(run)
+    def alike(run: GeneratorRun) -> dict[str, Features]:
+        return mechanism(GeneratorRun("test", run.data, 0)) if constant else mechanism(run)
 
     audit = ManyRuns(design(pairs))
     while wanted := audit.wanted():

@@ -13,13 +13,13 @@ import pytest
 from dpassay.accounting.guarantees import PureDP
 from dpassay.attacks.black_box.output_features import FAILED, Features
 from dpassay.attacks.black_box.worst_cases import Event
-from dpassay.audits.games.many_runs import ManyRuns, ManyRunsDesign, Pair, Phase, Run, runs_needed
+from dpassay.audits.games.many_runs import GeneratorRun, ManyRuns, ManyRunsDesign, Pair, Phase, runs_needed
 from dpassay.audits.result import AuditResult
 from dpassay.audits.statistics.sequential import Sequential, Wealth
 from dpassay.base.arrays import Floats
 
 Law = Sequence[float]
-Results = dict[Run, Mapping[str, Features]]
+Results = dict[GeneratorRun, Mapping[str, Features]]
 
 
 def staircase(epsilon: float, delta: float) -> tuple[Law, Law]:
@@ -86,7 +86,7 @@ def test_the_laws_are_at_the_boundary() -> None:
 PAIRS = tuple(Pair(f"pair {place}", 0, place, (Event(f"feature {place}", 1.0),)) for place in (1, 2, 3))
 
 
-def outcome(run: Run, seed: int, law: Callable[[int], Law]) -> dict[str, Features]:
+def outcome(run: GeneratorRun, seed: int, law: Callable[[int], Law]) -> dict[str, Features]:
     """The features of a run whose outcome, 0, 1 or a failure, has the law of its data set."""
     draw = random.Random(f"{seed} {run}")
     (found,) = draw.choices(range(3), law(run.data))
@@ -101,7 +101,7 @@ def audited(
     """An audit of a generator with these laws; with `shuffle`, results arrive in any order and are read in between."""
     audit, order = ManyRuns(design), random.Random(seed)
     results: Results = {}
-    under_way: list[Run] = []
+    under_way: list[GeneratorRun] = []
     while True:
         under_way += [run for run in audit.wanted(ahead) if run not in under_way]
         if not under_way:
@@ -128,7 +128,7 @@ def replayed(audit: AuditResult, results: Results) -> list[float]:
     pilots = audit.details["pilots_each"]
     state, bounds = Sequential(delta=0.0, confidence=0.95, earlier=pilots), []
 
-    def happened(run: Run, event: Mapping[str, Any]) -> bool:
+    def happened(run: GeneratorRun, event: Mapping[str, Any]) -> bool:
         features = results[run]
         return bool({**features[""], **features[pair.name]}.get(event["feature"], -math.inf) >= event["threshold"])
 
@@ -137,9 +137,11 @@ def replayed(audit: AuditResult, results: Results) -> list[float]:
         if event["from_round"] == number:
             earlier: list[tuple[Phase, int]] = [("pilot", place) for place in range(pilots)]
             earlier += [("test", place) for place in range(number)]
-            seen = [[happened(Run(phase, data, place), event) for phase, place in earlier] for data in _of(pair)]
+            seen = [
+                [happened(GeneratorRun(phase, data, place), event) for phase, place in earlier] for data in _of(pair)
+            ]
             state.expect(*((sum(one), len(one)) for one in seen))
-        state.update(*(happened(Run("test", data, number), event) for data in _of(pair)))
+        state.update(*(happened(GeneratorRun("test", data, number), event) for data in _of(pair)))
         bounds.append(state.epsilon)
     return bounds
 

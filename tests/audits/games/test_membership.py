@@ -13,7 +13,13 @@ from scipy import stats
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Rigor
 from dpassay.audits.games.membership import membership_audit
-from dpassay.audits.games.membership_design import Design, Scores, default_guesses, right_guesses, unfair_coins
+from dpassay.audits.games.membership_design import (
+    MembershipDesign,
+    MembershipScores,
+    default_guesses,
+    right_guesses,
+    unfair_coins,
+)
 from dpassay.audits.statistics.one_run import epsilon_one_run, epsilons_one_run
 
 
@@ -79,7 +85,9 @@ def test_one_attempt_is_the_one_run_bound_and_several_pay() -> None:
     included = coins(1, 400)
     noise = np.random.default_rng(2).normal(size=(2, 400))
     good, bad = included + 0.5 * noise[0], noise[1]
-    alone = membership_audit(Scores({"good": good}, included), Design(guesses=(100,), fair_coins=True, delta=1e-5))
+    alone = membership_audit(
+        MembershipScores({"good": good}, included), MembershipDesign(guesses=(100,), fair_coins=True, delta=1e-5)
+    )
     correct = right_guesses(good, included, 100, side="both", seed=0)
     expected = epsilon_one_run(400, 100, correct, delta=1e-5, confidence=0.95, rule="tight")
     assert alone.bounds[0].value == expected.value > 1
@@ -89,7 +97,8 @@ def test_one_attempt_is_the_one_run_bound_and_several_pay() -> None:
     assert alone.p_value == pytest.approx(stats.binom.sf(correct - 1, 100, 0.5), rel=1e-9)
 
     both = membership_audit(
-        Scores({"good": good, "bad": bad}, included), Design(guesses=(100, 400), fair_coins=True, delta=1e-5)
+        MembershipScores({"good": good, "bad": bad}, included),
+        MembershipDesign(guesses=(100, 400), fair_coins=True, delta=1e-5),
     )
     paid = epsilon_one_run(400, 100, correct, delta=1e-5, confidence=1 - 0.05 / 4, rule="tight").value
     attempts = both.details["attempts"]
@@ -107,7 +116,9 @@ def test_one_attempt_is_the_one_run_bound_and_several_pay() -> None:
 
 def test_without_fair_coins_there_is_no_epsilon() -> None:
     included = np.arange(200) < 100
-    found = membership_audit(Scores({"loss": included.astype(float)}, included), Design(fair_coins=False))
+    found = membership_audit(
+        MembershipScores({"loss": included.astype(float)}, included), MembershipDesign(fair_coins=False)
+    )
     assert found.bounds == ()
     assert found.p_value is None
     assert found.details["attempts"] == []
@@ -119,9 +130,9 @@ def test_without_fair_coins_there_is_no_epsilon() -> None:
 
 def test_a_control_that_sees_nothing_ends_the_audit() -> None:
     included = coins(3, 300)
-    strong = Scores({"loss": included + 0.0}, included)
-    blind = Scores({"loss": np.random.default_rng(4).normal(size=300)}, included)
-    design = Design(fair_coins=True)
+    strong = MembershipScores({"loss": included + 0.0}, included)
+    blind = MembershipScores({"loss": np.random.default_rng(4).normal(size=300)}, included)
+    design = MembershipDesign(fair_coins=True)
     failed = membership_audit(strong, design, control=blind)
     assert failed.bounds == ()
     assert failed.controls_passed is False
@@ -138,9 +149,9 @@ def test_a_control_that_sees_nothing_ends_the_audit() -> None:
 
 def test_copies_check_the_search_and_are_no_positive_control() -> None:
     included = coins(3, 300)
-    strong = Scores({"loss": included + 0.0}, included)
-    blind = Scores({"loss": np.random.default_rng(4).normal(size=300)}, included)
-    design = Design(fair_coins=True)
+    strong = MembershipScores({"loss": included + 0.0}, included)
+    blind = MembershipScores({"loss": np.random.default_rng(4).normal(size=300)}, included)
+    design = MembershipDesign(fair_coins=True)
     failed = membership_audit(strong, design, control=blind, copies=True)
     assert failed.conclusion.startswith("No conclusion: in the check of the search no attack separates")
     passed = membership_audit(blind, design, control=strong, copies=True)
@@ -153,7 +164,9 @@ def test_coins_that_were_not_fair_end_the_audit() -> None:
     """Of 100 fair coins 33 or fewer, or 67 and more, come up with probability 8.7·10⁻⁴; 34 with 1.8·10⁻³."""
     for members, refused in ((33, True), (34, False), (66, False), (67, True)):
         included = np.arange(100) < members
-        found = membership_audit(Scores({"a": included.astype(np.float64)}, included), Design(fair_coins=True))
+        found = membership_audit(
+            MembershipScores({"a": included.astype(np.float64)}, included), MembershipDesign(fair_coins=True)
+        )
         assert (found.bounds == ()) == refused
         assert ("fair coins give at most once in a thousand" in found.conclusion) == refused
 
@@ -172,7 +185,7 @@ def test_reference_models_that_know_the_coins_end_the_audit() -> None:
         (included, np.vstack([others, ~others]), False),
         (included, others[:0], False),
     ):
-        found = membership_audit(Scores({"a": strong}, target, seen), Design(fair_coins=True))
+        found = membership_audit(MembershipScores({"a": strong}, target, seen), MembershipDesign(fair_coins=True))
         assert (found.bounds == ()) == (found.p_value is None) == refused
         assert ("so scores depend on the coins" in found.conclusion) == refused
         assert (found.details["attempts"][0]["epsilon"] is None) == refused
@@ -185,7 +198,7 @@ def test_independent_reference_models_are_rarely_refused() -> None:
     for seed in range(2000):
         rng = np.random.default_rng([seed, 3])
         included, seen = rng.random(40) < 0.5, rng.random((5, 40)) < rng.random(40)
-        refused += bool(unfair_coins(Scores({"a": np.zeros(40)}, included, seen)))
+        refused += bool(unfair_coins(MembershipScores({"a": np.zeros(40)}, included, seen)))
     assert refused <= 15
 
 
@@ -193,29 +206,31 @@ def test_users_have_one_candidate_each() -> None:
     included = coins(1, 200)
     for unit, said in (("user", True), ("record", False)):
         found = membership_audit(
-            Scores({"a": included + 0.0}, included), Design(fair_coins=True, unit=Unit.parse(unit))
+            MembershipScores({"a": included + 0.0}, included), MembershipDesign(fair_coins=True, unit=Unit.parse(unit))
         )
         assert ("each candidate is all that its user has in the data" in found.bounds[0].assumptions) == said
 
 
 def test_what_is_said_of_a_claim() -> None:
     included = coins(5, 1000)
-    scores = Scores({"sure": included + 0.0}, included)
+    scores = MembershipScores({"sure": included + 0.0}, included)
 
     def said(claimed: float, guesses: int) -> str:
         return membership_audit(
-            scores, Design(fair_coins=True, guesses=(guesses,), delta=1e-6, claimed_epsilon=claimed)
+            scores, MembershipDesign(fair_coins=True, guesses=(guesses,), delta=1e-6, claimed_epsilon=claimed)
         ).conclusion
 
     assert "which refutes the claim of ε = 1." in said(1, 200)
     assert "the claim of ε = 6 is not refuted" in said(6, 200)
-    unsure = Design(fair_coins=True, guesses=(200,), confidence=0.9, claimed_epsilon=1.0)
+    unsure = MembershipDesign(fair_coins=True, guesses=(200,), confidence=0.9, claimed_epsilon=1.0)
     assert (
         "above the claim of ε = 1, but refuting it takes confidence 0.95" in membership_audit(scores, unsure).conclusion
     )
     assert "the result says nothing about the claim" in said(6, 200)
-    nothing = Scores({"noise": np.random.default_rng(6).normal(size=1000)}, included)
-    found = membership_audit(nothing, Design(fair_coins=True, guesses=(200,), claimed_epsilon=1.0), control=scores)
+    nothing = MembershipScores({"noise": np.random.default_rng(6).normal(size=1000)}, included)
+    found = membership_audit(
+        nothing, MembershipDesign(fair_coins=True, guesses=(200,), claimed_epsilon=1.0), control=scores
+    )
     assert "no leak is shown, and the claim of ε = 1 is not refuted. A test of this size refutes the claim" in (
         found.conclusion
     )
@@ -240,7 +255,7 @@ def test_default_guesses() -> None:
 )
 def test_bad_designs_are_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Design(**{"fair_coins": True, **wrong})
+        MembershipDesign(**{"fair_coins": True, **wrong})
 
 
 @pytest.mark.parametrize(
@@ -255,10 +270,12 @@ def test_bad_designs_are_refused(wrong: dict[str, Any], message: str) -> None:
 )
 def test_bad_scores_are_refused(by_attack: dict[str, Any], included: np.ndarray, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Scores(by_attack, included)
+        MembershipScores(by_attack, included)
 
 
 def test_more_guesses_than_candidates_are_refused() -> None:
     included = coins(7, 10)
     with pytest.raises(ValueError, match="number of candidates, 10, not 11"):
-        membership_audit(Scores({"a": np.zeros(10)}, included), Design(fair_coins=True, guesses=(11,)))
+        membership_audit(
+            MembershipScores({"a": np.zeros(10)}, included), MembershipDesign(fair_coins=True, guesses=(11,))
+        )

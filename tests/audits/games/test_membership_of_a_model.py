@@ -8,14 +8,14 @@ import pytest
 from dpassay.attacks.membership import scores as mi
 from dpassay.attacks.membership.reference_models import reference_signals, signals
 from dpassay.audits.games.membership import membership_audit
-from dpassay.audits.games.membership_design import Design, Scores
+from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores
 from dpassay.data import corpora
 from dpassay.mechanisms.models.fine_tuning import Training, fine_tune
 from dpassay.mechanisms.models.language_model import LanguageModel
 
 CANDIDATES, POPULATION, OTHERS = 160, 100, 80
 TRAINING = Training(epochs=12, batch_size=8, learning_rate=3e-3)
-DESIGN = Design(guesses=(40,), fair_coins=True)
+DESIGN = MembershipDesign(guesses=(40,), fair_coins=True)
 
 
 @pytest.mark.slow
@@ -42,7 +42,7 @@ def test_a_model_that_knows_its_notes_is_accused_and_one_that_never_saw_them_is_
                 target, references.signals, references.inclusion, others, references.population, gamma=1.0
             ),
         }
-        audits[name] = membership_audit(Scores(scores, coins), DESIGN)
+        audits[name] = membership_audit(MembershipScores(scores, coins), DESIGN)
     knows, never_saw = audits["knows"], audits["never saw"]
     assert min(area["value"] for area in knows.details["areas"].values()) > 0.7
     assert knows.bounds[0].value > 0.5

@@ -21,7 +21,7 @@ from dpassay.audits.games.canaries import (
     refutes,
     third_party_audit,
 )
-from dpassay.audits.games.canaries_design import Design
+from dpassay.audits.games.canaries_design import CanariesDesign
 from dpassay.audits.result import AuditResult
 from dpassay.audits.statistics.ceilings import OneRun
 from dpassay.audits.statistics.one_run import epsilon_one_run
@@ -36,7 +36,7 @@ KEPT = math.exp(EPSILON) / (1 + math.exp(EPSILON))
 """The probability that randomised response keeps a bit."""
 
 
-def design(guesses: int | None = 60, **changes: object) -> Design:
+def design(guesses: int | None = 60, **changes: object) -> CanariesDesign:
     given = {
         "candidates": M,
         "guesses": guesses,
@@ -45,7 +45,7 @@ def design(guesses: int | None = 60, **changes: object) -> Design:
         "unit": Unit(),
         "claim": PureDP(EPSILON),
     }
-    return Design(**{**given, **changes})  # type: ignore[arg-type]
+    return CanariesDesign(**{**given, **changes})  # type: ignore[arg-type]
 
 
 def scoring(scores: Floats, included: Bools, never: Floats, name: str = "s.jsonl") -> Scoring:
@@ -56,18 +56,18 @@ def as_floats(included: Bools) -> Floats:
     return included.astype(np.float64)
 
 
-def audit(plan: Design, included: Bools, *scorings: Scoring) -> AuditResult:
+def audit(plan: CanariesDesign, included: Bools, *scorings: Scoring) -> AuditResult:
     return third_party_audit(plan, included, scorings, attack="scores", kind="key")
 
 
-def drawn_scores(plan: Design, included: Bools, rng: np.random.Generator, law: str) -> Floats:
+def drawn_scores(plan: CanariesDesign, included: Bools, rng: np.random.Generator, law: str) -> Floats:
     """Scores of candidates that are exactly ε-DP in each coin."""
     if law == "laplace":
         return np.asarray(included + rng.laplace(scale=1 / EPSILON, size=plan.candidates), dtype=np.float64)
     return np.asarray(included ^ (rng.random(plan.candidates) > KEPT), dtype=np.float64)
 
 
-def false_alarms(plan: Design, files: int, seed: int, law: str) -> int:
+def false_alarms(plan: CanariesDesign, files: int, seed: int, law: str) -> int:
     """In how many rounds any file shows more than ε, of mechanisms that are exactly ε-DP."""
     rng = np.random.default_rng(seed)
     bound = functools.cache(lambda guesses, correct: plan.bound(guesses, correct).value)

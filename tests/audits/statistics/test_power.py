@@ -14,7 +14,7 @@ from scipy import stats
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.audits.games.canaries import Scoring, refutes, third_party_audit
-from dpassay.audits.games.canaries_design import Design
+from dpassay.audits.games.canaries_design import CanariesDesign
 from dpassay.audits.games.distinguishing import distinguishing_audit
 from dpassay.audits.games.distinguishing_choice import training_runs
 from dpassay.audits.statistics.binomial import epsilon_clopper_pearson
@@ -245,7 +245,7 @@ def test_leaks_and_shares_that_cannot_be() -> None:
 M, ROUNDS = 240, 400
 
 
-def refuted(design: Design, leak: Leak, rng: np.random.Generator) -> bool:
+def refuted(design: CanariesDesign, leak: Leak, rng: np.random.Generator) -> bool:
     """Whether one audit of a generator with this leak refutes the claim, through `third_party_audit`."""
     included = rng.integers(0, 2, size=M).astype(np.bool_)
     if isinstance(leak, RandomizedResponse):
@@ -278,7 +278,7 @@ def test_stated_power_is_that_of_simulated_audits(guesses: int | None, leak: Lea
     """
     test = AsPrinted(M) if guesses is None else OneRun(M, guesses, "tight")
     stated = chance_to_show(test, leak, claim, confidence=0.95, delta=delta)
-    design = Design(
+    design = CanariesDesign(
         candidates=M,
         guesses=guesses,
         files=1,

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as arrays
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.mechanisms.primitives.charged import RunMismatchError
 from dpassay.mechanisms.primitives.randomness import Recorded
-from dpassay.mechanisms.two_stage.descent import Checkpoints, Descent, Grid, clipped, clipped_sum, noisy_mean
+from dpassay.mechanisms.two_stage.descent import Checkpoints, Descent, GradientGrid, clipped, clipped_sum, noisy_mean
 from dpassay.mechanisms.two_stage.generator import TwoStage
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
@@ -28,7 +28,7 @@ vectors = arrays.arrays(
 @given(noise=st.floats(1e-6, 1e6), adjacency=st.sampled_from([ADD_REMOVE, REPLACE_ONE]))
 def test_the_noise_is_at_least_what_the_event_says(noise: float, adjacency: Adjacency) -> None:
     """Exact fractions: standard deviation over sensitivity is at least the multiplier, and at most 2⁻²² more."""
-    grid = Grid.of(noise, adjacency)
+    grid = GradientGrid.of(noise, adjacency)
     moved = (2 if adjacency is REPLACE_ONE else 1) * grid.radius
     assert grid.bits is not None
     assert Fraction(noise) <= Fraction(2**grid.bits, moved) <= Fraction(noise) * (1 + Fraction(1, 2**22))
@@ -37,7 +37,7 @@ def test_the_noise_is_at_least_what_the_event_says(noise: float, adjacency: Adja
 @given(gradient=vectors, clip=st.floats(1e-3, 1e3), noise=st.floats(0.1, 10))
 def test_no_gradient_is_longer_than_the_radius(gradient: np.ndarray, clip: float, noise: float) -> None:
     """Whole numbers, compared exactly; a short gradient is only rounded toward zero."""
-    grid = Grid.of(noise, ADD_REMOVE)
+    grid = GradientGrid.of(noise, ADD_REMOVE)
     found = clipped(gradient, clip, grid)
     assert sum(int(one) ** 2 for one in found) <= grid.radius**2
     assert all(float(one).is_integer() for one in found)
@@ -52,7 +52,7 @@ def test_neighbours_move_a_sum_by_at_most_the_radius() -> None:
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(8, 5)) * np.geomspace(1e-3, 1e6, 8)[:, None]
     others = rng.normal(size=(3, 5)) * 100
-    grid = Grid.of(1.0, ADD_REMOVE)
+    grid = GradientGrid.of(1.0, ADD_REMOVE)
     total = clipped_sum([rows[:3], rows[3:]], 1.0, 5, grid)
     for row in range(8):
         rest = np.delete(rows, row, axis=0)
@@ -67,14 +67,14 @@ def test_neighbours_move_a_sum_by_at_most_the_radius() -> None:
 
 def test_sums_do_not_depend_on_the_order_or_the_pieces() -> None:
     rows = np.random.default_rng(1).normal(size=(6, 4)).astype(np.float32)
-    grid = Grid.of(0.7, ADD_REMOVE)
+    grid = GradientGrid.of(0.7, ADD_REMOVE)
     sums = {tuple(clipped_sum([rows[list(order)]], 0.5, 4, grid)) for order in itertools.permutations(range(6))}
     pieces = clipped_sum(np.array_split(rows, 4), 0.5, 4, grid)
     assert sums == {tuple(pieces)}
 
 
 def test_an_empty_batch_is_a_step_with_noise_only() -> None:
-    grid = Grid.of(2.0, ADD_REMOVE)
+    grid = GradientGrid.of(2.0, ADD_REMOVE)
     total = clipped_sum([], 1.0, 50_000, grid)
     found = noisy_mean(total, 0.5, 10, grid, Recorded(0))
     assert not total.any()
@@ -84,24 +84,24 @@ def test_an_empty_batch_is_a_step_with_noise_only() -> None:
 def test_the_noise_of_a_step_has_the_stated_scale() -> None:
     """Under replace_one it is twice that of add_remove."""
     for adjacency, factor in ((ADD_REMOVE, 1), (REPLACE_ONE, 2)):
-        grid = Grid.of(1.5, adjacency)
+        grid = GradientGrid.of(1.5, adjacency)
         found = noisy_mean(np.zeros(200_000, dtype=np.int64), 3.0, 1, grid, Recorded(1))
         assert np.std(found) == pytest.approx(1.5 * 3.0 * factor, rel=0.01)
 
 
 def test_without_noise_the_mean_is_exact() -> None:
-    grid = Grid.of(0.0, ADD_REMOVE)
+    grid = GradientGrid.of(0.0, ADD_REMOVE)
     total = clipped_sum([np.array([[3.0, 4.0]])], 1.0, 2, grid)
     assert noisy_mean(total, 1.0, 2, grid, Recorded(0)) == pytest.approx([0.3, 0.4], abs=1e-6)
     with pytest.raises(ValueError, match="out of range of the grid"):
-        Grid.of(1e-30, ADD_REMOVE)
+        GradientGrid.of(1e-30, ADD_REMOVE)
 
 
 @pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE_ONE])
 @pytest.mark.parametrize("noise", [2.0**-20, 2.0**20])
 def test_every_noise_that_a_claim_may_ask_for_has_a_grid(noise: float, adjacency: Adjacency) -> None:
     TwoStage(noise_multiplier=noise, records=2, batch_size=1, steps=1, adjacency=adjacency)
-    grid = Grid.of(noise, adjacency)
+    grid = GradientGrid.of(noise, adjacency)
     assert grid.bits is not None
     assert 2**grid.bits >= Fraction(noise) * grid.radius * (1 if adjacency is ADD_REMOVE else 2)
 
@@ -110,7 +110,7 @@ def test_every_noise_that_a_claim_may_ask_for_has_a_grid(noise: float, adjacency
 @pytest.mark.parametrize("value", [0.0, 1e-40, 1.0, 1e38, np.inf, np.nan])
 def test_no_gradient_leaves_the_clip_however_small_or_large(clip: float, value: float) -> None:
     """Also at clips that no claim may ask for, where a quotient overflows."""
-    grid = Grid.of(1.0, ADD_REMOVE)
+    grid = GradientGrid.of(1.0, ADD_REMOVE)
     found = clipped(np.array([value, 0.0, -value]), clip, grid)
     assert sum(int(one) ** 2 for one in found) <= grid.radius**2
 

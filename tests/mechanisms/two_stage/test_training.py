@@ -25,7 +25,7 @@ from dpassay.mechanisms.primitives.randomness import OsEntropy
 from dpassay.mechanisms.two_stage import training as module
 from dpassay.mechanisms.two_stage.descent import Checkpoints
 from dpassay.mechanisms.two_stage.generator import Table, TwoStage
-from dpassay.mechanisms.two_stage.training import Training
+from dpassay.mechanisms.two_stage.training import TwoStageTraining
 
 SCHEMA = Schema.model_validate(
     {
@@ -81,7 +81,7 @@ def trained(
 ) -> Any:
     """A call that trains in a folder's ledger, and finishes the run."""
     folder.mkdir(exist_ok=True)
-    training = Training(mechanism, model, rows, folder, source=source, seconds=seconds)
+    training = TwoStageTraining(mechanism, model, rows, folder, source=source, seconds=seconds)
     with Ledger.open(folder / "ledger.sqlite", anchor=folder / "anchor") as ledger:
         run = ledger.begin("run", plan=mechanism.plan(), adjacency=mechanism.adjacency, unit=mechanism.unit, about={})
         found = training.run(run)
@@ -227,11 +227,11 @@ def test_the_first_stage_resumes_and_ends_in_the_same_weights(
     """It has no noise, so an interrupted one is compared with one that was not, at the first step of the second."""
     mechanism, seen = TwoStage(**SMALL), []
 
-    def stopped(self: Training, step: int, batch: Integers) -> Floats:
+    def stopped(self: TwoStageTraining, step: int, batch: Integers) -> Floats:
         seen.append([weight.detach().clone() for weight in self.gradients.parameters])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Training, "_gradient", stopped)
+    monkeypatch.setattr(TwoStageTraining, "_gradient", stopped)
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path / "one", model, mechanism, table(), Watched())
     original = Checkpoints.save
@@ -300,7 +300,7 @@ class Sums(Watched):
 
 def clean_gradients(folder: Path, model: LanguageModel, mechanism: TwoStage, rows: Table) -> Floats:
     """The exact gradient of the first step with all rows, in units of the clip."""
-    training = Training(mechanism, model, rows, folder, source=Sums())
+    training = TwoStageTraining(mechanism, model, rows, folder, source=Sums())
     training.gradients.find(mechanism.batch_size)
     try:
         return training._gradient(0, np.arange(len(rows.rows))) * mechanism.batch_size / mechanism.clip
@@ -359,7 +359,7 @@ def test_an_interrupted_shuffled_epoch_may_use_a_row_twice(tmp_path: Path, model
     )
     assert mechanism.plan() == events.compose([(dp_event.NonPrivateDpEvent(), 5)])
     assert mechanism.published_plan() == TwoStage(**SMALL | {"adjacency": Adjacency.REPLACE_ONE}).plan()
-    training = Training(mechanism, model, table(), tmp_path)
+    training = TwoStageTraining(mechanism, model, table(), tmp_path)
     repeated = 0
     for _ in range(20):
         used = [next(training._batches(0)), next(training._batches(1)), next(training._batches(2))]
@@ -371,7 +371,7 @@ def test_an_interrupted_shuffled_epoch_may_use_a_row_twice(tmp_path: Path, model
 def test_shuffled_batches_are_those_of_epochs(tmp_path: Path, model: LanguageModel) -> None:
     """Each row is in exactly one batch of each epoch that is not interrupted."""
     mechanism = TwoStage(**SMALL | {"sampling": "shuffled", "variant": "as_published", "steps": 6})
-    training = Training(mechanism, model, table(), tmp_path)
+    training = TwoStageTraining(mechanism, model, table(), tmp_path)
     batches = list(training._batches(0))
     training.gradients.close()
     assert [len(batch) for batch in batches] == [4] * 6

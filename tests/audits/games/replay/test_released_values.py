@@ -11,7 +11,7 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.ledger.entries import Charge, Commit
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.ledger.run import Run
-from dpassay.audits.games.replay.released_values import Released, released_findings
+from dpassay.audits.games.replay.released_values import ReleasedValue, released_findings
 
 EVENT = dp_event.DiscreteLaplaceDpEvent(0.1, 1)
 
@@ -30,18 +30,18 @@ def run_of(ledger: Ledger) -> Run:
 
 def test_committed_values_are_paid_for_however_often_they_are_seen(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
-        seen = [Released("counts/0", [0, 7]), Released("counts/1", (1, 7)), Released("counts/0", [0, 7])]
+        seen = [ReleasedValue("counts/0", [0, 7]), ReleasedValue("counts/1", (1, 7)), ReleasedValue("counts/0", [0, 7])]
         assert released_findings(run_of(ledger), seen) == []
 
 
 def test_everything_else_is_found(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
         seen = [
-            Released("counts/1", [1, 7]),
-            Released("counts/0", [0, 8]),
-            Released("counts/2", [2, 7]),
-            Released("counts/3", 1),
-            Released("counts/0", math.nan),
+            ReleasedValue("counts/1", [1, 7]),
+            ReleasedValue("counts/0", [0, 8]),
+            ReleasedValue("counts/2", [2, 7]),
+            ReleasedValue("counts/3", 1),
+            ReleasedValue("counts/0", math.nan),
         ]
         found = released_findings(run_of(ledger), seen)
         assert [(finding.kind, finding.step, finding.found) for finding in found] == [
