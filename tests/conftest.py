@@ -1,16 +1,67 @@
-"""Property tests: `make test` tries the same examples every time, so that a change fails it and luck does not.
+"""Which cases are run, and what is shared.
 
-`make verify` draws new ones. No test writes into the home of whoever runs it.
+`make test` tries the same examples every time, so that a change fails it and luck does not; of a grid it runs a fifth.
+`make verify`, whose Hypothesis profile is `random`, draws new examples, and more, and leaves nothing out. No test
+writes into the home of whoever runs it.
 """
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["shared_work"]
+
 settings.register_profile("repeatable", deadline=None, derandomize=True)  # times vary with what else the machine does
 settings.register_profile("random", deadline=None)
 settings.load_profile("repeatable")
+
+SHARE = 5
+"""`make test` runs one case of so many of a grid."""
+BOTH = ("figures_drawn_once", "models_loaded_once")
+SHARED: dict[str, Sequence[str]] = {
+    "app": BOTH,
+    "auditing": BOTH,
+    "base": BOTH,
+    "claims": BOTH,
+    "examples": BOTH[1:],
+    "generators": BOTH,
+    "reports": BOTH[:1],
+    "utility": BOTH,
+}
+"""The folders of tests that run whole jobs, and what is done once for them."""
+
+
+def sampled(grid: Sequence[Any]) -> set[Any]:
+    """A fifth of the cases of one test, and with every value of the parameters that its marker names."""
+    names = {name for item in grid for marker in item.iter_markers("grid") for name in marker.args}
+    seen, kept = set[tuple[str, str]](), list[Any]()
+    for item in (ordered := sorted(grid, key=lambda item: zlib.crc32(item.name.encode()))):
+        values = {(name, repr(item.callspec.params[name])) for name in names}
+        if not values <= seen:
+            seen |= values
+            kept.append(item)
+    rest = [item for item in ordered if item not in kept]
+    return {*kept, *rest[: max(0, -(-len(grid) // SHARE) - len(kept))]}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the other cases of each grid, unless examples are new every time. What is named alone is run."""
+    if not settings.default or not settings.default.derandomize:
+        return
+    grids = defaultdict[str, list[pytest.Item]](list)
+    for item in items:
+        if item.get_closest_marker("grid") and not item.get_closest_marker("slow"):
+            grids[item.nodeid.partition("[")[0]].append(item)
+    left_out = {item for grid in grids.values() for item in {*grid} - sampled(grid)}
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,3 +70,11 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_work(request: pytest.FixtureRequest) -> None:
+    """Models are loaded, and figures drawn, once a process where tests run whole jobs; others do not wait for torch."""
+    folder = request.path.relative_to(Path(__file__).parent).parts[0]
+    for name in SHARED.get(folder, ()):
+        request.getfixturevalue(name)

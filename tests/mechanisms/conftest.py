@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,11 +29,6 @@ def any_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return LanguageModel.load(
         save_model(tmp_path_factory.mktemp("models") / request.param, request.param), device="cpu"
     )
-
-
-@pytest.fixture(scope="session")
-def make_model() -> Callable[..., Path]:
-    return save_model
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shared_figures import figures_drawn_once
 
 from dpassay.accounting import Adjacency, ApproxDP, Bound, ExPostDP, Guarantee, PureDP, Unit
 from dpassay.accounting.bounds import Direction, Interval, Rigor
@@ -29,8 +28,6 @@ from dpassay.reports.assay import (
     PastVerdict,
     TokenCost,
 )
-
-__all__ = ["figures_drawn_once"]
 
 HEAD = "9f2c41d7e0b85a6c3d1f7a90b4e8c6525c7be1f04a2d9836e5f01b7c8a3d4e6f"
 SLOTS, TOKENS, CLIP, TEMPERATURE = 65, 512, 10.0, 1.2

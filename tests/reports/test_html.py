@@ -9,7 +9,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from shared_figures import DRAWN
+from shared_work import DRAWN
 
 from dpassay.accounting.bounds import Interval
 from dpassay.reports.assay import Assay

@@ -144,6 +144,7 @@ def test_whatever_has_a_pure_epsilon_has_a_bound(name: str) -> None:
         assert accountant(name, "replace_one").supports(event) is None, event
 
 
+@pytest.mark.grid("name", "adjacency", "case")
 @every_supported
 def test_a_count_is_as_many_compositions(name: str, adjacency: str, case: str) -> None:
     event = CASES[case].event
@@ -153,6 +154,7 @@ def test_a_count_is_as_many_compositions(name: str, adjacency: str, case: str) -
     assert close(name, whole, epsilon(name, adjacency, (dp_event.ComposedDpEvent([event] * 4), 1)))
 
 
+@pytest.mark.grid("name", "adjacency", "case")
 @every_supported
 def test_order_does_not_matter(name: str, adjacency: str, case: str) -> None:
     """Composed with two events of its own kind in every order; `compose` sorts, so equality is exact."""
@@ -166,6 +168,7 @@ def test_order_does_not_matter(name: str, adjacency: str, case: str) -> None:
     assert one.epsilon(DELTA).value == other.epsilon(DELTA).value
 
 
+@pytest.mark.grid("name", "adjacency", "case")
 @every_supported
 def test_more_noise_never_costs_more(name: str, adjacency: str, case: str) -> None:
     loud, quiet = accountant(name, adjacency), accountant(name, adjacency)
@@ -179,6 +182,7 @@ def test_more_noise_never_costs_more(name: str, adjacency: str, case: str) -> No
         assert chosen.delta(0.5).value >= chosen.delta(1.0).value
 
 
+@pytest.mark.grid("name", "adjacency", "case")
 @every_supported
 def test_a_bound_says_what_it_is(name: str, adjacency: str, case: str) -> None:
     bound = accountant(name, adjacency).compose(CASES[case].event).epsilon(DELTA)
@@ -195,6 +199,7 @@ def test_a_bound_says_what_it_is(name: str, adjacency: str, case: str) -> None:
     assert 0 <= delta.value <= 1
 
 
+@pytest.mark.grid("name", "adjacency", "case")
 @every_supported
 def test_a_trade_off_and_a_blow_up_are_a_pair(name: str, adjacency: str, case: str) -> None:
     """1 − β(p) is the power at level p, which the blow-up bounds too; both lie between p and 1."""
@@ -212,6 +217,7 @@ def test_a_trade_off_and_a_blow_up_are_a_pair(name: str, adjacency: str, case: s
     assert beta.rigor is blowup.rigor is accountant(name, adjacency).compose(CASES[case].event).epsilon(DELTA).rigor
 
 
+@pytest.mark.grid("name", "case")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("case", CASES)
 def test_a_refusal_has_a_reason(name: str, case: str) -> None:

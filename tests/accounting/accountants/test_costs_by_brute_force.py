@@ -185,6 +185,7 @@ def compare(given: Case, rng: np.random.Generator) -> float:
     return worst
 
 
+@pytest.mark.grid("kind", "size")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", SIZES)
 def test_costs_are_those_of_the_worst_neighbour(kind: str, size: int) -> None:

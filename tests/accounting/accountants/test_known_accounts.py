@@ -57,6 +57,7 @@ def exact_gaussian_delta(mu: mpmath.mpf, epsilon: float) -> mpmath.mpf:
     return mpmath.ncdf(mu / 2 - e / mu) - mpmath.exp(e) * mpmath.ncdf(-mu / 2 - e / mu)
 
 
+@pytest.mark.grid("name", "adjacency", "sigmas")
 @pytest.mark.parametrize("name", ["zcdp", "gdp", "rdp", "pld", "prv"])
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize(("sigmas", "delta"), [((1.0,), 1e-5), ((3.0, 5.0, 5.0, 9.0), 1e-9), ((20.0,) * 50, 1e-3)])

@@ -193,6 +193,7 @@ def mixture(orders: Sequence[float], divergences: Sequence[float], delta: float)
         return mpmath.log(peak - sum(k * peak**a for a, k in terms))
 
 
+@pytest.mark.grid("orders", "delta", "rho")
 @pytest.mark.parametrize("orders", [WHOLE_ORDERS, ALL_ORDERS, (2.0,), (1.0625, 700.5)])
 @pytest.mark.parametrize("delta", [0.3, 1e-6, 1e-30])
 @pytest.mark.parametrize("rho", [1e-5, 0.02, 1.0, 70.0])

@@ -64,6 +64,7 @@ SAVERS: dict[str, Callable[[Any], bytes]] = {
 }
 
 
+@pytest.mark.grid("form", "content", "packed")
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
 @pytest.mark.parametrize("form", SAVERS)
 @pytest.mark.parametrize("content", [STATE, dict(STATE), CHECKPOINT], ids=["ordered", "dict", "checkpoint"])
@@ -142,6 +143,7 @@ COUNTS: list[Any] = [
 ]
 
 
+@pytest.mark.grid("form", "scalar")
 @pytest.mark.parametrize("form", SAVERS)
 @pytest.mark.parametrize(
     "scalar", SCALARS, ids=[f"{type(one).__name__}-{one.dtype}-{n}" for n, one in enumerate(SCALARS)]
@@ -152,6 +154,7 @@ def test_scalars_are_the_numbers_that_they_are(tmp_path: Path, form: str, scalar
     assert state_of(tmp_path, written).parts == (SampledGaussian(float(scalar), 0.01, 500),)
 
 
+@pytest.mark.grid("form", "scalar")
 @pytest.mark.parametrize("form", SAVERS)
 @pytest.mark.parametrize("scalar", COUNTS, ids=[f"{type(one).__name__}-{one.dtype}" for one in COUNTS])
 def test_counts_are_the_numbers_that_they_are(tmp_path: Path, form: str, scalar: Any) -> None:
@@ -170,6 +173,7 @@ def test_big_endian_scalars_are_decoded_by_their_order() -> None:
     assert pickle.loads(swapped) == values(swapped) == 1.1  # noqa: S301 (of NumPy alone)
 
 
+@pytest.mark.grid("form", "value")
 @pytest.mark.parametrize("form", SAVERS)
 @pytest.mark.parametrize(
     "value", [torch.tensor([1.1]), np.array([1.1, 2.0]), torch.tensor(True), np.bool_(True), np.complex64(1j), "1.1"]
@@ -243,6 +247,7 @@ def test_texts_of_states_that_are_refused(tmp_path: Path, text: str, message: st
     assert message in refusal(tmp_path, text.encode())
 
 
+@pytest.mark.grid("scalar", "options")
 @pytest.mark.parametrize("scalar", [1.1, 1.23456, 0.00417, 1.23456e-5, 123456.789])
 @pytest.mark.parametrize("options", [{}, {"precision": 2}, {"precision": 6}, {"precision": 3, "sci_mode": True}])
 def test_a_tensor_in_a_text_counts_as_the_worst_that_is_printed_so(

@@ -39,6 +39,7 @@ def test_atoms_at_the_ends_of_a_law_cost_the_square_of_the_step(tilt: float) -> 
     assert missing[2] < (0.2 / 100) ** 2 * tilt * (tilt + 1) / 8  # what merging cells of a smooth law may cost
 
 
+@pytest.mark.grid("cells", "epsilon")
 @pytest.mark.parametrize("cells", [100.0, 10.0, 3.0, 1.01, 0.5, 0.1, 1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize("epsilon", [1e-4, 0.1, 1.0])
 def test_cells_of_a_law_that_is_narrower_than_one_are_in_order(epsilon: float, cells: float) -> None:
@@ -79,6 +80,7 @@ def test_lattices_of_few_points_are_made_finer() -> None:
     assert found.width < 3e-5 * found.upper
 
 
+@pytest.mark.grid("dents", "empty")
 @pytest.mark.parametrize("empty", [898, 800, 300, 0])
 @pytest.mark.parametrize("dents", [(), (898,), (895, 897, 898), (10, 898), (0, 1), (400, 401, 402, 897)])
 def test_a_curve_with_dents_gets_its_greatest_convex_minorant(dents: tuple[int, ...], empty: int) -> None:

@@ -94,6 +94,7 @@ def test_sampled_laplace_at_the_end_of_its_losses(rate: float, scale: float) -> 
         holds_delta(pair, exact, -epsilon, "remove")
 
 
+@pytest.mark.grid("rate", "delta")
 @pytest.mark.parametrize("rate", [*RATES, 0.3])
 @pytest.mark.parametrize("delta", [1e-15, 1e-16, 3e-17, 1e-17, 1e-18, 1e-20])
 def test_epsilon_of_a_delta_below_every_rounding(rate: float, delta: float) -> None:
@@ -172,6 +173,7 @@ def test_a_delta_below_the_least_double() -> None:
             holds_delta(DominatingPair.gaussian(sigma), oracle.gaussian(sigma), epsilon, side)
 
 
+@pytest.mark.grid("kind", "count", "size")
 @pytest.mark.parametrize("size", [300.0, 500.0, 600.0, 640.0, 660.0, 690.0, 701.0, 740.0, 800.0])
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("kind", ["discrete_laplace", "approx_dp", "approx_dp with δ"])
@@ -309,6 +311,7 @@ def holds_everywhere(pair: DominatingPair, exact: Exact, epsilons: Sequence[floa
 NOISE = [1e-300, 1e-160, 1e-150, 1e-140, 1e-100, 1e-20, 1e20, 1e100, 1e160, 1e200, 1e300]
 
 
+@pytest.mark.grid("kind", "noise", "rate")
 @pytest.mark.parametrize("noise", NOISE)
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 @pytest.mark.parametrize("rate", [1.0, 0.5])

@@ -111,6 +111,7 @@ def unrecognised(mu: float) -> DominatingPair:
     return DominatingPair.of(NormalMixtures([1.0], [mu]), label=f"unrecognised({mu!r})")
 
 
+@pytest.mark.grid("count", "delta")
 @pytest.mark.parametrize("count", [1, 3, 10, 100, 10**3, 10**4, 10**5])
 @pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-10, 1e-14])
 def test_composed_gaussians(count: int, delta: float) -> None:

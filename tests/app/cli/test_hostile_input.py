@@ -197,6 +197,7 @@ NUMBERS = {
 }
 
 
+@pytest.mark.grid("name", "number")
 @pytest.mark.parametrize("number", HUGE)
 @pytest.mark.parametrize("name", NUMBERS)
 def test_numbers_that_cannot_be_meant_are_answered_or_refused(
@@ -222,6 +223,7 @@ def test_a_validator_names_a_number_beyond_the_floats() -> None:
 RED, TURNED = "\x1b[31mred", "\u202egnp.exe"
 
 
+@pytest.mark.grid("command", "name")
 @pytest.mark.parametrize(
     "name", [RED, TURNED, "a\nb", "\x9b31m", "a\rb", "\u2028", "x" * 100_000, "caf\udce9", "a\x00b"]
 )

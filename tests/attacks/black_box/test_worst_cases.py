@@ -131,6 +131,7 @@ def test_pairs_of_any_table_are_neighbours(
     assert [key(row) for row in rows] == before
 
 
+@pytest.mark.grid("kind", "adjacency")
 @pytest.mark.parametrize("kind", sorted(CELLS))
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @given(data=st.data(), copies=st.integers(1, 3))

@@ -330,6 +330,7 @@ def test_the_errors_of_all_commands_and_files_add_up_to_no_more_than_was_given(
     assert (f"SYNTHETIC is what it writes, each of {scorings} files" in printed) == (scorings > 1)
 
 
+@pytest.mark.grid("total", "parts")
 @pytest.mark.parametrize("total", [0.5, 0.9, 0.95, 0.99, 0.999999, 0.9999999, 1 - 1e-12])
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 15, 300])
 def test_a_confidence_is_divided_upwards(total: float, parts: int) -> None:

@@ -31,6 +31,7 @@ def by_events(p: Sequence[Fraction], q: Sequence[Fraction], delta: Fraction) -> 
     return best
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", range(60))
 def test_the_interval_contains_what_the_best_event_shows(seed: int) -> None:
     g = np.random.default_rng(seed)

@@ -191,6 +191,7 @@ def test_ceilings_and_how_many_canaries_they_need() -> None:
     assert [canaries_needed(e, confidence=0.95) for e in (1, 2, 3, 4, 6, 8)] == [10, 24, 62, 166, 1211, 8932]
 
 
+@pytest.mark.grid("epsilon", "m", "delta", "rule")
 @pytest.mark.parametrize("rule", ["tight", "adaptive"])
 @pytest.mark.parametrize("delta", [0.0, 1e-3, 0.02])
 @pytest.mark.parametrize("m", [None, 3000])

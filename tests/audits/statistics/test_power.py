@@ -130,6 +130,7 @@ CASES: list[tuple[Test, Leak]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.grid("test", "delta")
 @pytest.mark.parametrize("delta", [0.0, 1e-3, 0.05])
 @pytest.mark.parametrize(("test", "leak"), CASES, ids=str)
 def test_power_is_that_of_every_outcome(test: Test, leak: Leak, delta: float) -> None:
@@ -149,6 +150,7 @@ def test_power_is_that_of_every_outcome(test: Test, leak: Leak, delta: float) ->
             assert math.fsum(p for bound, p in every if bound < found - 1e-9) < probability + EXACT
 
 
+@pytest.mark.grid("test", "epsilon", "delta")
 @pytest.mark.parametrize("delta", [0.0, 1e-4, 1e-2])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ def divergence(a: float, b: float, p: Floats, q: Floats) -> Floats:
     return np.where((p > 0) & (p < 1) & (q > 0) & (q < 1), np.sum(terms, axis=0), math.inf)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("epsilon", "delta"), SETTINGS)
 def test_no_private_mechanism_gains_on_average(epsilon: float, delta: float) -> None:
     """The mean is bilinear, so its maximum is on the boundary."""
@@ -41,6 +42,7 @@ def test_no_private_mechanism_gains_on_average(epsilon: float, delta: float) -> 
         assert means.max() <= 1 + 1e-12
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("epsilon", "delta"), SETTINGS)
 def test_the_projection_is_the_nearest_point(epsilon: float, delta: float) -> None:
     p, q = boundary(epsilon, delta)
@@ -78,6 +80,7 @@ def test_a_projection_that_is_wrong_is_paid_for(monkeypatch: pytest.MonkeyPatch)
     assert means.max() > 1.05
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("epsilon", "delta"), SETTINGS)
 def test_better_estimates_gain_more(epsilon: float, delta: float) -> None:
     """What the ceiling rests on: the gain of an event on D′ alone grows with b and falls with a, where it is positive.

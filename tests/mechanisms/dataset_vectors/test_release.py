@@ -38,6 +38,7 @@ def test_the_largest_change_is_attained() -> None:
     assert int(np.square(moved).sum()) == blocks * (2 * RADIUS) ** 2
 
 
+@pytest.mark.grid("multiplier", "blocks", "adjacency")
 @pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE_ONE])
 @pytest.mark.parametrize("blocks", [1, 3, 4])
 @pytest.mark.parametrize("multiplier", [0.1, 1 / 3, 1.0, 4.7, 123.4])

@@ -77,6 +77,7 @@ every_model = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.grid("change", "model")
 @every_model
 @pytest.mark.parametrize("change", CHANGES)
 def test_logits_stay_when_other_rows_change(change: str, model: LanguageModel, mine: torch.Tensor) -> None:

@@ -59,6 +59,7 @@ def watched(asked: list[int]) -> Callable[[Any, Any], Any]:
     return exactly
 
 
+@pytest.mark.grid("kind", "dimension", "longer")
 @pytest.mark.parametrize("kind", ["random", "one sign", "rising", "cancelling"])
 @pytest.mark.parametrize(("dimension", "longer"), [(1, 1.0), (3, 1.0), (384, 1.0), (3000, 1.0), (3, 50.0), (384, 1.9)])
 def test_products_in_float32_are_within_the_stated_error(dimension: int, longer: float, kind: str) -> None:
@@ -181,6 +182,7 @@ def test_equal_centres_lose_to_the_first_and_cost_nothing(monkeypatch: pytest.Mo
     assert nearest(vectors[:4], points[:1]).tolist() == [0, 0, 0, 0]
 
 
+@pytest.mark.grid("long", "far")
 @pytest.mark.parametrize("long", [0.01, 1.0, 1.001, 1.9, 2.1, 77.0, 1e6])
 @pytest.mark.parametrize("far", [0.3, 1.0, 5.0])
 def test_the_fast_answer_is_the_exact_one_at_every_length(long: float, far: float) -> None:

@@ -257,6 +257,7 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.grid("changes", "stop_at")
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 @pytest.mark.parametrize("stop_at", range(2, 12))
 def test_an_interrupted_run_keeps_the_counts_that_it_released(
@@ -292,6 +293,7 @@ def as_on_another_machine(vectors: Any, centres: Any) -> NDArray[np.int64]:
     return (nearest(vectors, centres) + 1) % len(centres)
 
 
+@pytest.mark.grid("changes", "stop_at")
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 @pytest.mark.parametrize("stop_at", range(5, 12))
 def test_a_run_goes_on_with_the_same_assignment_only(

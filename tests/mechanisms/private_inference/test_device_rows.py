@@ -63,6 +63,7 @@ def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(clipped_rows, "_LEAST_SPARSE", 30)
 
 
+@pytest.mark.grid("way", "kind", "size")
 @pytest.mark.parametrize("way", ["numpy", *DEVICES])
 @pytest.mark.parametrize("kind", list(VOCABULARIES))
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 8, 33])
@@ -174,6 +175,7 @@ def test_what_is_no_logit_is_refused(wrong: float, way: str) -> None:
         rows_of(way, np.empty((2, 0), dtype=np.float32))
 
 
+@pytest.mark.grid("way", "kind", "size")
 @pytest.mark.parametrize("way", ["numpy", *DEVICES])
 @pytest.mark.parametrize("kind", ["random", "flat", "tied", "one", "agreeing"])
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 8, 33])

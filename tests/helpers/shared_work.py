@@ -1,15 +1,43 @@
-"""A fixture for tests that run whole jobs."""
+"""Fixtures of tests that run whole jobs: what takes longest, models and figures, is done once a process.
+
+`conftest` says which folders of tests they are for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+DRAWN: dict[str, Any] = {}
+"""The figures that were drawn in this process, by what they show. Clear it to have them drawn again."""
 
-@pytest.fixture(scope="session", autouse=True)
+
+@pytest.fixture(scope="session")
+def figures_drawn_once() -> Iterator[None]:
+    """A figure is drawn once a process for the same numbers and words."""
+    from dpassay.reports import figures
+
+    def once(draw: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(draw)
+        def shown(*given: Any) -> Any:
+            key = repr((draw.__name__, given))
+            if key not in DRAWN:
+                DRAWN[key] = draw(*given)
+            return DRAWN[key]
+
+        return shown
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("claim_and_bounds", "rates", "rounds", "tokens", "batches"):
+            patch.setattr(figures, name, once(getattr(figures, name)))
+        yield
+
+
+@pytest.fixture(scope="session")
 def models_loaded_once() -> Iterator[None]:
     """A model is loaded once a process, and its rows are verified once for a shape: that takes longer than most runs of
     the tests. Commands in processes of their own, and tests that replace the check, load their own.
@@ -35,3 +63,11 @@ def models_loaded_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "load_model", shared)
         yield
+
+
+@pytest.fixture(scope="session")
+def make_model() -> Callable[..., Path]:
+    """Writes a small language model with random weights into a folder."""
+    from small_models import save_model
+
+    return save_model
