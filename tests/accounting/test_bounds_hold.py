@@ -20,6 +20,7 @@ from typing import Any
 import adversaries
 import numpy as np
 import oracle
+import property_settings
 import pytest
 from adversaries import ADD, REMOVE, MedianRun, Pair, best_tree, gaussians, moved_scores
 from dp_accounting import DpEvent, dp_event
@@ -395,18 +396,15 @@ EXAMPLES_OF = {
 """How many examples are drawn of what takes seconds each, or needs more to be tried well."""
 
 
-def examples(usual: int, *, more: int = 10) -> settings:
-    """The usual number, or `more` times as many where examples are new every time, in `make verify`.
+def examples(usual: int, more: int = 10) -> settings:
+    """The usual number, or `more` times as many in `make verify`.
 
     Times vary with the question, and what is asked is small: a failure need not be explained.
     """
     phases = [phase for phase in Phase if phase is not Phase.explain]
-    times = 1 if settings().derandomize else more
-    return settings(
-        max_examples=usual * times,
-        phases=phases,
-        suppress_health_check=[HealthCheck.too_slow],
-        report_multiple_bugs=False,
+    health = [HealthCheck.too_slow]
+    return property_settings.examples(
+        usual, more * usual, phases=phases, suppress_health_check=health, report_multiple_bugs=False
     )
 
 

@@ -12,9 +12,10 @@ import mpmath
 import numpy as np
 import pytest
 from dp_accounting import DpEvent, dp_event
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle_inversion import composed_delta, sampled_gaussian
+from property_settings import examples
 
 from dpassay.accounting.accountants.advanced import Advanced
 from dpassay.accounting.accountants.base import Accountant
@@ -91,23 +92,6 @@ deltas = st.one_of(powers(-300, math.log10(0.5)), powers(-14, -1), st.sampled_fr
 adjacencies = st.sampled_from([Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT])
 
 
-def answers_well(event: DpEvent, adjacency: Adjacency, delta: float) -> None:
-    """Checks the answers of one event at three widths against those of the other accountants, and each other."""
-    if Lattice(adjacency).supports(event) is not None:
-        return
-    found = [Lattice(adjacency, width=width).compose(event).epsilon(delta) for width in WIDTHS]
-    known = others(event, adjacency, lambda other: other.epsilon(delta))
-    for answer in found:
-        never_worse(answer, known)
-    for wider, narrower in itertools.pairwise(found):
-        assert narrower.value <= wider.value
-        if wider.interval is not None and narrower.interval is not None:
-            assert narrower.interval.lower >= wider.interval.lower
-    epsilon = min([10.0, *(value for value in known.values() if value > 0)]) / 2
-    known = others(event, adjacency, lambda other: other.delta(epsilon))
-    never_worse(Lattice(adjacency).compose(event).delta(epsilon), known)
-
-
 def others(event: DpEvent, adjacency: Adjacency, ask: Callable[[Accountant[Any]], Bound]) -> dict[str, float]:
     """The certified bounds of all other accountants that support the event."""
     found = {}
@@ -131,21 +115,23 @@ def never_worse(answer: Bound, known: dict[str, float]) -> None:
         assert answer.value == known[answer.source]
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@examples(12, 1600)
 @given(event=events, adjacency=adjacencies, delta=deltas)
 def test_there_is_always_an_answer(event: DpEvent, adjacency: Adjacency, delta: float) -> None:
-    answers_well(event, adjacency, delta)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("_", range(4))
-@settings(max_examples=400, deadline=None)
-@given(event=events, adjacency=adjacencies, delta=deltas)
-def test_there_is_always_an_answer_hundreds_of_times(
-    _: int, event: DpEvent, adjacency: Adjacency, delta: float
-) -> None:
-    """Four times, with other examples whenever it runs."""
-    answers_well(event, adjacency, delta)
+    """At three widths, held against the answers of the other accountants and each other."""
+    if Lattice(adjacency).supports(event) is not None:
+        return
+    found = [Lattice(adjacency, width=width).compose(event).epsilon(delta) for width in WIDTHS]
+    known = others(event, adjacency, lambda other: other.epsilon(delta))
+    for answer in found:
+        never_worse(answer, known)
+    for wider, narrower in itertools.pairwise(found):
+        assert narrower.value <= wider.value
+        if wider.interval is not None and narrower.interval is not None:
+            assert narrower.interval.lower >= wider.interval.lower
+    epsilon = min([10.0, *(value for value in known.values() if value > 0)]) / 2
+    known = others(event, adjacency, lambda other: other.delta(epsilon))
+    never_worse(Lattice(adjacency).compose(event).delta(epsilon), known)
 
 
 def test_selections_beside_many_laplaces_cost_what_zcdp_knows() -> None:

@@ -15,6 +15,7 @@ from dp_accounting import dp_event
 from oracle import DIRECTIONS, Direction, mp
 from oracle_cases import FAMILIES, Case, gaussian_by_cdfs, log_uniform
 from oracle_inversion import composed_delta, sampled_gaussian
+from property_settings import number
 
 from dpassay.accounting.bounds import Interval
 from dpassay.accounting.lattice import law_products
@@ -89,17 +90,7 @@ def check(case: Case, chance: random.Random) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_single_mechanisms(family: str) -> None:
     chance = random.Random(f"fast {family}")
-    for _ in range(2):
-        check(FAMILIES[family](chance), chance)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::dpassay.accounting.lattice.pairs.WidthNotMet")
-@pytest.mark.parametrize("family", FAMILIES)
-def test_twenty_more_single_mechanisms_of_each_kind(family: str) -> None:
-    """13 kinds by 20: 260 mechanisms."""
-    chance = random.Random(f"slow {family}")
-    for _ in range(20):
+    for _ in range(number(2, 22)):
         check(FAMILIES[family](chance), chance)
 
 

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import DIRECTIONS, Direction
 from oracle_cases import FAMILIES, Case, gaussian_by_cdfs, log_uniform
+from property_settings import examples
 
 from dpassay.accounting.bounds import Interval
 from dpassay.accounting.lattice.pairs import DominatingPair, WidthNotMet
@@ -29,7 +30,7 @@ ROUNDING = 2.0**-50
 chances = st.randoms(use_true_random=False)
 families = st.sampled_from(sorted(FAMILIES))
 sides = st.sampled_from([*DIRECTIONS, None])
-quick = settings(max_examples=25, deadline=None, derandomize=True)
+quick = examples(10, 25, derandomize=True)
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +68,12 @@ def composed(family: str, chance: random.Random) -> Case:
     return Case(f"{case.label} × {count} {finite.label}", pair, case.exact.with_atoms(finite.exact.power(count)))
 
 
-def holds(family: str, chance: random.Random, side: Direction | None, question: str) -> None:
+questions = st.sampled_from(["epsilon", "delta", "blowup"])
+
+
+@examples(80, 3000)
+@given(family=families, chance=chances, side=sides, question=questions)
+def test_the_truth_is_inside(family: str, chance: random.Random, side: Direction | None, question: str) -> None:
     case = composed(family, chance)
     pair, exact = case.pair, case.exact
     if question == "epsilon":
@@ -87,26 +93,6 @@ def holds(family: str, chance: random.Random, side: Direction | None, question: 
         p = log_uniform(chance, 1e-12, 1)
         found = pair.blowup(p, direction=side)
         assert inside(found, exact.blowup(p, side)), (case.label, p, found)
-
-
-questions = st.sampled_from(["epsilon", "delta", "blowup"])
-
-
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(family=families, chance=chances, side=sides, question=questions)
-def test_the_truth_is_inside(family: str, chance: random.Random, side: Direction | None, question: str) -> None:
-    holds(family, chance, side, question)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("_", range(4))
-@settings(max_examples=1000, deadline=None)
-@given(family=families, chance=chances, side=sides, question=questions)
-def test_the_truth_is_inside_a_thousand_times(
-    _: int, family: str, chance: random.Random, side: Direction | None, question: str
-) -> None:
-    """Four times, with other examples whenever it runs."""
-    holds(family, chance, side, question)
 
 
 # --- composition
@@ -131,7 +117,7 @@ def test_counts_add_up(family: str, chance: random.Random, counts: tuple[int, in
     assert parts.delta(0.3) == pair.self_compose(sum(counts)).delta(0.3)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@examples(6, 12, derandomize=True)
 @given(names=st.lists(families, min_size=2, max_size=3), chance=chances)
 def test_order_does_not_matter(names: list[str], chance: random.Random) -> None:
     pairs = [FAMILIES[name](chance).pair for name in names]
@@ -172,7 +158,15 @@ NOISY: dict[str, Any] = {
 }
 
 
-def noisier_costs_no_more(kind: str, noise: float, factor: float, side: Any, count: int) -> None:
+@examples(5, 100)
+@given(
+    kind=st.sampled_from(sorted(NOISY)),
+    noise=st.floats(0.4, 8),
+    factor=st.floats(1.0, 1.5),
+    side=sides,
+    count=st.sampled_from([1, 1, 2, 30]),
+)
+def test_more_noise_never_costs_more(kind: str, noise: float, factor: float, side: Any, count: int) -> None:
     quiet, loud = (NOISY[kind](level).self_compose(count) for level in (noise, noise * factor))
     for delta in (1e-2, 1e-8):
         assert loud.epsilon(delta, direction=side).lower <= quiet.epsilon(delta, direction=side).upper
@@ -180,49 +174,11 @@ def noisier_costs_no_more(kind: str, noise: float, factor: float, side: Any, cou
     assert loud.blowup(1e-3, direction=side).lower <= quiet.blowup(1e-3, direction=side).upper
 
 
-noisier = given(
-    kind=st.sampled_from(sorted(NOISY)),
-    noise=st.floats(0.4, 8),
-    factor=st.floats(1.0, 1.5),
-    side=sides,
-    count=st.sampled_from([1, 1, 2, 30]),
-)
-
-
-@settings(max_examples=8, deadline=None, derandomize=True)
-@noisier
-def test_more_noise_never_costs_more(kind: str, noise: float, factor: float, side: Any, count: int) -> None:
-    noisier_costs_no_more(kind, noise, factor, side, count)
-
-
-@pytest.mark.slow
-@settings(max_examples=100, deadline=None)
-@noisier
-def test_more_noise_never_costs_more_a_hundred_times(
-    kind: str, noise: float, factor: float, side: Any, count: int
-) -> None:
-    noisier_costs_no_more(kind, noise, factor, side, count)
-
-
-def rarer_costs_no_more(rates: tuple[float, float], noise: float, side: Any) -> None:
+@examples(4, 100)
+@given(rates=st.tuples(st.floats(1e-6, 1), st.floats(1e-6, 1)), noise=st.floats(0.5, 5), side=sides)
+def test_a_smaller_rate_never_costs_more(rates: tuple[float, float], noise: float, side: Any) -> None:
     low, high = (DominatingPair.gaussian(noise).poisson_sampled(rate).self_compose(10) for rate in sorted(rates))
     assert low.epsilon(1e-6, direction=side).lower <= high.epsilon(1e-6, direction=side).upper
-
-
-rarer = given(rates=st.tuples(st.floats(1e-6, 1), st.floats(1e-6, 1)), noise=st.floats(0.5, 5), side=sides)
-
-
-@settings(max_examples=10, deadline=None, derandomize=True)
-@rarer
-def test_a_smaller_rate_never_costs_more(rates: tuple[float, float], noise: float, side: Any) -> None:
-    rarer_costs_no_more(rates, noise, side)
-
-
-@pytest.mark.slow
-@settings(max_examples=100, deadline=None)
-@rarer
-def test_a_smaller_rate_never_costs_more_a_hundred_times(rates: tuple[float, float], noise: float, side: Any) -> None:
-    rarer_costs_no_more(rates, noise, side)
 
 
 # --- the unit of the noise

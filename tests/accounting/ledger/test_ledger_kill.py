@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from dp_accounting import dp_event
+from property_settings import number
 
 from dpassay.accounting import events
 from dpassay.accounting.adjacency import Adjacency, Unit
@@ -196,7 +197,8 @@ POINTS = [
 ]
 
 
-@pytest.mark.parametrize(("point", "step"), POINTS[1::3])
+@pytest.mark.grid("point")
+@pytest.mark.parametrize(("point", "step"), POINTS)
 def test_killed_at_a_point(tmp_path: Path, point: str, step: int) -> None:
     watch = Watch(Files(tmp_path))
     assert in_child(mechanism, watch.files, killed_at(point, step)) == -signal.SIGKILL
@@ -225,8 +227,8 @@ def kill_at_random(folder: Path, kills: int, seed: int) -> dict[int, int]:
     assert in_child(mechanism, Files(folder / "timing")) == 0
     whole = time.perf_counter() - started
     found: dict[int, int] = {}
-    for number in range(10 * kills):
-        watch = Watch(Files(folder / str(number)))
+    for place in range(10 * kills):
+        watch = Watch(Files(folder / str(place)))
         watch.files.ledger.parent.mkdir()
         # A kill spends a third of a run on average, so that most runs are killed more than once.
         for _ in range(4):
@@ -246,22 +248,12 @@ def kill_at_random(folder: Path, kills: int, seed: int) -> dict[int, int]:
 
 
 def test_killed_at_random(tmp_path: Path) -> None:
-    kill_at_random(tmp_path, kills=8, seed=1)
-
-
-@pytest.mark.slow
-def test_killed_at_a_hundred_random_points(tmp_path: Path) -> None:
-    found = kill_at_random(tmp_path, kills=100, seed=2)
+    wanted = number(8, 100)
+    found = kill_at_random(tmp_path, kills=wanted, seed=2)
     kills, between = sum(found.values()), sum(count for steps, count in found.items() if 0 < steps < STEPS)
     print(f"\n{kills} kills at {len(found)} different numbers of committed steps; {between} in the middle of a run")
-    assert kills >= 100
-    assert between >= 50
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("point", "step"), POINTS)
-def test_killed_at_every_point(tmp_path: Path, point: str, step: int) -> None:
-    test_killed_at_a_point(tmp_path, point, step)
+    assert kills >= wanted
+    assert between >= number(0, 50)
 
 
 def kill_one_of_two(folder: Path, delay: float) -> None:
@@ -280,12 +272,6 @@ def kill_one_of_two(folder: Path, delay: float) -> None:
 
 def test_one_of_two_writers_is_killed(tmp_path: Path) -> None:
     """Two processes in the same run; the one that is killed stops neither the other nor the count."""
-    for number, delay in enumerate((0.01, 0.04, 0.08)):
-        kill_one_of_two(tmp_path / str(number), delay)
-
-
-@pytest.mark.slow
-def test_one_of_two_writers_is_killed_at_fifty_random_points(tmp_path: Path) -> None:
     generator = random.Random(3)
-    for number in range(50):
-        kill_one_of_two(tmp_path / str(number), generator.uniform(0, 0.2))
+    for place, delay in enumerate([0.01, 0.04, 0.08, *(generator.uniform(0, 0.2) for _ in range(number(0, 50)))]):
+        kill_one_of_two(tmp_path / str(place), delay)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from killed_life import Lives, Point
 from ledger_reader import entries
+from property_settings import number
 from small_claims import written
 from text_server import TextServer, text_server
 
@@ -69,16 +70,14 @@ def killed(lives: Lives, generator: str, folder: Path, url: str, least: int) -> 
     return kills
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("generator", ["dataset_vectors", "two_stage", "secret_evolution", "aug_pe", "median"])
-def test_twenty_kills_in_the_middle_of_a_ledger(
-    generator: str, lives: Lives, server: TextServer, tmp_path: Path
-) -> None:
-    assert killed(lives, generator, tmp_path, server.url, 20) >= 20
-
-
-@pytest.mark.parametrize("generator", ["dataset_vectors", "two_stage", "secret_evolution"])
-def test_a_few_kills_in_the_middle_of_a_ledger(
-    generator: str, lives: Lives, server: TextServer, tmp_path: Path
-) -> None:
-    assert killed(lives, generator, tmp_path, server.url, 2) == 2
+@pytest.mark.parametrize(
+    "generator",
+    [
+        "dataset_vectors",
+        "two_stage",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("secret_evolution", "aug_pe", "median")),
+    ],
+)
+def test_kills_in_the_middle_of_a_ledger(generator: str, lives: Lives, server: TextServer, tmp_path: Path) -> None:
+    least = number(2, 20)
+    assert killed(lives, generator, tmp_path, server.url, least) >= least

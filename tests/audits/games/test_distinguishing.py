@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from property_settings import number
 from scipy import stats
 
 from dpassay.accounting.adjacency import Adjacency, Unit
@@ -58,13 +59,8 @@ def false_alarms(name: str, repetitions: int, runs: int) -> int:
 @pytest.mark.parametrize("name", BOUNDARY)
 def test_false_alarms_are_within_what_beta_allows(name: str) -> None:
     """A procedure that errs more often than 5% fails here; one at 5% does with probability 1e-4 a mechanism."""
-    assert false_alarms(name, 150, 160) <= stats.binom.isf(1e-4, 150, 0.05)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BOUNDARY)
-def test_false_alarms_over_two_thousand_repetitions(name: str) -> None:
-    assert false_alarms(name, 2000, 400) <= stats.binom.isf(1e-4, 2000, 0.05)
+    repetitions, runs = number(150, 2000), number(160, 400)
+    assert false_alarms(name, repetitions, runs) <= stats.binom.isf(1e-4, repetitions, 0.05)
 
 
 def test_to_fit_and_test_on_the_same_runs_errs_nearly_always() -> None:

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from inference_oracle import Pipeline, Row, hashed
 from neighbouring import FLOAT, KEY, pure_epsilon, random_records, written
+from property_settings import number
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.data.records import Record
@@ -26,7 +27,7 @@ from dpassay.mechanisms.embedding.embedder import HashedNgrams
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 
 DATA_SETS = 125  # of each of the four cases at each adjacency: 500 under add_remove, 500 under replace_one
-SIZES = pytest.mark.parametrize("data_sets", [10, pytest.param(DATA_SETS, marks=pytest.mark.slow)])
+TRIED = number(10, DATA_SETS)
 CLIP, TEMPERATURE, EPSILON = 4.0, 1.3, 0.6
 TEXTS = ["".join(digits) for length in (1, 2, 3) for digits in itertools.product("12", repeat=length)]
 REPLACE = {"adjacency": Adjacency.REPLACE_ONE}
@@ -179,10 +180,9 @@ SWEEP = [
 SWEEP_IDS = [f"{case}-{'replace_one' if adjacency else 'add_remove'}" for case, adjacency in SWEEP]
 
 
-@SIZES
 @pytest.mark.parametrize(("case", "adjacency"), SWEEP, ids=SWEEP_IDS)
 def test_no_neighbour_loses_more_than_the_realised_cost(
-    table_model: Any, runs: Any, centres: Path, case: str, adjacency: dict[str, Any], data_sets: int
+    table_model: Any, runs: Any, centres: Path, case: str, adjacency: dict[str, Any]
 ) -> None:
     """Medians, sound: |log-ratio| of everything released ≤ ε₀ of the counts + the realised cost ≤ the plan."""
     parameters = MEDIAN | CASES[case] | adjacency
@@ -190,7 +190,7 @@ def test_no_neighbour_loses_more_than_the_realised_cost(
     chosen = PrivateInference(**parameters, centres=centres if clustered else None)
     clusters, counted = Clusters(centres, chosen) if clustered else None, EPSILON if clustered else 0.0
     planned, tightest = pure_epsilon(chosen.plan(), chosen.adjacency), 0.0
-    for seed in range(data_sets):
+    for seed in range(TRIED):
         model = table_model(seed=seed % 5)
         records = random_records(seed, labels=chosen.labels, users=chosen.unit.kind == "user")
         generation, minus, plus = written(chosen, model, records, runs, seed)
@@ -216,14 +216,13 @@ def test_no_neighbour_loses_more_than_the_realised_cost(
             assert there <= minus + FLOAT
             assert back <= plus + FLOAT
             tightest = max(tightest, there / minus, back / plus)
-    if data_sets == DATA_SETS:  # the bound is not idle: some data set, output and adversary come within 2% of it
+    if TRIED == DATA_SETS:  # the bound is not idle: some data set, output and adversary come within 2% of it
         assert tightest > 0.98 or case in ("users", "contexts of two")
 
 
-@SIZES
 @pytest.mark.parametrize(("case", "adjacency"), SWEEP, ids=SWEEP_IDS)
 def test_no_output_of_a_mean_exceeds_the_plan(
-    table_model: Any, centres: Path, case: str, adjacency: dict[str, Any], data_sets: int
+    table_model: Any, centres: Path, case: str, adjacency: dict[str, Any]
 ) -> None:
     """Means, sound: the largest |log-ratio| over *all* outputs, given counts, ≤ the plan without the counts' ε₀."""
     parameters = MEDIAN | CASES[case] | adjacency | {"aggregate": "mean", "tokens": 2, "denominator": 2}
@@ -232,7 +231,7 @@ def test_no_output_of_a_mean_exceeds_the_plan(
     clusters = Clusters(centres, chosen) if clustered else None
     planned = pure_epsilon(chosen.plan(), chosen.adjacency) - (EPSILON if clustered else 0.0)
     worst = 0.0
-    for seed in range(data_sets):
+    for seed in range(TRIED):
         model = table_model(seed=seed % 5, vocabulary=3, spread=100.0)
         records = random_records(seed, labels=chosen.labels, users=chosen.unit.kind == "user")
         if clusters is None:
@@ -244,4 +243,4 @@ def test_no_output_of_a_mean_exceeds_the_plan(
             there, back = pipeline.worst_losses_of(records, other)
             worst = max(worst, there, back)
     assert worst <= planned + FLOAT
-    assert worst > 0.85 * planned or data_sets < DATA_SETS
+    assert worst > 0.85 * planned or TRIED < DATA_SETS
