@@ -48,7 +48,7 @@ def _ended(arguments: list[str]) -> ExitCode | int:
     try:
         from dpassay.cli import app
 
-        return app._run(arguments)
+        return app.run_command(arguments)
     except KeyboardInterrupt:
         return interrupted(arguments)
     except SystemExit as ended:  # rich exits by 1 where a pipe is closed, which here would be REFUTED

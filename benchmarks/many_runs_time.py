@@ -41,7 +41,7 @@ def write_table(path: Path, rows: int, columns: int, seed: int) -> None:
 def timed(*words: str) -> tuple[float, float]:
     """Seconds by the clock and of the processor, of the process itself and not of what it starts."""
     code = (
-        "import resource, sys; from dpassay.cli.app import _run; code = _run(sys.argv[1:]); "
+        "import resource, sys; from dpassay.cli.app import run_command; code = run_command(sys.argv[1:]); "
         "used = resource.getrusage(resource.RUSAGE_SELF); print(used.ru_utime + used.ru_stime); sys.exit(int(code))"
     )
     start = time.perf_counter()

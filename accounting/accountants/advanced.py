@@ -103,10 +103,10 @@ def optimal_delta(epsilons: Sequence[float], counts: Sequence[int], epsilon: flo
     Source: Kairouz, Oh and Viswanath (2015), Theorem 3.3 and its extension to different ε in Murtagh and Vadhan (2016),
         Theorem 1.5.
     """
-    composition = _composition(epsilons, counts)
+    composition = composition_of(epsilons, counts)
     validate.non_negative(epsilon=epsilon)
-    if _terms(composition) > _MOST_TERMS:
-        raise ValueError(f"the optimum has {_terms(composition)} terms, more than {_MOST_TERMS}; use the closed forms")
+    if (count := terms_of(composition)) > _MOST_TERMS:
+        raise ValueError(f"the optimum has {count} terms, more than {_MOST_TERMS}; use the closed forms")
     return _optimal_delta(composition, epsilon)
 
 
@@ -119,7 +119,7 @@ def kairouz_oh_viswanath(epsilons: Sequence[float], counts: Sequence[int], delta
     """
     composition, mean, square = _sums(epsilons, counts, delta)
     logs = -math.log(delta), math.log(math.e + math.sqrt(square) / delta)
-    return min(_sum(composition), *((mean + math.sqrt(2 * square * log)) * (1 + 64 * _UNIT) for log in logs))
+    return min(summed(composition), *((mean + math.sqrt(2 * square * log)) * (1 + 64 * _UNIT) for log in logs))
 
 
 def dwork_rothblum_vadhan(epsilons: Sequence[float], counts: Sequence[int], delta: float) -> float:
@@ -137,12 +137,12 @@ def dwork_rothblum_vadhan(epsilons: Sequence[float], counts: Sequence[int], delt
 
 def _sums(epsilons: Sequence[float], counts: Sequence[int], delta: float) -> tuple[Composition, float, float]:
     validate.open_probability(delta=delta)
-    composition = _composition(epsilons, counts)
+    composition = composition_of(epsilons, counts)
     square = formulas.up(sum((Fraction(epsilon) ** 2 * n for epsilon, n in composition), start=Fraction(0)))
-    return composition, _concentrated(composition), square
+    return composition, concentrated(composition), square
 
 
-def _composition(epsilons: Sequence[float], counts: Sequence[int]) -> Composition:
+def composition_of(epsilons: Sequence[float], counts: Sequence[int]) -> Composition:
     if len(epsilons) != len(counts):
         raise ValueError(f"epsilons and counts must have the same length, not {len(epsilons)} and {len(counts)}")
     pairs = zip(epsilons, counts, strict=True)
@@ -153,11 +153,11 @@ def _composition(epsilons: Sequence[float], counts: Sequence[int]) -> Compositio
 
 
 def _epsilon(composition: Composition, delta: float) -> float:
-    total = _sum(composition)
+    total = summed(composition)
     if math.isinf(total) or total == 0:
         return total
-    best = min(total, formulas.epsilon_from_zcdp(_concentrated(composition), delta))
-    if _terms(composition) > _MOST_TERMS:
+    best = min(total, formulas.epsilon_from_zcdp(concentrated(composition), delta))
+    if terms_of(composition) > _MOST_TERMS:
         return best
     if _optimal_delta(composition, 0.0) <= delta:
         return 0.0
@@ -169,25 +169,25 @@ def _epsilon(composition: Composition, delta: float) -> float:
 
 
 def _delta(composition: Composition, epsilon: float) -> float:
-    total = _sum(composition)
+    total = summed(composition)
     if math.isinf(total):
         return 1.0
     if epsilon >= total:
         return 0.0
-    closed = formulas.delta_from_zcdp(_concentrated(composition), epsilon)
-    return min(closed, _optimal_delta(composition, epsilon)) if _terms(composition) <= _MOST_TERMS else closed
+    closed = formulas.delta_from_zcdp(concentrated(composition), epsilon)
+    return min(closed, _optimal_delta(composition, epsilon)) if terms_of(composition) <= _MOST_TERMS else closed
 
 
-def _sum(composition: Composition) -> float:
+def summed(composition: Composition) -> float:
     total: Exact = sum((epsilon * n for epsilon, n in composition), start=Fraction(0))
     return formulas.up(total)
 
 
-def _terms(composition: Composition) -> int:
+def terms_of(composition: Composition) -> int:
     return math.prod(n + 1 for _, n in composition)
 
 
-def _concentrated(composition: Composition) -> float:
+def concentrated(composition: Composition) -> float:
     """Σ ε tanh(ε/2), rounded up: the ρ of zCDP, and the mean of the worst loss."""
     parts = []
     for exact, n in composition:

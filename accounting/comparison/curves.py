@@ -269,7 +269,7 @@ def trace(
     stopped = f"{seconds:g} s were up"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a wide enclosure is visible in its band
-        for argument in _coarse_first(arguments):
+        for argument in coarse_first(arguments):
             if argument in answers:
                 continue
             if row.seconds > seconds or time.perf_counter() > end:
@@ -295,7 +295,7 @@ def trace(
     return curve, f"{len(found)} of {len(arguments)} points, then {stopped}" if missing else ""
 
 
-def _coarse_first(values: Sequence[float]) -> list[float]:
+def coarse_first(values: Sequence[float]) -> list[float]:
     """The ends, then the middle, then the middles of the halves, and so on."""
     order, gaps = [len(values) - 1, 0], [(0, len(values) - 1)]
     while gaps:

@@ -3,7 +3,7 @@
 The masses of one mechanism are tilted to w_i ∝ p_i e^{λ a_i}, so that the losses that matter are the likely ones, and
 normalised. Then Π F(w)^n is transformed back and untilted. Counted are the rounding of the transforms, of the powers
 and of the tilt, the mass outside the window of N points, and the excess of each measure. If the error of powers by
-repeated squaring is too large, powers are taken of F relative to the likeliest cell (`_convolved_by_logarithm`).
+repeated squaring is too large, powers are taken of F relative to the likeliest cell (`convolved_by_logarithm`).
 
 Proof: docs/proofs/lattice.md, Theorems 2, 5 and 6.
 """
@@ -191,11 +191,11 @@ def _product(
     step = side[0].measure.step
     start = math.fsum(part.count * part.measure.start for part in side)
     first = math.floor((low - start) / step) - 1  # the curve has no kink left of the second point
-    weights, error = _convolved(side, size)
+    weights, error = convolved(side, size)
     floor, missing, scale_error = -math.inf, 0.0, 0.0
     # After untilting, the errors of about 1/(λ·step) elements add up.
     if error * min(size, 1 / max(tilt * step, 1e-9)) > tail and max(part.count for part in side) >= _MANY:
-        by_logarithm = _convolved_by_logarithm(side, size, focus - 2 * step, tail)
+        by_logarithm = convolved_by_logarithm(side, size, focus - 2 * step, tail)
         if by_logarithm.error < error:
             weights, error, scale_error = by_logarithm.weights, by_logarithm.error, by_logarithm.scale_error
             floor, missing = by_logarithm.floor, by_logarithm.missing
@@ -226,7 +226,7 @@ def _product(
     )
 
 
-def _convolved(side: Sequence[_Tilted], size: int) -> tuple[Floats, float]:
+def convolved(side: Sequence[_Tilted], size: int) -> tuple[Floats, float]:
     """The cyclic convolution of all weights with their counts, and a bound on the error of each element."""
     rows = max(-(-part.weights.size // size) for part in side)  # rows that are summed when weights are folded
     if len(side) == 1 and side[0].count == 1:
@@ -283,8 +283,8 @@ class _LogConvolution:
     missing: float
 
 
-def _convolved_by_logarithm(side: Sequence[_Tilted], size: int, focus: float, tail: float) -> _LogConvolution:
-    """As `_convolved`, with an error that does not grow with the count if losses are rare or cells are many.
+def convolved_by_logarithm(side: Sequence[_Tilted], size: int, focus: float, tail: float) -> _LogConvolution:
+    """As `convolved`, with an error that does not grow with the count if losses are rare or cells are many.
 
     F is taken relative to the likeliest cell c, and F^n = e^{n log F}. If no sum of losses below a threshold reaches
     the focus, only the part of the product that contains a rarer loss is transformed back. Its errors are as small as

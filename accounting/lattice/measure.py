@@ -117,7 +117,7 @@ def enclosing_measures(
     lower_begin = begin - step / 2
     below = None
     if not upper_only or law.atom is None:
-        _, curve, tails = law.hockey_stick(_cell_ends(law, lower_begin, step, count + 1))
+        _, curve, tails = law.hockey_stick(cell_ends(law, lower_begin, step, count + 1))
     if not upper_only:
         below = _lower_measure(law, tails, begin, step, tail, delta)
     if law.atom is None:
@@ -128,7 +128,7 @@ def enclosing_measures(
     return _upper_measure(law, tails, curve, begin, upper_step, tail), below
 
 
-def _cell_ends(law: Law, begin: float, step: float, count: int) -> Floats:
+def cell_ends(law: Law, begin: float, step: float, count: int) -> Floats:
     """The ends of the cells of the lower measure: halfway between its points, with own cells for atoms at finite ends.
 
     Otherwise the last atom's cell, with its neighbouring mass, would have a ratio P/Q below its point, and the whole
@@ -368,13 +368,13 @@ def _lower_measure(law: Law, tails: Tails, start: float, step: float, tail: floa
     masses = p + (np.append(0.0, over[1:]) - np.append(over[1:], 0.0)) / math.expm1(step)
     masses += (under - np.append(0.0, under[:-1])) / -math.expm1(-step)
     if float(np.minimum(masses, 0.0).sum()) < -1e-3 * tail:
-        masses = _convex(masses, losses)
+        masses = convex_minorant(masses, losses)
     else:
         masses = np.maximum(masses, 0.0)
     return _certified_lower(law, masses, tails[first : last + 2], losses, t_minus_w, step, tail, delta, dropped=dropped)
 
 
-def _convex(masses: Floats, losses: Floats) -> Floats:
+def convex_minorant(masses: Floats, losses: Floats) -> Floats:
     """The masses of the greatest convex minorant of a curve whose masses may be negative.
 
     Negative masses are mostly among the last cells, so a suffix of the curve is tried first. If its first piece keeps

@@ -306,11 +306,11 @@ def _create(path: Path) -> None:
             database.execute("PRAGMA journal_mode = WAL")
             _make_durable(database)
             database.execute("BEGIN IMMEDIATE")
-            for statement in _statements():
+            for statement in table_statements():
                 database.execute(statement)
             database.execute(f"PRAGMA application_id = {_APPLICATION}")
             database.execute(f"PRAGMA user_version = {FORMAT}")
-            database.execute(_INSERT, _first_entry())
+            database.execute(_INSERT, first_entry())
             database.execute("COMMIT")
         try:
             os.link(name, path)  # unlike a rename, it never replaces another process's ledger
@@ -328,7 +328,7 @@ def _create(path: Path) -> None:
             os.close(folder)
 
 
-def _first_entry() -> LedgerRow:
+def first_entry() -> LedgerRow:
     body = canonical({"format": FORMAT, "salt": secrets.token_hex(32)})
     return LedgerRow.hashed(1, "", "open", body, GENESIS)
 
@@ -370,7 +370,7 @@ def _connected(where: str, timeout: float) -> sqlite3.Connection:
     return database
 
 
-def _statements() -> list[str]:
+def table_statements() -> list[str]:
     """The statements of the schema; a trigger ends in ``END;``."""
     parts, statement = [], ""
     for line in _SCHEMA.strip().splitlines(keepends=True):
@@ -389,7 +389,7 @@ def _schema(database: sqlite3.Connection) -> list[tuple[str, str]]:
 @functools.cache
 def _expected_schema() -> list[tuple[str, str]]:
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
-        for statement in _statements():
+        for statement in table_statements():
             database.execute(statement)
         return _schema(database)
 

@@ -78,10 +78,10 @@ def account(
         conditions=condition or (),
         anchor=anchor,
     )
-    show(found.to_json(), lambda: _print(found), json_, quiet)
+    show(found.to_json(), lambda: print_account(found), json_, quiet)
 
 
-def _print(account: Account) -> None:
+def print_account(account: Account) -> None:
     """Prints the bounds as tables, then what is missing, the state of each ledger, and what is assumed."""
     from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
     from dpassay.cli.table_console import TableConsole

@@ -85,7 +85,7 @@ app.command("schema", epilog="Example: dpassay schema claim > claim.schema.json"
 
 
 @functools.cache
-def _parser() -> Any:
+def command_parser() -> Any:
     """The parser of all commands. Made once, because it reads the type hints of every command, which is slow."""
     return typer.main.get_command(app)
 
@@ -105,13 +105,13 @@ def _libraries_silent() -> Iterator[None]:
 
 def _exit_code(context: Any) -> int:
     try:
-        _parser().invoke(context)
+        command_parser().invoke(context)
     except typer.Exit as ended:
         return ended.exit_code
     return ExitCode.DONE
 
 
-def _run(arguments: list[str]) -> int:
+def run_command(arguments: list[str]) -> int:
     """Runs a command and returns its exit code; a user's mistake or a full disk is one line on standard error."""
     from dpassay.base.errors import InputError, file_error
     from dpassay.base.pipes import refuse_named_pipes
@@ -119,8 +119,8 @@ def _run(arguments: list[str]) -> int:
     refuse_named_pipes()
     try:
         if "_DPASSAY_COMPLETE" in os.environ:  # a shell asks what a word could become
-            _parser().main(prog_name="dpassay")
-        with _libraries_silent(), _parser().make_context("dpassay", arguments or ["--help"]) as context:
+            command_parser().main(prog_name="dpassay")
+        with _libraries_silent(), command_parser().make_context("dpassay", arguments or ["--help"]) as context:
             code = _exit_code(context)
         if sys.stdout is not None:
             sys.stdout.flush()  # a full disk or a closed pipe is said here, not by the interpreter as it exits

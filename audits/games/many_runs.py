@@ -189,7 +189,7 @@ def _randomized_response(epsilon: float, delta: float) -> tuple[float, float]:
     return usual, 1 - usual
 
 
-def _chance(design: ManyRunsDesign, rounds: int, earlier: int, rates: tuple[float, float]) -> float:
+def chance_to_refute(design: ManyRunsDesign, rounds: int, earlier: int, rates: tuple[float, float]) -> float:
     """The chance that so many rounds refute the claim; without a claim, that they show ε > 0."""
     state = design.state()
     if design.limit + state.step > state.largest:
@@ -244,7 +244,7 @@ def power(design: ManyRunsDesign, rounds: int, earlier: int) -> tuple[Power, ...
             earlier=earlier,
             repetitions=REPETITIONS // 5,
         )
-        found.append(Power(words, _chance(design, rounds, earlier, rates), max(0.0, float(np.median(bounds)))))
+        found.append(Power(words, chance_to_refute(design, rounds, earlier, rates), max(0.0, float(np.median(bounds)))))
     return tuple(found)
 
 
@@ -257,12 +257,13 @@ def detectable_leak(design: ManyRunsDesign, rounds: int, earlier: int) -> Detect
     """
 
     def smallest(rates: Callable[[float], tuple[float, float]], most: float) -> float | None:
-        if _chance(design, rounds, earlier, rates(most)) < 0.5:
+        if chance_to_refute(design, rounds, earlier, rates(most)) < 0.5:
             return None
         low, high = 0.0, most
         while high - low > most / 500:
             middle = (low + high) / 2
-            low, high = (low, middle) if _chance(design, rounds, earlier, rates(middle)) >= 0.5 else (middle, high)
+            chance = chance_to_refute(design, rounds, earlier, rates(middle))
+            low, high = (low, middle) if chance >= 0.5 else (middle, high)
         return high
 
     return Detectable(

@@ -53,7 +53,7 @@ def log_bets(on_d: Floats, on_d_prime: Floats, grown: Floats, delta: float) -> L
     """
     a, b = np.asarray(on_d, dtype=np.float64)[..., None], np.asarray(on_d_prime, dtype=np.float64)[..., None]
     low, high = np.minimum(a, b), np.maximum(a, b)
-    p, q = _projected(low, high, grown, delta)
+    p, q = projected(low, high, grown, delta)
     hits = np.log(low / p), np.log(high / q)
     misses = np.log1p(-low) - np.log1p(-p), np.log1p(-high) - np.log1p(-q)
     excess = _excess(low, high, p, q, grown, delta) / 2  # half of it on either side
@@ -66,7 +66,7 @@ def _on_both(low: Floats, high: Floats, swapped: Bools) -> Floats:
     return np.where(swapped, pair[..., ::-1, :], pair)
 
 
-def _projected(low: Floats, high: Floats, grown: Floats, delta: float) -> tuple[Floats, Floats]:
+def projected(low: Floats, high: Floats, grown: Floats, delta: float) -> tuple[Floats, Floats]:
     """The point of Θ that is nearest to a pair with low ≤ high.
 
     It is the pair itself, or lies on the edge q = e^ε·p + δ, on the edge 1 − p = e^ε·(1 − q) + δ, or in their corner.

@@ -175,7 +175,7 @@ def _refused(error: urllib.error.HTTPError, key: str | None) -> PassingError | R
         told = told.replace(key, "…")
     what = f"HTTP {error.code}" + (f" ({told[:_LONGEST_TOLD]})" if told else "")
     if error.code in _PASSING or 500 <= error.code < 600:
-        return PassingError(what, _retry_after(error.headers.get("Retry-After")))
+        return PassingError(what, retry_after(error.headers.get("Retry-After")))
     return RefusedError(what, error.code, code)
 
 
@@ -232,7 +232,7 @@ def _told(error: urllib.error.HTTPError) -> tuple[str, object]:
     return " ".join("".join(printable).split()), code
 
 
-def _retry_after(header: str | None) -> float | None:
+def retry_after(header: str | None) -> float | None:
     """The seconds in a Retry-After header, which is a number or a date."""
     if header is None:
         return None

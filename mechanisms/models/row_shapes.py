@@ -81,7 +81,7 @@ def find(network: Any, vocabulary_size: int, wanted: RowShape) -> tuple[RowShape
 
 @torch.inference_mode()
 def verify(network: Any, vocabulary_size: int, shape: RowShape) -> bool:
-    """Whether every row's logits are bitwise equal in all arrangements of `_arrangements`.
+    """Whether every row's logits are bitwise equal in all arrangements of `arrangements_of`.
 
     A row is computed along its context, the first tokens of a document, after a reset to its context, and at the last
     positions of the cache. The rows of a tile have different lengths, from the shortest to the longest.
@@ -104,9 +104,9 @@ def holds_in_all_arrangements(
         trace: of the contexts of a tile, and the row of the first tile at each index (−1: another row), the bits of
             each row, shape (steps, rows, …).
     """
-    own = _contexts(vocabulary_size, shape, seed=0)
+    own = contexts_of(vocabulary_size, shape, seed=0)
     expected = trace(own, range(shape.rows))
-    for contexts, origin in _arrangements(vocabulary_size, shape, own):
+    for contexts, origin in arrangements_of(vocabulary_size, shape, own):
         found = trace(contexts, origin)
         kept = [(place, row) for place, row in enumerate(origin) if row >= 0]
         places, rows = map(list, zip(*kept, strict=True))
@@ -115,7 +115,7 @@ def holds_in_all_arrangements(
     return True
 
 
-def _arrangements(vocabulary_size: int, shape: RowShape, own: Contexts) -> Iterator[tuple[Contexts, Sequence[int]]]:
+def arrangements_of(vocabulary_size: int, shape: RowShape, own: Contexts) -> Iterator[tuple[Contexts, Sequence[int]]]:
     """Tiles to compare with the first: their contexts, and the row of the first tile at each index (−1: another row).
 
     First permutations of all rows: reversed, shuffled, and shifted by one, as if a row was removed. Then half of the
@@ -127,7 +127,7 @@ def _arrangements(vocabulary_size: int, shape: RowShape, own: Contexts) -> Itera
     for order in (range(count)[::-1], shuffled, range(1, count)):
         if len(order):
             yield [own[row] for row in order], order
-    random, longest = _contexts(vocabulary_size, shape, 2), _tokens(vocabulary_size, [shape.context] * count, 3)
+    random, longest = contexts_of(vocabulary_size, shape, 2), _tokens(vocabulary_size, [shape.context] * count, 3)
     kinds = (random, longest, [[0]] * count) if count > 1 else ()
     for side, others in itertools.product((0, 1), kinds):
         origin = [place if place % 2 == side else -1 for place in range(count)]
@@ -136,7 +136,7 @@ def _arrangements(vocabulary_size: int, shape: RowShape, own: Contexts) -> Itera
     yield own[-1:], [count - 1]
 
 
-def _contexts(vocabulary_size: int, shape: RowShape, seed: int) -> Contexts:
+def contexts_of(vocabulary_size: int, shape: RowShape, seed: int) -> Contexts:
     """Random tokens; lengths evenly spaced from the longest to the shortest."""
     lengths = np.linspace(shape.context, 1, shape.rows).round().astype(int).tolist()
     return _tokens(vocabulary_size, lengths, seed)

@@ -70,7 +70,7 @@ def _batch(
     texts: list[list[int]] = [[] for _ in seeds]
     open_rows = set(range(len(seeds)))
     for step in range(rule.longest):
-        drawn = _drawn(session.logits(), uniform[:, step], temperature, top_p, top_k).cpu()
+        drawn = drawn_tokens(session.logits(), uniform[:, step], temperature, top_p, top_k).cpu()
         for row in tuple(open_rows):
             texts[row].append(int(drawn[row]))
             if rule.ended(texts[row]):
@@ -81,7 +81,7 @@ def _batch(
     return texts
 
 
-def _drawn(
+def drawn_tokens(
     logits: torch.Tensor, uniform: torch.Tensor, temperature: float, top_p: float, top_k: int = 0
 ) -> torch.Tensor:
     """One token for each row, shape (rows,): where the row's cumulative distribution exceeds its uniform number."""

@@ -28,7 +28,7 @@ def nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> Int
 
     The result is that of `exactly_nearest`, bit by bit: it depends neither on the other vectors, nor on the blocks, nor
     on the machine. A float32 product is computed first. It is a sum of d + 1 products in an order that the library
-    chooses, so it differs from the exact score by at most `_score_error`; a centre whose score is below the best by
+    chooses, so it differs from the exact score by at most `score_error`; a centre whose score is below the best by
     more than twice that is not the nearest. If several centres remain, exact scores decide.
 
     Args:
@@ -72,7 +72,7 @@ def exactly_nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]
     """
     points = np.asarray(centres, dtype=np.float64)
     unit, grid = _on_grid(points)
-    rows, powers = _rows_on_grid(vectors, unit)
+    rows, powers = rows_on_grid(vectors, unit)
     scores = rows @ grid.T
     scores *= 2 * powers[:, None]
     scores -= np.square(grid).sum(axis=1)
@@ -118,7 +118,7 @@ class _Scores:
         table = np.empty((len(grid), grid.shape[1] + 1), dtype=np.float32)
         np.divide(grid - middle, _GRID, out=table[:, :-1], casting="same_kind")
         table[:, -1] = (squares - np.square(middle).sum()) / (-2 * _GRID**2)
-        return cls(unit, grid, squares, table, 2 * _score_error(grid.shape[1], reach))
+        return cls(unit, grid, squares, table, 2 * score_error(grid.shape[1], reach))
 
     def close(self, vectors: NDArray[np.floating], rows: NDArray[np.float32], products: NDArray[np.float32]) -> Bools:
         """Which centres may be the nearest of each vector, by float32; shape (n, K).
@@ -152,7 +152,7 @@ class _Scores:
 
     def _exactly(self, vectors: NDArray[np.floating], of: Integers, centres: Integers) -> Floats:
         """The scores of pairs of a vector and a centre, as in `exactly_nearest`."""
-        rows, powers = _rows_on_grid(vectors, self.unit)
+        rows, powers = rows_on_grid(vectors, self.unit)
         products, size = np.empty(len(of)), max(1, BLOCK_BYTES // (128 * rows.shape[1]))
         for start in range(0, len(of), size):
             part = slice(start, start + size)
@@ -167,7 +167,7 @@ def _on_grid(points: Floats) -> tuple[float, Floats]:
     return unit, np.rint(grid, out=grid)
 
 
-def _rows_on_grid(vectors: NDArray[np.floating], unit: float) -> tuple[Floats, Floats]:
+def rows_on_grid(vectors: NDArray[np.floating], unit: float) -> tuple[Floats, Floats]:
     """Vectors as integers in units of 2⁻²⁴t, and the power of two t of each."""
     rows = np.asarray(vectors, dtype=np.float64) / unit
     powers = _power_above(_lengths(rows))
@@ -185,7 +185,7 @@ def _power_above(lengths: ArrayLike) -> Floats:
     return np.ldexp(1.0, np.maximum(exponents, 0))
 
 
-def _score_error(dimension: int, reach: float | None = None) -> float:
+def score_error(dimension: int, reach: float | None = None) -> float:
     """A bound on the difference of a float32 score from x·c − |c|²/2 on the grid, for |c| ≤ 1.002 and |x| ≤ 1.002.
 
     For |x| ≤ 1.002t the bound is t times as large.

@@ -117,7 +117,7 @@ class OsEntropy:
     def bernoulli(self, probabilities: ArrayLike) -> Bools:
         """Uses 64 random bits for each draw."""
         chances = _chances(probabilities)
-        return _taken(np.frombuffer(secrets.token_bytes(8 * chances.size), dtype="<u8"), chances)
+        return taken(np.frombuffer(secrets.token_bytes(8 * chances.size), dtype="<u8"), chances)
 
 
 class Recorded:
@@ -157,7 +157,7 @@ class Recorded:
         """As from entropy, with bits from the seeded generator."""
         chances = _chances(probabilities)
         generator = np.random.default_rng(self._random.getrandbits(64))
-        return _taken(generator.integers(0, 2**64, size=chances.size, dtype=np.uint64), chances)
+        return taken(generator.integers(0, 2**64, size=chances.size, dtype=np.uint64), chances)
 
 
 def _entropy(size: int) -> Words:
@@ -194,7 +194,7 @@ def _chances(probabilities: ArrayLike) -> Floats:
     return chances
 
 
-def _taken(bits: NDArray[np.uint64], chances: Floats) -> Bools:
+def taken(bits: NDArray[np.uint64], chances: Floats) -> Bools:
     """Whether each 64-bit number is below ⌊2⁶⁴·chance⌋, which has probability ⌊2⁶⁴·chance⌋/2⁶⁴; scaling is exact."""
     certain = chances == 1
     limits = np.floor(np.ldexp(np.where(certain, 0.0, chances), 64)).astype(np.uint64)

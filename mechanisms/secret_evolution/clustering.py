@@ -244,8 +244,8 @@ def exact_sums(
         counts += np.bincount(cluster, minlength=clusters.count)
         ones = np.ones(len(part), dtype=np.int64)
         members = csr_array((ones, (cluster, np.arange(len(part)))), shape=(clusters.count, len(part)))
-        sums += np.asarray(members @ _positions(rows, clusters.radius), dtype=np.int64)
-    return counts, sums - counts[:, None] * _positions(clusters.vectors, clusters.radius)
+        sums += np.asarray(members @ positions_of(rows, clusters.radius), dtype=np.int64)
+    return counts, sums - counts[:, None] * positions_of(clusters.vectors, clusters.radius)
 
 
 def joint_scale(sigma: float) -> float:
@@ -320,7 +320,7 @@ def _in_ball(vectors: NDArray[np.floating], radius: float) -> Floats:
     return np.asarray(rows * (_WITHIN / np.maximum(lengths, radius)), dtype=np.float64)
 
 
-def _positions(vectors: NDArray[np.floating], radius: float) -> Integers:
+def positions_of(vectors: NDArray[np.floating], radius: float) -> Integers:
     return np.trunc(_in_ball(vectors, radius) * _UNITS).astype(np.int64)
 
 

@@ -246,9 +246,9 @@ def _in_child(arguments: tuple[str, ...], folder: Path, outside: Path, patch: Ca
             resource.setrlimit(limit, (most, most + (limit == resource.RLIMIT_CPU)))
         if patch is not None:
             patch()
-        from dpassay.cli.app import _run
+        from dpassay.cli.app import run_command
 
-        code = int(_run(list(arguments)))
+        code = int(run_command(list(arguments)))
         sys.stdout.flush()
         sys.stderr.flush()
     except SystemExit as error:

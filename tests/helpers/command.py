@@ -28,9 +28,9 @@ def plain(stderr: str) -> str:
 
 def run(*arguments: object) -> Result:
     """`dpassay` with these arguments."""
-    from dpassay.cli.app import _run
+    from dpassay.cli.app import run_command
 
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = _run([str(argument) for argument in arguments])
+        code = run_command([str(argument) for argument in arguments])
     return Result(code, out.getvalue(), err.getvalue())

@@ -371,14 +371,14 @@ def _live(job: dict[str, Any]) -> int:
 
 
 def _commands(names: Sequence[str], watched: _Watched, printed: TextIO, errors: TextIO) -> int:
-    from dpassay.cli.app import _run
+    from dpassay.cli.app import run_command
 
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
         for name in names:
             watched.command = name
             if name == "release" and Path("out").exists():  # it was made; another one needs another name
                 continue
-            if code := int(_run(COMMANDS[name])):
+            if code := int(run_command(COMMANDS[name])):
                 return code
     return 0
 

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from dpassay.accounting.ledger.store import _statements
+from dpassay.accounting.ledger.store import table_statements
 
 
 def stored_rows(path: Path) -> list[tuple[int, str, str, str, str, str]]:
@@ -21,12 +21,12 @@ def tamper(path: Path, *statements: tuple[str, tuple[object, ...]]) -> None:
     """Changes a closed ledger as somebody who owns the file can, and puts its triggers back."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("BEGIN")
-        for statement in _statements():
+        for statement in table_statements():
             if name := re.match(r"CREATE TRIGGER (\w+)", statement):
                 database.execute(f"DROP TRIGGER {name[1]}")
         for sql, arguments in statements:
             database.execute(sql, arguments)
-        for statement in _statements():
+        for statement in table_statements():
             if statement.startswith("CREATE TRIGGER"):
                 database.execute(statement)
         database.execute("COMMIT")

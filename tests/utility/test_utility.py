@@ -385,8 +385,8 @@ def test_a_hundred_thousand_texts_fit_into_two_gibibytes(tmp_path: Path) -> None
                 for i, row in enumerate(chosen.tolist()):
                     file.write(json.dumps({"text": " ".join(row), "label": "abcd"[i % 4]}) + "\n")
     code = (
-        "import pathlib\nfrom dpassay.cli.app import _run\n"
-        "assert _run(['utility', 'made.jsonl', '--real', 'real.jsonl', '--label', 'label', '-q']) == 0\n"
+        "import pathlib\nfrom dpassay.cli.app import run_command\n"
+        "assert run_command(['utility', 'made.jsonl', '--real', 'real.jsonl', '--label', 'label', '-q']) == 0\n"
         "print(pathlib.Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)

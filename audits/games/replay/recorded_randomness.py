@@ -164,7 +164,7 @@ def _law_test(kind: str, number: int, steps: Sequence[Step]) -> RandomnessTest:
         noise, error = _standardised_noise(step)
         clear = error < _RESOLUTION
         found.append(noise[clear])
-        ends.append(_cdf_ends(kind, noise[clear], error[clear], step.scale))
+        ends.append(cdf_ends(kind, noise[clear], error[clear], step.scale))
     pooled, (low, high) = np.concatenate(found)[:_MAX_VALUES], np.concatenate(ends, axis=1)[:, :_MAX_VALUES]
     n = len(pooled)
     seen = f"{n} values, of a standard deviation of {format_number(float(pooled.std()) if n else 0.0)} scales"
@@ -205,7 +205,7 @@ def _kolmogorov_smirnov_p_value(low: Floats, high: Floats) -> float:
     return float(stats.kstwo.sf(distance, n))
 
 
-def _cdf_ends(kind: str, noise: Floats, error: Floats, scale: float) -> Floats:
+def cdf_ends(kind: str, noise: Floats, error: Floats, scale: float) -> Floats:
     """P[X < x] and P[X ≤ x] of noise in units of its scale, shape (2, n); NaN for a value that should be whole."""
     if kind != "discrete_laplace":
         up_to = special.ndtr(noise) if kind == "gaussian" else stats.laplace.cdf(noise)
@@ -226,7 +226,7 @@ def _repetition_within_run(steps: dict[int, Step]) -> RandomnessTest:
         own = [number for number in numbers if steps[number].query.size == size]
         by_value = sorted(own, key=lambda number: float(_standardised_noise(steps[number])[0][0]))
         for one, two in itertools.pairwise(by_value):  # sorted by value, so equal noise is adjacent
-            log = _log_repeat_probability(steps[one], steps[two]) if _repeats(steps[one], steps[two]) else 0.0
+            log = log_repeat_probability(steps[one], steps[two]) if is_repeat(steps[one], steps[two]) else 0.0
             if log < worst:
                 worst, pair = log, (min(one, two), max(one, two))
     chance = math.exp(min(0.0, worst + math.log(max(1, math.comb(len(numbers), 2)))))
@@ -238,10 +238,10 @@ def _repetition_across_runs(own: dict[int, Step], other: Recording, index: int) 
     pairs = [(number, step, other.steps[number]) for number, step in own.items() if number < len(other.steps)]
     if not pairs:
         return []
-    logs = [_log_repeat_probability(step, later) if _repeats(step, later) else 0.0 for _, step, later in pairs]
+    logs = [log_repeat_probability(step, later) if is_repeat(step, later) else 0.0 for _, step, later in pairs]
     least = int(np.argmin(logs))
     one = math.exp(min(0.0, logs[least] + math.log(len(logs))))
-    every = math.exp(math.fsum(logs)) if all(_repeats(step, later) for _, step, later in pairs) else 1.0
+    every = math.exp(math.fsum(logs)) if all(is_repeat(step, later) for _, step, later in pairs) else 1.0
     return [
         RandomnessTest("noise", pairs[least][0], _FRESH_NOISE, f"that of run {index} is the same", one),
         RandomnessTest("noise", pairs[0][0], _FRESH_NOISE, f"run {index} has the same in every step", every),
@@ -258,7 +258,7 @@ def _standardised_noise(step: Step) -> tuple[Floats, Floats]:
     return noise, _ROUNDING * (np.abs(step.query) / step.scale + np.abs(noise))
 
 
-def _repeats(step: Step, later: Step) -> bool:
+def is_repeat(step: Step, later: Step) -> bool:
     """Whether two steps have the same noise in units of its scale, or the same selection."""
     if later.kind != step.kind or later.query.size != step.query.size:
         return False
@@ -270,7 +270,7 @@ def _repeats(step: Step, later: Step) -> bool:
     return bool((np.abs(noise - again) <= error + more).all())
 
 
-def _log_repeat_probability(step: Step, later: Step) -> float:
+def log_repeat_probability(step: Step, later: Step) -> float:
     """A bound on the log-probability that noise drawn anew at `later` repeats that of `step` to within rounding."""
     if step.kind == "selection":
         return float(later.query[step.value[0]])

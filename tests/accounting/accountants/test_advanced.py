@@ -125,12 +125,12 @@ def test_the_order_of_the_bounds(parts: list[tuple[float, int]], power: float) -
     """Optimum ≤ closed form ≤ Theorem 3.5 ≤ Dwork, Rothblum and Vadhan, and none below what 50 digits say of δ."""
     delta = 10.0**power
     epsilons, counts = [epsilon for epsilon, _ in parts], [count for _, count in parts]
-    composition = advanced._composition(epsilons, counts)
+    composition = advanced.composition_of(epsilons, counts)
     best = composed(*parts).epsilon(delta).value
     closed = min(
-        advanced._sum(composition),
+        advanced.summed(composition),
         ZeroConcentrated("add_remove")
-        .compose(dp_event.ZCDpEvent(advanced._concentrated(composition)))
+        .compose(dp_event.ZCDpEvent(advanced.concentrated(composition)))
         .epsilon(delta)
         .value,
     )
@@ -139,7 +139,7 @@ def test_the_order_of_the_bounds(parts: list[tuple[float, int]], power: float) -
     assert best <= closed * (1 + 1e-15) ** 4
     assert closed <= published * (1 + 1e-9)  # the search for the best order is good to a relative 1e-9
     assert published <= first * (1 + 1e-13)
-    if advanced._terms(composition) <= 2**18:
+    if advanced.terms_of(composition) <= 2**18:
         assert optimal_delta(epsilons, counts, published) <= delta * (1 + 1e-9)
 
 
@@ -166,7 +166,7 @@ def test_closed_forms_are_rounded_up() -> None:
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 5.0, 40.0])
 def test_pure_dp_is_concentrated(epsilon: float) -> None:
     """D_α of randomised response ≤ α·ε tanh(ε/2) in 60 digits, close to equality as α → 1."""
-    rho = advanced._concentrated(advanced._composition([epsilon], [1]))
+    rho = advanced.concentrated(advanced.composition_of([epsilon], [1]))
     with mpmath.workdps(60):
         e = Number(epsilon)
         for order in (1 + Number(10) ** -6, Number("1.1"), Number(2), Number(8), Number(100)):

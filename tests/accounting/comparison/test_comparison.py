@@ -264,7 +264,7 @@ def test_different_events_have_no_curve_against_steps() -> None:
 
 def test_coarse_first_visits_all_once() -> None:
     for length in (1, 2, 3, 12, 61):
-        order = curves._coarse_first([float(x) for x in range(length)])
+        order = curves.coarse_first([float(x) for x in range(length)])
         assert sorted(order) == list(range(length))
         assert order[0] == length - 1
 

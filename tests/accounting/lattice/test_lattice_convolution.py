@@ -64,8 +64,8 @@ def test_every_weight_is_within_its_error(count: int, seed: int) -> None:
     weights[[chance.randrange(7, 40) for _ in range(5)]] = 10.0 ** -chance.randint(6, 12)
     weights /= weights.sum()
     size = 512
-    found = convolution._convolved_by_logarithm([part_of(weights, count)], size, -np.inf, 1e-30)
-    plain, plain_error = convolution._convolved([part_of(weights, count)], size)
+    found = convolution.convolved_by_logarithm([part_of(weights, count)], size, -np.inf, 1e-30)
+    plain, plain_error = convolution.convolved([part_of(weights, count)], size)
     truth = np.array(exact_power(weights, count, 400)[: 4 * count + 300])
     beyond = truth.size - 3 * count  # the recurrence begins at the first cell
     for weight, error in ((found.weights, found.error), (plain, plain_error)):
@@ -89,14 +89,14 @@ def test_of_many_copies_the_error_does_not_grow_with_their_number(count: int, wi
         weights = np.zeros(300)
         weights[[0, 7, 90, 299]] = [1.0, 3.0 / count, 0.5 / count, 1e-3 / count]
         weights[0] = 1 - weights[1:].sum()
-    found = convolution._convolved_by_logarithm([part_of(weights, count)], size, -np.inf, 1e-30)
+    found = convolution.convolved_by_logarithm([part_of(weights, count)], size, -np.inf, 1e-30)
     truth = rounded_power(weights, count, size)
     # Each of some 40 squarings of sums of 1024 terms errs by a relative 2^-64 a term, and errors double.
     own = float(np.finfo(np.longdouble).eps) * 1100 * 2 * count
     room = found.error + (found.scale_error + own) * np.asarray(truth, dtype=np.float64)
     assert (np.abs(found.weights - truth) <= room).all()
     assert found.error < 1e-13
-    assert found.error < convolution._convolved([part_of(weights, count)], size)[1]
+    assert found.error < convolution.convolved([part_of(weights, count)], size)[1]
 
 
 @pytest.mark.parametrize("count", [64, 300])
@@ -106,7 +106,7 @@ def test_rare_losses_alone_reach_the_focus(count: int) -> None:
     weights[[0, 1, 25, 50]] = [1.0, 1e-3, 1e-7, 1e-8]
     weights /= weights.sum()
     focus, size = 20.5 * STEP, 512
-    found = convolution._convolved_by_logarithm([part_of(weights, count)], size, focus, 1e-13)
+    found = convolution.convolved_by_logarithm([part_of(weights, count)], size, focus, 1e-13)
     assert found.floor == focus
     assert 0 < found.missing < 1e-13
     truth = exact_power(weights, count, 120)
@@ -114,7 +114,7 @@ def test_rare_losses_alone_reach_the_focus(count: int) -> None:
     assert sum(left_out) <= found.missing + found.scale_error
     for k in range(21, 120):
         assert found.weights[k] - found.error <= truth[k] * (1 + found.scale_error)
-    assert found.error < 1e-17 < convolution._convolved([part_of(weights, count)], size)[1]
+    assert found.error < 1e-17 < convolution.convolved([part_of(weights, count)], size)[1]
 
 
 @pytest.mark.parametrize("size", [0, 1, 128, 257, 1000, 40_000])

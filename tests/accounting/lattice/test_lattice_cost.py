@@ -45,7 +45,7 @@ def test_atoms_at_the_ends_of_a_law_cost_the_square_of_the_step(tilt: float) -> 
 def test_cells_of_a_law_that_is_narrower_than_one_are_in_order(epsilon: float, cells: float) -> None:
     """Beside a wide law the step may be longer than a narrow one; both of its atoms are in one cell then."""
     step = rounded_step(2 * epsilon / cells)
-    ends = measure._cell_ends(Laplace(epsilon), -epsilon - 1.5 * step, step, 1 + 2 * math.ceil(cells) + 9)
+    ends = measure.cell_ends(Laplace(epsilon), -epsilon - 1.5 * step, step, 1 + 2 * math.ceil(cells) + 9)
     assert (np.diff(ends) > 0).all()
 
 
@@ -93,7 +93,7 @@ def test_a_curve_with_dents_gets_its_greatest_convex_minorant(dents: tuple[int, 
     masses = generator.uniform(0.5, 1.0, 900)
     masses[empty:898] = 0.0
     masses[list(dents)] *= -0.2
-    new = measure._convex(masses, losses)
+    new = measure.convex_minorant(masses, losses)
     assert (new >= 0).all()
     with mpmath.workdps(40):
         t = [mpmath.exp(mpmath.mpf(loss)) for loss in losses]

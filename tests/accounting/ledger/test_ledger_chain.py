@@ -19,7 +19,7 @@ from ledger_forgery import append_forged, rewrite_chain, stored_rows, tamper
 from dpassay.accounting.ledger.chain import verify_export
 from dpassay.accounting.ledger.entries import LedgerError, canonical
 from dpassay.accounting.ledger.ledger import Ledger
-from dpassay.accounting.ledger.store import _statements
+from dpassay.accounting.ledger.store import table_statements
 
 COUNTS = dp_event.DiscreteLaplaceDpEvent(0.1, 1)
 
@@ -171,7 +171,7 @@ def test_a_missing_or_moved_entry_is_found(little: Any, path: Path, tmp_path: Pa
                 f"UPDATE entries SET {columns} FROM o WHERE entries.seq + o.seq = ? AND o.seq != entries.seq",
                 (2 * seq + 1,),
             ),
-            (next(s for s in _statements() if "INDEX" in s), ()),
+            (next(s for s in table_statements() if "INDEX" in s), ()),
         )
         refused(copy, f"entry {seq}: does not")
 

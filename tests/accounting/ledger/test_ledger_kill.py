@@ -50,7 +50,7 @@ def mechanism(files: Files, hook: Hook = lambda point, step: None) -> None:
 
     `hook` is called at each point where it might be killed.
     """
-    append, first = Store.append, ledger_store._first_entry
+    append, first = Store.append, ledger_store.first_entry
 
     def watched_first() -> LedgerRow:
         hook("inside open", 0)
@@ -60,7 +60,7 @@ def mechanism(files: Files, hook: Hook = lambda point, step: None) -> None:
         append(store, run, kind, body)
         hook(f"inside {kind}", int(str(body.get("key", "s/0")).partition("/")[2]))
 
-    ledger_store._first_entry = watched_first
+    ledger_store.first_entry = watched_first
     Store.append = watched_append  # type: ignore[assignment, method-assign]  # this is a child process, which ends with it
     with Ledger.open(files.ledger) as ledger:
         hook("open", 0)

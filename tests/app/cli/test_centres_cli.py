@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpassay.cli.app import _run
+from dpassay.cli.app import run_command
 from dpassay.mechanisms.embedding.centres import Centres
 
 
@@ -20,7 +20,7 @@ def public(tmp_path: Path) -> Path:
 
 def test_centres_are_written_and_read_again(public: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "centres.safetensors"
-    assert _run(["centres", str(public), "-o", str(output), "--count", "5", "--text", "body"]) == 0
+    assert run_command(["centres", str(public), "-o", str(output), "--count", "5", "--text", "body"]) == 0
     assert capsys.readouterr().out == f"5 centres of 30 public texts in {output}\n"
     found = Centres.load(output)
     assert found.count == 5
@@ -41,7 +41,7 @@ def test_mistakes_are_one_line_and_exit_2(
     public: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], says: str
 ) -> None:
     output = tmp_path / "centres.safetensors"
-    assert _run(["centres", str(public), "-o", str(output), *options]) == 2
+    assert run_command(["centres", str(public), "-o", str(output), *options]) == 2
     error = capsys.readouterr().err
     assert says in error
     assert error.count("\n") == 1

@@ -48,7 +48,7 @@ def claim(tmp_path: Path) -> Path:
 def test_help_and_version_load_neither_torch_nor_transformers() -> None:
     code = (
         "import sys, dpassay.cli.app\n"
-        "status = dpassay.cli.app._run(['--help'])\n"
+        "status = dpassay.cli.app.run_command(['--help'])\n"
         "assert not {'torch', 'transformers', 'scipy', 'pydantic'} & set(sys.modules), sorted(sys.modules)\n"
         "sys.exit(status)"
     )
@@ -223,7 +223,7 @@ def test_an_interruption_says_truthfully_whether_it_resumes(
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpassay.cli.app._parser", interrupt)
+    monkeypatch.setattr("dpassay.cli.app.command_parser", interrupt)
     result = dpassay(*arguments)
     assert (result.returncode, result.stdout, result.stderr) == (130, "", says)
 
@@ -251,8 +251,8 @@ def test_an_interruption_inside_of_generated_code_ends_with_the_code_too(tmp_pat
     (tmp_path / "interrupted_in_exec.py").write_text(
         "import sys, dpassay.cli.app\n"
         "def interrupt(): exec('raise KeyboardInterrupt')\n"
-        "dpassay.cli.app._parser = interrupt\n"
-        "sys.exit(dpassay.cli.app._run(['assay']))"
+        "dpassay.cli.app.command_parser = interrupt\n"
+        "sys.exit(dpassay.cli.app.run_command(['assay']))"
     )
     command = [sys.executable, "-m", "interrupted_in_exec"]
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
@@ -282,7 +282,7 @@ def test_without_the_generators_extra_one_line_says_what_to_install(claim: Path)
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name == 'torch': raise ModuleNotFoundError('no torch', name=name)\n"
         "sys.meta_path.insert(0, Missing())\n"
-        f"sys.exit(dpassay.cli.app._run(['assay', {str(claim)!r}]))"
+        f"sys.exit(dpassay.cli.app.run_command(['assay', {str(claim)!r}]))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 2, result.stderr
@@ -294,7 +294,7 @@ def test_a_fault_of_the_tool_does_not_look_like_a_verdict(claim: Path) -> None:
         "import sys, dpassay.cli.app, dpassay.generators.registry\n"
         "def broken(path): raise ValueError('a bug')\n"
         "dpassay.generators.registry.read_claim = broken\n"
-        "sys.exit(dpassay.cli.app._run(['assay', 'x.yaml']))"
+        "sys.exit(dpassay.cli.app.run_command(['assay', 'x.yaml']))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 3

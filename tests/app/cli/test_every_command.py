@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from command import run
 
-from dpassay.cli.app import _parser
+from dpassay.cli.app import command_parser
 
 
 def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -24,12 +24,12 @@ def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
         yield from leaves(inner, (*path, name))
 
 
-COMMANDS = dict(leaves(_parser()))
+COMMANDS = dict(leaves(command_parser()))
 each = pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 
 
 def test_there_are_as_many_commands_as_the_groups_say() -> None:
-    assert {words[0] for words in COMMANDS} == set(_parser().commands)
+    assert {words[0] for words in COMMANDS} == set(command_parser().commands)
     assert {("report",), ("ledger", "verify"), ("audit", "membership", "text"), ("audit", "runs", "run")} <= set(
         COMMANDS
     )

@@ -25,7 +25,7 @@ from dpassay.accounting.ledger.evidence import not_recorded
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.registry import upper_bounds
 from dpassay.base.errors import InputError
-from dpassay.cli.account import _print as print_table
+from dpassay.cli.account import print_account as print_table
 from dpassay.generators.registry import read_claim
 from dpassay.jobs.account import account as account_files
 

@@ -21,7 +21,7 @@ from dpassay.accounting.guarantees import PureDP
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.attacks.private_inference.leave_one_out import Loss
 from dpassay.audits.result import AuditResult
-from dpassay.cli.app import _run
+from dpassay.cli.app import run_command
 from dpassay.cli.exit_codes import ExitCode
 from dpassay.data.records import Record
 from dpassay.generators.base import BoundedGuarantee
@@ -271,12 +271,12 @@ def test_a_mechanism_whose_event_is_too_small_proves_nothing(
     text = text.replace("tokens: 24", "tokens: 6")
     text = text.replace("{type: ex_post, epsilon: 1000.0}", "{type: approx_dp, epsilon: 1000.0, delta: 1.0e-5}")
     path = claim_file(tmp_path, text)
-    assert _run(["assay", str(path), "-o", str(tmp_path / "whole"), "-q"]) == ExitCode.DONE
+    assert run_command(["assay", str(path), "-o", str(tmp_path / "whole"), "-q"]) == ExitCode.DONE
     whole = PrivateInference.token_event
     monkeypatch.setattr(
         PrivateInference, "token_event", lambda self: BoundedRangeSelectionDpEvent(whole(self).eta / 1000)
     )
-    assert _run(["assay", str(path), "-o", str(tmp_path / "less")]) == ExitCode.UNPROVEN
+    assert run_command(["assay", str(path), "-o", str(tmp_path / "less")]) == ExitCode.UNPROVEN
     assert "UNPROVEN: " in capsys.readouterr().out
     done = load(tmp_path / "less" / "private" / "assay.json")
     assert done.best_upper is None

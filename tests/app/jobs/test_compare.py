@@ -35,11 +35,11 @@ class Result:
 
 def dpassay(*arguments: object, cwd: Path | None = None) -> Result:
     """The command, in this process: a new one takes seconds to load the libraries."""
-    from dpassay.cli.app import _run
+    from dpassay.cli.app import run_command
 
     out, err = io.StringIO(), io.StringIO()
     with contextlib.chdir(cwd or "."), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = _run([str(argument) for argument in arguments])
+        code = run_command([str(argument) for argument in arguments])
     return Result(code, out.getvalue(), err.getvalue())
 
 

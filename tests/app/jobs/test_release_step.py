@@ -412,7 +412,7 @@ def test_a_release_that_is_killed_before_its_folder_has_a_name_is_in_the_ledger(
     code = (
         "import os, sys, pathlib, dpassay.cli.app\n"
         "pathlib.Path.rename = lambda *_: os._exit(9)\n"
-        f"dpassay.cli.app._run(['release', {str(case.folder / 'run')!r}, '-o', {str(case.folder / 'out')!r}])"
+        f"dpassay.cli.app.run_command(['release', {str(case.folder / 'run')!r}, '-o', {str(case.folder / 'out')!r}])"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     assert not (case.folder / "out").exists()

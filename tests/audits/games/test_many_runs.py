@@ -412,7 +412,7 @@ def test_audits_refute_as_often_as_stated(claim: PureDP | ApproxDP | None, rates
     pairs = (Pair("pair", 0, 1, (EXPECTED,)),)
     delta = claim.delta if isinstance(claim, ApproxDP) else 0.0
     plan = design(pairs, 60, claim=claim, delta=delta, stop=False)
-    stated, pilots = many_runs._chance(plan, plan.most_rounds, 5, rates), 5
+    stated, pilots = many_runs.chance_to_refute(plan, plan.most_rounds, 5, rates), 5
     refuted, repetitions = 0, 200
     for seed in range(repetitions):
         rng = np.random.default_rng([7, seed])

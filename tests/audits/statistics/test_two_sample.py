@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from dpassay.audits.statistics.two_sample import _projected, corner, log_bets
+from dpassay.audits.statistics.two_sample import corner, log_bets, projected
 from dpassay.base.arrays import Floats
 
 SETTINGS = list(itertools.product((0.0, 0.01, 0.5, 1.0, 3.0, 8.0), (0.0, 1e-5, 0.05, 0.4)))
@@ -50,7 +50,7 @@ def test_the_projection_is_the_nearest_point(epsilon: float, delta: float) -> No
     for a, b in itertools.product(RATES, RATES):
         if a > b:
             continue
-        found = _projected(np.array([a]), np.array([b]), grow, delta)
+        found = projected(np.array([a]), np.array([b]), grow, delta)
         nearest = float(divergence(a, b, *found)[0])
         inside = b <= grow[0] * a + delta and 1 - a <= grow[0] * (1 - b) + delta
         if inside:
@@ -69,7 +69,7 @@ def test_a_projection_that_is_wrong_is_paid_for(monkeypatch: pytest.MonkeyPatch)
         p = np.broadcast_to(low * 1.5, np.broadcast_shapes(low.shape, grown.shape))
         return p, grown * p + delta
 
-    monkeypatch.setattr(two_sample, "_projected", wrong)
+    monkeypatch.setattr(two_sample, "projected", wrong)
     p, q = boundary(1.0, 0.0)
     hit, miss = (np.exp(side)[:, 0] for side in log_bets(np.array(0.1), np.array(0.8), np.array([math.e]), 0.0))
     means = (p * hit[0] + (1 - p) * miss[0]) * (q * hit[1] + (1 - q) * miss[1])

@@ -15,8 +15,8 @@ from wide_table import columns, write_wide_claim
 
 PEAK = """
 import resource, sys
-from dpassay.cli.app import _run
-code = _run(sys.argv[1:])
+from dpassay.cli.app import run_command
+code = run_command(sys.argv[1:])
 print(code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 

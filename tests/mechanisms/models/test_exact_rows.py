@@ -467,8 +467,8 @@ def test_a_shape_is_verified_once(tiny_folder: Path, monkeypatch: pytest.MonkeyP
 
 
 def _arrangements(shape: RowShape) -> Iterator[tuple[list[list[int]], Any]]:
-    own = row_shapes._contexts(300, shape, 0)
-    yield from row_shapes._arrangements(300, shape, own)
+    own = row_shapes.contexts_of(300, shape, 0)
+    yield from row_shapes.arrangements_of(300, shape, own)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 8])

@@ -22,7 +22,7 @@ from dpassay.mechanisms.evolution.journal import Journal
 from dpassay.mechanisms.evolution.loop import EvolutionSettings, Indices, SyntheticText, evolve
 from dpassay.mechanisms.models import endpoint, json_requests
 from dpassay.mechanisms.models.endpoint import EndpointError, EndpointWriter
-from dpassay.mechanisms.models.json_requests import _retry_after
+from dpassay.mechanisms.models.json_requests import retry_after
 
 KEY = "sk-not-a-real-key-0123456789"
 
@@ -213,8 +213,8 @@ def test_the_wait_is_what_the_server_asks_for(server: Server) -> None:
 
 
 def test_a_retry_after_may_be_a_date() -> None:
-    assert 25 < (_retry_after(email.utils.formatdate(time.time() + 30, usegmt=True)) or 0) <= 30
-    assert _retry_after(email.utils.formatdate(time.time() - 30, usegmt=True)) is None
+    assert 25 < (retry_after(email.utils.formatdate(time.time() + 30, usegmt=True)) or 0) <= 30
+    assert retry_after(email.utils.formatdate(time.time() - 30, usegmt=True)) is None
 
 
 @pytest.mark.parametrize("status", [401, 403])

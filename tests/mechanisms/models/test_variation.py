@@ -106,7 +106,7 @@ def test_the_law_of_a_token_is_the_softmax() -> None:
         (1.0, 1.0, 5),
         (2.0, 0.7, 9),
     ):
-        drawn = sampling._drawn(logits.expand(count, -1), uniform, temperature, top_p, top_k).numpy()
+        drawn = sampling.drawn_tokens(logits.expand(count, -1), uniform, temperature, top_p, top_k).numpy()
         law = np.exp(logits.numpy().astype(np.float64) / temperature)
         law /= law.sum()
         order = np.argsort(-law)[: top_k or None]
@@ -116,9 +116,9 @@ def test_the_law_of_a_token_is_the_softmax() -> None:
         expected[kept] = law[kept] / law[kept].sum()
         # An interval of length p holds p·count of the evenly spaced points, give or take one.
         assert np.abs(np.bincount(drawn, minlength=40) - expected * count).max() <= 1
-    assert int(sampling._drawn(logits[None], uniform[:1], 0, 1.0)) == int(logits.argmax())
+    assert int(sampling.drawn_tokens(logits[None], uniform[:1], 0, 1.0)) == int(logits.argmax())
     last = torch.tensor([1.0], dtype=torch.float64)  # what rounding may make of a number just below 1
-    assert int(sampling._drawn(logits[None], last, 1.0, 1.0)) == 38
+    assert int(sampling.drawn_tokens(logits[None], last, 1.0, 1.0)) == 38
 
 
 def test_variations_of_notes_are_nearer_to_their_parents_than_notes_to_each_other(builtin: LanguageModel) -> None:

@@ -80,7 +80,7 @@ def test_products_in_float32_are_within_the_stated_error(dimension: int, longer:
     power = max(1, 2 ** math.ceil(math.log2(longer)))
     exact = score(x[0], c[0], power)
     for found in (in_order, backwards, long_x @ long_c, products.sum()):
-        assert abs(Fraction(float(found)) - exact) <= power * Fraction(module._score_error(dimension))
+        assert abs(Fraction(float(found)) - exact) <= power * Fraction(module.score_error(dimension))
 
 
 @pytest.mark.parametrize("longer", [1.0, 1.9, 50.0])
@@ -102,7 +102,7 @@ def test_differences_in_float32_are_within_the_stated_error(dimension: int, wide
     origin = np.rint(grid.mean(axis=0))
     reach = float(np.linalg.norm(grid - origin, axis=1).max() / 2**24)
     assert 0.5 * wide < reach < 1.5 * wide
-    assert scores.margin == 2 * module._score_error(dimension, reach) < 2 * module._score_error(dimension)
+    assert scores.margin == 2 * module.score_error(dimension, reach) < 2 * module.score_error(dimension)
     power = max(1, 2 ** math.ceil(math.log2(longer)))
     others = unit_rows(generator.normal(size=(300 // dimension, dimension))) * generator.random((300 // dimension, 1))
     for x in (directions[0], middle[0], np.abs(middle[0]), *others):
@@ -230,7 +230,7 @@ def test_memory_is_bounded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @given(seed=st.integers(0, 10**6), unit=st.sampled_from([1.0, 4.0]), long=st.sampled_from([0.0, 0.5, 1.0, 3.0, 1e4]))
 def test_vectors_are_rounded_to_whole_multiples(seed: int, unit: float, long: float) -> None:
     vectors = unit_rows(np.random.default_rng(seed).normal(size=(3, 7))) * np.float32(long)
-    rows, powers = module._rows_on_grid(vectors, unit)
+    rows, powers = module.rows_on_grid(vectors, unit)
     for row, power, vector in zip(rows, powers, vectors, strict=True):
         exact = [Fraction(float(n)) * 2**24 / Fraction(float(power)) / Fraction(unit) for n in vector]
         assert row.tolist() == [round(one) for one in exact]

@@ -149,5 +149,5 @@ def test_a_draw_is_at_most_as_likely_as_asked_for(chance: float) -> None:
     """Of the 2⁶⁴ numbers the first n are taken, and n/2⁶⁴ is at most the probability and less than 2⁻⁶⁴ below it."""
     count = int(Fraction(chance) * 2**64)
     edge = np.array([max(0, count - 1), min(2**64 - 1, count)], dtype=np.uint64)
-    assert randomness._taken(edge, np.full(2, chance)).tolist() == [count > 0, False]
+    assert randomness.taken(edge, np.full(2, chance)).tolist() == [count > 0, False]
     assert 0 <= Fraction(chance) - Fraction(count, 2**64) < Fraction(1, 2**64)

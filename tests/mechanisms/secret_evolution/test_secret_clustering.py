@@ -155,7 +155,7 @@ def test_positions_are_whole_numbers_within_the_radius(seed: int, dimension: int
     rows[0] = np.eye(1, dimension)[0]
     rows[1] = np.round(rows[1])
     scaled = rows * radius * np.array([[1.0], [1], [1], [1 + 2.0**-52], [1 - 2.0**-53], [50]])
-    found = clustering._positions(scaled, radius)
+    found = clustering.positions_of(scaled, radius)
     assert max(sum(int(n) ** 2 for n in row) for row in found) <= 2**58
     lengths = np.sqrt(np.square(scaled).sum(axis=1, keepdims=True))
     # One unit by rounding toward 0, and half a unit by the margin of 2⁻³⁰ of a coordinate of at most 2²⁹ units.
@@ -164,20 +164,20 @@ def test_positions_are_whole_numbers_within_the_radius(seed: int, dimension: int
 
 def test_a_vector_that_is_too_long_by_less_than_floats_can_tell() -> None:
     """The length of (1, 2⁻²⁹) rounds to 1; without the margin of 2⁻³⁰ its position would be longer than the radius."""
-    (found,) = clustering._positions(np.array([[1.0, 2.0**-29]]), 1.0)
+    (found,) = clustering.positions_of(np.array([[1.0, 2.0**-29]]), 1.0)
     assert sum(int(n) ** 2 for n in found) <= 2**58
 
 
 def test_a_vector_is_put_by_itself() -> None:
     """Positions and assignments of rows are the same alone, in any company, and in any order of memory."""
     clusters, vectors = layout(5, 60, 4, 7)
-    positions, assigned = clustering._positions(vectors, clusters.radius), clusters.assign(vectors)
+    positions, assigned = clustering.positions_of(vectors, clusters.radius), clusters.assign(vectors)
     for index in range(60):
         alone = vectors[index : index + 1]
-        assert np.array_equal(clustering._positions(alone, clusters.radius)[0], positions[index])
+        assert np.array_equal(clustering.positions_of(alone, clusters.radius)[0], positions[index])
         assert clusters.assign(alone)[0] == assigned[index]
     turned = np.asfortranarray(vectors[::-1])
-    assert np.array_equal(clustering._positions(turned, clusters.radius)[::-1], positions)
+    assert np.array_equal(clustering.positions_of(turned, clusters.radius)[::-1], positions)
     assert np.array_equal(clusters.assign(turned)[::-1], assigned)
 
 

@@ -13,9 +13,9 @@ from scipy import stats
 
 from dpassay.attacks.black_box.recorder import Recorder, Recording, Step, record
 from dpassay.audits.games.replay.recorded_randomness import (
-    _cdf_ends,
-    _log_repeat_probability,
-    _repeats,
+    cdf_ends,
+    is_repeat,
+    log_repeat_probability,
     noise_tests,
     sampling_tests,
 )
@@ -158,7 +158,7 @@ def test_ends_are_sums_of_the_law(scale: float) -> None:
     k = np.arange(-2000, 2001)
     law = np.exp(-np.abs(k) / scale) * math.tanh(1 / (2 * scale))
     up_to = np.cumsum(law)
-    low, high = _cdf_ends("discrete_laplace", k / scale, np.full(k.size, 1e-12), scale)
+    low, high = cdf_ends("discrete_laplace", k / scale, np.full(k.size, 1e-12), scale)
     assert np.abs(low - (up_to - law)).max() < 1e-12
     assert np.abs(high - up_to).max() < 1e-12
 
@@ -176,8 +176,8 @@ def test_the_chance_of_a_repetition_is_bounded(kind: str, draw: str) -> None:
     rng = np.random.default_rng(9)
     values = getattr(rng, draw)(size=(5001, 1))
     first, *others = additive(values, query=2.0**51, kind=kind).steps
-    share = np.mean([_repeats(first, other) for other in others])
-    bounds = [math.exp(_log_repeat_probability(first, other)) for other in others]
+    share = np.mean([is_repeat(first, other) for other in others])
+    bounds = [math.exp(log_repeat_probability(first, other)) for other in others]
     assert 0 < share <= min(bounds)
 
 
