@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final, Literal, Protocol
 
 from dpassay.base import validate
 
@@ -22,6 +24,41 @@ class Adjacency(StrEnum):
     """The value of one secret changes wherever it occurs; the places where it occurs are public."""
 
 
+IDENTITIES: Final[Mapping[str, Literal["id", "user"] | None]] = {
+    "record": "id",
+    "user": "user",
+    "group": None,
+    "secret": None,
+}
+"""Kind of unit → the field of a record that names the unit which the record belongs to.
+
+None where a unit is not a part of the data: any k records are a group, and a secret may occur in any record. A further
+unit of all records of one owner, whom the column of users names, is a row with ``user``.
+"""
+
+
+def _either(*names: str) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+_SINGLE = [kind for kind, identity in IDENTITIES.items() if identity]
+SINGLE_UNITS: Final = _either(*_SINGLE)
+"""The units `Unit.is_single`, as messages and the help list them."""
+RECORD_UNITS: Final = _either(*_SINGLE, "group(k)")
+"""Likewise, all units but secrets."""
+UNITS: Final = _either(*_SINGLE, "group(k)", "secret")
+
+
+class Identified(Protocol):
+    """What a unit asks of a record."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def user(self) -> str | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """What a guarantee protects: one record, all records of one user, a group of `size` records, or one secret."""
@@ -30,9 +67,9 @@ class Unit:
     size: int = 1
 
     def __post_init__(self) -> None:
-        validate.one_of(("record", "user", "group", "secret"), unit=self.kind)
+        validate.one_of(tuple(IDENTITIES), unit=self.kind)
         validate.integer(minimum=1, size=self.size)
-        if self.kind != "group" and self.size != 1:
+        if not self.is_group and self.size != 1:
             raise ValueError(f"only a group has a size; unit {self.kind!r} was given size {self.size}")
 
     @classmethod
@@ -44,9 +81,48 @@ class Unit:
         """
         if match := re.fullmatch(r"group\((\d+)\)", text):
             return cls("group", int(match[1]))
-        if text in ("record", "user", "secret"):
+        if text in IDENTITIES and text != "group":
             return cls(text)
-        raise ValueError(f"unit must be record, user, group(k) or secret, not {text!r}")
+        raise ValueError(f"unit must be {UNITS}, not {text!r}")
 
     def __str__(self) -> str:
-        return f"group({self.size})" if self.kind == "group" else self.kind
+        return f"group({self.size})" if self.is_group else self.kind
+
+    @property
+    def is_single(self) -> bool:
+        """Whether each record belongs to one unit: not for groups, which events are converted to, nor for secrets."""
+        return IDENTITIES[self.kind] is not None
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it is any `size` records."""
+        return self.kind == "group"
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether it is a secret, wherever it occurs."""
+        return self.kind == "secret"
+
+    @property
+    def needs_user(self) -> bool:
+        """Whether it is all records of one owner, whom the column of users names."""
+        return IDENTITIES[self.kind] == "user"
+
+    def of(self, record: Identified) -> str:
+        """The name of the unit that a record belongs to; a record without a user, or in a group, is its own."""
+        return record.user if self.needs_user and record.user is not None else record.id
+
+    @property
+    def noun(self) -> str:
+        """What events are charged for and data are counted in: ``user``, or ``record`` also for groups and secrets."""
+        return self.kind if self.is_single else "record"
+
+    @property
+    def plural(self) -> str:
+        """Likewise, of several."""
+        return f"{self.noun}s"
+
+    @property
+    def charged_for(self) -> str:
+        """What one charge of an event is for, in words."""
+        return f"all records of a {self.noun} together" if self.needs_user else f"one {self.noun}"

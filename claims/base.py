@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
 from pydantic import BeforeValidator, Field, create_model, model_validator
 
 from dpassay.accounting import guarantees
-from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.adjacency import UNITS, Adjacency, Unit
 from dpassay.accounting.ledger.evidence import Basis
 from dpassay.base.errors import InputError
 from dpassay.claims.data import Data, Strict, is_local, load
@@ -188,7 +188,7 @@ class Claim(Strict):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
     data: Data
-    unit: str = Field("record", description="record, user, group(k) or secret")
+    unit: str = Field("record", description=UNITS)
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     mechanism: str
     variant: Literal["sound", "as_published"] = "sound"

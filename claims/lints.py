@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dpassay.accounting.adjacency import Unit
 from dpassay.accounting.guarantees import ApproxDP, ExPostDP, PureDP
 from dpassay.base.number_format import format_number
-from dpassay.data.records import unit_of
 
 if TYPE_CHECKING:
     from dpassay.claims.base import Claim
@@ -56,7 +56,8 @@ def _guarantee_warnings(claim: Claim) -> list[str]:
     if isinstance(guarantee, ApproxDP):
         delta, units = guarantee.delta, claim.public.records
         if units is not None and delta >= 1 / units:
-            one = "all records of one user" if claim.unit == "user" else "one record"
+            unit = Unit.parse(claim.unit)
+            one = f"all records of one {unit.noun}" if unit.needs_user else f"one {unit.noun}"
             found.append(
                 f"δ = {format_number(delta)} is at least 1/n = {format_number(1 / units)}: a mechanism that "
                 f"publishes {one} in full, drawn at random, meets such a δ."
@@ -89,16 +90,16 @@ def private_warnings(claim: Claim, records: Sequence[Record], runs: Sequence[str
     """
     found = []
     users = Counter(record.user for record in records if record.user is not None)
-    per_user, stated = claim.unit == "user", claim.public.records
-    read = len({unit_of(record, per_user=per_user) for record in records})
+    unit, stated = Unit.parse(claim.unit), claim.public.records
+    read = len(set(map(unit.of, records)))
     if records and stated is not None and abs(read - stated) > max(FAR * stated, 4 * math.sqrt(stated)):
-        of_all = f" in {len(records)} records" if per_user else ""
-        counts = " At unit user it counts users, not records." if per_user else ""
+        of_all = f" in {len(records)} records" if unit.needs_user else ""
+        counts = f" At unit {unit} it counts {unit.plural}, not records." if unit.needs_user else ""
         found.append(
-            f"The claim states n = {stated} {claim.unit}s as public (public.records), and {read}{of_all} were read."
+            f"The claim states n = {stated} {unit.plural} as public (public.records), and {read}{of_all} were read."
             f"{counts} Whatever follows from the public number, δ among it, does not fit the data."
         )
-    if claim.unit == "record" and users and max(users.values()) > 1:
+    if unit == Unit() and users and max(users.values()) > 1:
         several = sum(count > 1 for count in users.values())
         found.append(
             f"The unit is a record, and {several} of {len(users)} users have several. Their privacy loss adds up over "

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpassay.accounting.adjacency import Unit
 from dpassay.base.arrays import Integers
 from dpassay.data.records import Record, check_ids
 
@@ -105,30 +106,27 @@ def label_indices(records: Sequence[Record], labels: Sequence[str]) -> Integers:
     return found
 
 
-def one_per_user(records: Sequence[Record], key: bytes) -> list[int]:
-    """The index of one record of each user, the one with the smallest keyed hash; for unit ``user``.
+def unit_records(records: Sequence[Record], key: bytes, unit: Unit) -> list[int]:
+    """The indices of the records that represent a unit: all of them, or of each user the one with the smallest hash.
 
     Raises:
-        ValueError: if a record has no user.
+        ValueError: if an id repeats, or a record lacks the user that the unit needs.
     """
+    check_ids(records)
+    if not unit.needs_user:
+        return list(range(len(records)))
     best: dict[str, tuple[int, str, int]] = {}
     for index, record in enumerate(records):
         if record.user is None:
-            raise ValueError("unit user needs a user for every record, but a record has none")
+            raise ValueError(f"unit {unit} needs a user for every record, but a record has none")
         candidate = (keyed_hash(key, "record-of-user", record.slotting_id), record.id, index)
-        if record.user not in best or candidate < best[record.user]:
-            best[record.user] = candidate
+        best[record.user] = min(candidate, best.get(record.user, candidate))
     return sorted(index for _, _, index in best.values())
 
 
-def unit_records(records: Sequence[Record], key: bytes, *, per_user: bool) -> list[int]:
-    """The indices of the records that represent a unit: all of them, or one for each user.
-
-    Raises:
-        ValueError: if an id repeats or, per user, a record has no user.
-    """
-    check_ids(records)
-    return one_per_user(records, key) if per_user else list(range(len(records)))
+def _hashed(record: Record, unit: Unit) -> str:
+    """The string that determines the batch: that of the record, or the name of its user."""
+    return unit.of(record) if unit.needs_user else record.slotting_id
 
 
 def hashed_slots(
@@ -138,7 +136,7 @@ def hashed_slots(
     key: bytes,
     contexts: int,
     records_per_context: int,
-    per_user: bool = False,
+    unit: Unit,
 ) -> Batches:
     """The sound batching.
 
@@ -149,7 +147,7 @@ def hashed_slots(
         contexts: public number of contexts in a slot, used only for records_per_context ≥ 2: a second keyed hash
             assigns each record of the slot to one of them, so the number of records in a context varies around k.
         records_per_context: k; for 1, each record is its own context.
-        per_user: whether the unit is a user: one record of each is used, and the user's name is hashed.
+        unit: if it needs users, one record of each is used, and the user's name is hashed.
 
     Raises:
         ValueError: if an id repeats, or a record has no user.
@@ -157,9 +155,9 @@ def hashed_slots(
     assignment = np.full(len(records), -1, dtype=np.int64)
     members: list[dict[int, list[tuple[int, str, int]]]] = [{} for _ in range(sum(cells.slots))]
     starts = cells.starts
-    for index in unit_records(records, key, per_user=per_user):
+    for index in unit_records(records, key, unit):
         record, cell = records[index], int(cells.of_record[index])
-        hashed = (record.user or "") if per_user else record.slotting_id
+        hashed = _hashed(record, unit)
         slot = starts[cell] + keyed_hash(key, "slot", hashed) % cells.slots[cell]
         order = keyed_hash(key, "context", hashed)
         context = order % contexts if records_per_context > 1 else index
@@ -181,7 +179,7 @@ def cut_slots(
     key: bytes,
     batch_size: int,
     records_per_context: int,
-    per_user: bool = False,
+    unit: Unit,
 ) -> Batches:
     """The published batching: the records of each cell, shuffled by keyed hash, are cut into pieces of a fixed size.
 
@@ -192,9 +190,9 @@ def cut_slots(
     each cluster into fixed-sized batches". Arguments and errors as for `hashed_slots`.
     """
     order: list[list[tuple[int, str, int]]] = [[] for _ in cells.slots]
-    for index in unit_records(records, key, per_user=per_user):
+    for index in unit_records(records, key, unit):
         record = records[index]
-        hashed = (record.user or "") if per_user else record.slotting_id
+        hashed = _hashed(record, unit)
         order[int(cells.of_record[index])].append((keyed_hash(key, "shuffle", hashed), record.id, index))
     assignment = np.full(len(records), -1, dtype=np.int64)
     pieces: list[tuple[tuple[int, ...], ...]] = []

@@ -28,7 +28,7 @@ class Record:
         id: unique among the records of a run; the user's stable id, else computed from the content by `content_id`.
         text: the text that the language model sees.
         label: a member of the public set of labels, or None.
-        user: the owner of the record, for unit ``user``.
+        user: the owner of the record, for units that need one (`Unit.needs_user`).
         hashed: the string that determines the record's batch, if not the id. Records with equal content have different
             ids but equal hashes, so that their numbering has no effect.
     """
@@ -61,11 +61,6 @@ def with_content_ids(rows: Iterable[tuple[str, str | None, str | None]]) -> list
         suffix = f"#{seen[hashed]}" if seen[hashed] > 1 else ""
         records.append(Record(hashed + suffix, text, label, user, hashed))
     return records
-
-
-def unit_of(record: Record, *, per_user: bool) -> str:
-    """The privacy unit of a record: its user, or itself. A record without a user is a unit of its own."""
-    return record.user if per_user and record.user is not None else record.id
 
 
 def check_ids(records: Iterable[Record]) -> None:

@@ -230,8 +230,9 @@ def claim_rows(claim: Mapping[str, Any], guarantee: str) -> Rows:
 def parameters(claim: Mapping[str, Any]) -> list[tuple[str, Rows]]:
     """The tables of what a claim sets: of the mechanism, of the data, and what is public by assumption."""
     parts = [("Parameters", "parameters"), ("Data", "data"), ("Public by assumption", "public")]
-    if claim.get("unit") == "user" and isinstance(public := claim.get("public"), Mapping):
-        claim = {**claim, "public": {"users" if key == "records" else key: value for key, value in public.items()}}
+    unit = Unit.parse(str(claim.get("unit", "record")))
+    if unit.needs_user and isinstance(public := claim.get("public"), Mapping):
+        claim = {**claim, "public": {unit.plural if key == "records" else key: value for key, value in public.items()}}
     tables = [(caption, _given(claim.get(key))) for caption, key in parts]
     return [(caption, rows) for caption, rows in tables if rows]
 

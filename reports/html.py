@@ -88,7 +88,7 @@ class Page:
     rows: list[BoundRow] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
     evidence: list[AuditSection] = field(default_factory=list)
-    composition: composition.Step | None = None
+    composition: composition.CompositionLine | None = None
     scale: Figure | None = None
     tokens: Figure | None = None
     batches: Figure | None = None

@@ -54,9 +54,9 @@ class Accountant(ABC, Generic[C]):
 
     def supports(self, event: DpEvent) -> str | None:
         """None if the accountant has a bound for `event`, else the reason why it has none."""
-        if self.adjacency is Adjacency.SECRET or self.unit.kind == "secret":
+        if self.adjacency is Adjacency.SECRET or self.unit.is_secret:
             return f"{self.name} has no bound for secrets"
-        if self.unit.kind == "group" and not self.converts_groups:
+        if self.unit.is_group and not self.converts_groups:
             return f"{self.name} has no bound for groups; use basic, advanced, zcdp or gdp"
         try:
             self._last_cost = event, self._cost(event)
@@ -195,8 +195,8 @@ class Accountant(ABC, Generic[C]):
 
     def _assumptions(self, event: DpEvent) -> tuple[str, ...]:
         found = []
-        if self.unit.kind == "user":
-            found.append("The events are charged for all records of a user together.")
+        if self.unit.needs_user:
+            found.append(f"The events are charged for {self.unit.charged_for}.")
         if self.adjacency is not Adjacency.ADD_REMOVE and _has_moving_parts(event):
             found.append("The event of each disjoint part also bounds adding or removing one unit of that part.")
         return tuple(found)

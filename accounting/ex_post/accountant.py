@@ -35,7 +35,7 @@ class ExPost(Basic):
     def supports(self, event: DpEvent) -> str | None:
         if self.adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
             return f"ex_post costs are defined under add_remove and replace_one, not {self.adjacency}"
-        if self.unit.kind not in ("record", "user"):
+        if not self.unit.is_single:
             return f"an ex-post ε does not convert to a {self.unit.kind}: the data sets in between have another ε"
         if reason := super().supports(event):
             return f"an ex-post ε adds to pure ε only, and {reason}"

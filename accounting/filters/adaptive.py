@@ -120,7 +120,7 @@ class Meter:
             self.accountant = kind(adjacency, unit)
         self.basic = Basic(adjacency, unit)
         self._known: dict[str, Total] = {}
-        if self.basic.adjacency is Adjacency.SECRET or self.basic.unit.kind not in ("record", "user"):
+        if self.basic.adjacency is Adjacency.SECRET or not self.basic.unit.is_single:
             raise ValueError("filters and odometers count for records or users; convert what they guarantee to groups")
 
     @property

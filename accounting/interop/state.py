@@ -141,7 +141,7 @@ class State:
 
     def goes_with(self, unit: Unit) -> bool:
         """Whether a unit does not contradict the file: its own, a group of its records, or another that it means."""
-        of_records = unit.kind == "group" and self.unit == Unit()
+        of_records = unit.is_group and self.unit == Unit()
         return self.unit in (None, unit) or unit in self.also or of_records
 
     def samplers(self) -> frozenset[Sampler]:
@@ -296,7 +296,7 @@ def read_as(state: State, given: Stated, *, relation: Adjacency | None = None) -
     _check_recorded(merged, "unit")
     _check_recorded(merged, "records")
     _check_recorded(merged, "normalizer")
-    who = "user" if (state.unit or given.unit or Unit()).kind == "user" else "record"
+    who = (state.unit or given.unit or Unit()).noun
     if state.unit is None:
         merged.used.add("unit")
         if given.unit is None:
@@ -480,13 +480,9 @@ def _of_unit(given: Unit | None, what: str) -> str:
     """The sentence on a unit that the file does not record. The same file at another unit has the same event."""
     if given is None:
         return f"The unit is one record; {what} does not record it, and nobody stated it."
-    if given.kind == "group":
-        return (
-            f"The unit is {given}, as stated: its events are charged for one record, and a group has {given.size}; "
-            f"{what} does not record it."
-        )
-    whose = "all records of a user together" if given.kind == "user" else "one record"
-    return f"The unit is {given}, as stated: its events are charged for {whose}; {what} does not record it."
+    grouped = f", and a group has {given.size}" if given.is_group else ""
+    charged = f"its events are charged for {given.charged_for}{grouped}"
+    return f"The unit is {given}, as stated: {charged}; {what} does not record it."
 
 
 def _unbounded(merged: _Merged, adjacency: Adjacency, sampler: Sampler | None) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ class SecretProtectionAccountant(Accountant[Releases]):
             self._cost(event)
         except Unsupported as reason:
             return f"{reason}; it supports SecretReleaseDpEvent and SecretGroupsReleaseDpEvent"
-        if self.adjacency is not Adjacency.SECRET or self.unit.kind != "secret":
+        if self.adjacency is not Adjacency.SECRET or not self.unit.is_secret:
             return f"{self.name} protects secrets: adjacency and unit must be secret, not {self.adjacency}, {self.unit}"
         return None
 

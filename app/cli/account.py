@@ -109,7 +109,7 @@ def print_account(account: Account) -> None:
     for note in (*notes, *(note for file in account.foreign for note in file.notes())):
         console.print(note, markup=False, soft_wrap=True, highlight=False)
     asked = [name for name in account.unsupported if name != SecretProtectionAccountant.name]
-    if account.bounds and account.unit.kind != "secret":
+    if account.bounds and not account.unit.is_secret:
         if asked:
             console.print(f"No bound by {', '.join(asked)} (--json says why).", highlight=False, soft_wrap=True)
     else:
@@ -137,7 +137,7 @@ def _table(account: Account, bounds: Sequence[Bound], title: str) -> Table:
 
     table = Table(title=f"{title}, at {account.adjacency}, unit {account.unit}")
     enclosed = any(bound.interval for bound in bounds)
-    function = "p" if account.unit.kind == "secret" else "δ"
+    function = "p" if account.unit.is_secret else "δ"
     of = ["claimed"] if account.budgets else []
     for column in ("accountant", "quantity", *of, *(["at least"] if enclosed else []), "at most", function, "rigor"):
         table.add_column(column, overflow="fold")
@@ -145,7 +145,7 @@ def _table(account: Account, bounds: Sequence[Bound], title: str) -> Table:
     for bound, whose in zip(bounds, claimed or [[]] * len(bounds), strict=True):
         note = " (private: depends on the data)" if bound.private else ""
         least = [format_lower(bound.interval.lower) if bound.interval else ""] if enclosed else []
-        argument = bound.delta if account.unit.kind != "secret" else bound.at
+        argument = bound.at if account.unit.is_secret else bound.delta
         at = "" if argument is None else format_number(argument)
         quantity = bound.quantity.replace("_", "-") + note
         table.add_row(bound.method, quantity, *whose, *least, format_upper(bound.value), at, bound.rigor)

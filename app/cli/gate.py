@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from dpassay.accounting.adjacency import RECORD_UNITS
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import ExitCode
 from dpassay.cli.options import Anchor, Conditions, Json, Normalizer, Quiet, Records, Sampler, show
@@ -22,7 +23,7 @@ def gate(
     unit: Annotated[
         str | None,
         typer.Option(
-            help="The unit that the policy protects: record, user or group(k). Default: any. It is taken as that of "
+            help=f"The unit that the policy protects: {RECORD_UNITS}. Default: any. It is taken as that of "
             "files of other libraries that do not record theirs."
         ),
     ] = None,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpassay.accounting.adjacency import RECORD_UNITS
+
 if TYPE_CHECKING:
     from dpassay.base.progress import Progress
 
@@ -54,7 +56,7 @@ Records = Annotated[int | None, typer.Option(help="Likewise, the number of recor
 FileAdjacency = Annotated[
     str | None, typer.Option("--adjacency", help="Likewise, the neighbours: add_remove, replace_one or zero_out.")
 ]
-FileUnit = Annotated[str | None, typer.Option("--unit", help="Likewise, the unit: record, user or group(k).")]
+FileUnit = Annotated[str | None, typer.Option("--unit", help=f"Likewise, the unit: {RECORD_UNITS}.")]
 Normalizer = Annotated[
     str | None,
     typer.Option(

@@ -251,7 +251,7 @@ def account(
         methods = None if method is None else [method]
         answers = query.answers(query.event, methods)
         bounds = [bound for _, bound in answers]
-        budgets = query.unit.kind == "secret" and len(query.questions) > 1
+        budgets = query.unit.is_secret and len(query.questions) > 1
         promised = tuple(budget for budget, _ in answers if budgets and isinstance(budget, SecretProtection))
         reasons = unsupported(query.event, adjacency=query.adjacency, unit=query.unit)
         if method in (None, "ex_post") and "ex_post" not in reasons and not claims:
@@ -433,11 +433,11 @@ def _query(
     limit: float | None,
 ) -> _Query:
     adjacency, unit = common_relation(relations)
-    if (delta if unit.kind == "secret" else p) is not None:
-        given, allowed = ("delta", "p") if unit.kind == "secret" else ("p", "delta")
+    if (delta if unit.is_secret else p) is not None:
+        given, allowed = ("delta", "p") if unit.is_secret else ("p", "delta")
         raise InputError(f"--{given} does not apply to unit {unit}; give --{allowed}, or neither")
     plans = [claim.plan() for claim in claims]
-    if unit.kind == "secret":
+    if unit.is_secret:
         questions = _secret_questions(_common_budgets(ledgers, plans), p)
     else:
         claimed_epsilon, claimed_delta = _claimed(claims)

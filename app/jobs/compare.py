@@ -348,7 +348,7 @@ def ledgers(
             readings = readings_of(states_in(foreign), stated, relations)
             check_statements_used(stated, readings, [one for ledger in opened for one in left_open(ledger)])
             relation, of = common_relation(relations)
-            if of.kind == "secret":
+            if of.is_secret:
                 raise InputError(
                     "these ledgers protect secrets; only one accountant bounds r for them, so use dpassay account"
                 )

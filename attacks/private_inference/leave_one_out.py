@@ -270,16 +270,15 @@ def reruns(
     Args:
         mechanism: of the run.
         records: of the run.
-        chosen: indices of records; at unit user all records of the user are removed.
+        chosen: indices of records; all records of the unit are removed.
         model: of the run.
         generation: of the run.
         key: of the batching.
         progress: called with the number of steps done and the total.
     """
-    by_user = mechanism.unit.kind == "user"
-    others = []
-    for gone in (records[index] for index in chosen):
-        others.append([record for record in records if (record.user != gone.user if by_user else record.id != gone.id)])
+    unit = mechanism.unit
+    left_out = (unit.of(records[index]) for index in chosen)
+    others = [[record for record in records if unit.of(record) != gone] for gone in left_out]
     return losses_between(mechanism, records, others, model, generation, key, progress)
 
 

@@ -27,7 +27,7 @@ COLUMNS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Predicate:
+class ColumnCondition:
     """A comparison of one column with a value: ``=``, ``<=`` or ``>=`` for a number, ``=`` for a category.
 
     Attributes:
@@ -50,7 +50,7 @@ class Predicate:
         return np.asarray(column <= self.value if self.relation == "<=" else column >= self.value)
 
 
-Predicate = tuple[Predicate, ...]
+Predicate = tuple[ColumnCondition, ...]
 
 
 def singling_out(
@@ -130,14 +130,14 @@ def univariate(synthetic: EncodedTable, rng: np.random.Generator, attempts: int)
     for place in range(synthetic.numbers.shape[1]):
         column = synthetic.numbers[:, place]
         values, counts = np.unique(column[np.isfinite(column)], return_counts=True)
-        pool += [(Predicate(True, place, "=", float(value)),) for value in values[counts == 1]]
+        pool += [(ColumnCondition(True, place, "=", float(value)),) for value in values[counts == 1]]
         if len(values):
-            pool.append((Predicate(True, place, "<=", float(values[0])),))
-            pool.append((Predicate(True, place, ">=", float(values[-1])),))
+            pool.append((ColumnCondition(True, place, "<=", float(values[0])),))
+            pool.append((ColumnCondition(True, place, ">=", float(values[-1])),))
     for place in range(synthetic.codes.shape[1]):
         codes = synthetic.codes[:, place]
         categories, counts = np.unique(codes[codes >= 0], return_counts=True)
-        pool += [(Predicate(False, place, "=", int(code)),) for code in categories[counts == 1]]
+        pool += [(ColumnCondition(False, place, "=", int(code)),) for code in categories[counts == 1]]
     return [pool[index] for index in rng.permutation(len(pool))[:attempts]]
 
 
@@ -188,7 +188,7 @@ def _conditions(
         if place < len(numbers):
             value = float(numbers[place])
             if np.isfinite(value):
-                out.append(Predicate(True, place, ">=" if value > medians[place] else "<=", value))
+                out.append(ColumnCondition(True, place, ">=" if value > medians[place] else "<=", value))
         elif codes[place - len(numbers)] >= 0:
-            out.append(Predicate(False, place - len(numbers), "=", int(codes[place - len(numbers)])))
+            out.append(ColumnCondition(False, place - len(numbers), "=", int(codes[place - len(numbers)])))
     return tuple(out)

@@ -97,9 +97,9 @@ def distances(canaries: Sequence[Row], synthetic: Sequence[Row], schema: Schema)
     columns = []
     for index, column in enumerate(schema.columns):
         if isinstance(column, NumberColumn):
-            columns.append(gower.Column(column.name, "number", column.low, column.high, column.decimals))
+            columns.append(gower.ColumnRange(column.name, "number", column.low, column.high, column.decimals))
         else:
             words = dict.fromkeys(row[index] for side in (canaries, synthetic) for row in side)
-            columns.append(gower.Column(column.name, "word", values=tuple(words)))
+            columns.append(gower.ColumnRange(column.name, "word", values=tuple(words)))
     sides = [[dict(zip(schema.names, row, strict=True)) for row in side] for side in (canaries, synthetic)]
     return gower.nearest(sides[0], columns, sides[1])[0]

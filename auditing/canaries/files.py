@@ -12,13 +12,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AliasChoices, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import AfterValidator, AliasChoices, Field, FiniteFloat, TypeAdapter, ValidationError
 
 from dpassay import __version__
-from dpassay.accounting.adjacency import Unit
+from dpassay.accounting.adjacency import SINGLE_UNITS, Unit
 from dpassay.attacks.canaries.rows import ColumnRange
 from dpassay.auditing.canaries.kinds import KINDS, Canary, CanaryKind
 from dpassay.auditing.canaries.units import claim_in_words
@@ -82,6 +82,12 @@ class ScoredFile(Part):
         return (len(self.candidates), len(self.never), len(self.copied)) == planned
 
 
+def _single(unit: str) -> str:
+    if not Unit.parse(unit).is_single:
+        raise ValueError(f"unit must be {SINGLE_UNITS}, not {unit!r}")
+    return unit
+
+
 class Layout(Part):
     """The split of the data's own records, for audits of the same run that compare a source with a holdout.
 
@@ -89,7 +95,7 @@ class Layout(Part):
     source or in the holdout. All other records are in the input, without a coin.
 
     Attributes:
-        unit: ``record`` or ``user``.
+        unit: whose records are on one side, such as ``record`` or ``user``.
         share: of the units that is expected in the holdout.
         records: of the data.
         repeated: records that repeat the content of another; they have no coin.
@@ -97,7 +103,7 @@ class Layout(Part):
         input_sha256, source_sha256, holdout_sha256: hashes of the files.
     """
 
-    unit: Literal["record", "user"]
+    unit: Annotated[str, AfterValidator(_single)]
     share: float
     records: int
     repeated: int
@@ -106,6 +112,11 @@ class Layout(Part):
     input_sha256: str
     source_sha256: str
     holdout_sha256: str
+
+    @property
+    def needs_user(self) -> bool:
+        """Whether a column names the user of each record, whose records are on one side."""
+        return Unit.parse(self.unit).needs_user
 
 
 class Manifest(Part):
@@ -301,7 +312,7 @@ class PlannedAudit:
                 break
         for share in _SHARES:
             # A group, or a user, is copied in part with a larger probability than each of its records.
-            whose = "its records" if self.design.unit.kind == "record" else "the canaries"
+            whose = "its records" if self.design.unit == Unit() else "the canaries"
             copies = "every record" if share == 1 else f"{format_percent(share)} of {whose}"
             found.append(self._expected(f"copies {copies} verbatim", StandOut(share)))
         return tuple(found)

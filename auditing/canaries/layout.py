@@ -26,6 +26,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpassay.accounting.adjacency import Unit
 from dpassay.auditing.canaries.files import Layout, PlannedAudit
 from dpassay.auditing.data import Data, RowWriter
 from dpassay.auditing.plan_files import hashed
@@ -52,12 +53,14 @@ class Split:
         share: of the units that is expected in the holdout, in (0, 1/2].
         text: column of the text; None for rows of a table.
         id: column of the id, which is no part of a record's content.
-        user: column of the user, if users are the units; None for records.
+        unit: whose records are on one side; no group.
+        user: column of the user, if the unit needs one.
     """
 
     share: float
     text: str | None
     id: str | None
+    unit: Unit
     user: str | None
 
 
@@ -108,7 +111,7 @@ def write_layout(
             "give more records, or a larger --holdout"
         )
     return Layout(
-        unit="record" if split.user is None else "user",
+        unit=str(split.unit),
         share=split.share,
         records=data.count,
         repeated=repeated,
@@ -287,10 +290,10 @@ def commands(planned: PlannedAudit, folder: str, synthetic: str = "SYNTHETIC") -
         ignored = f" --ignore {shlex.quote(columns['id'])}" if "id" in columns else ""
         return [*found, f"dpassay audit table {synthetic} {sides}{ignored} {coins}"]
     named = shlex.quote(columns["text"])
-    user = f" --user {shlex.quote(columns['user'])}" if layout.unit == "user" else ""
+    user = f" --user {shlex.quote(columns['user'])}" if layout.needs_user else ""
     names = "" if named == "text" else f" --text {named} --synthetic-text {named}"
     found.append(f"dpassay audit text {synthetic} {sides}{names}{user} {coins}")
-    if layout.unit == "record":
+    if not layout.needs_user:
         candidates = f"{folder}/private/{CANDIDATES}.jsonl"
         found.append(f"dpassay audit membership text {candidates} --synthetic {synthetic}{names} {coins}")
     return found
@@ -325,7 +328,7 @@ def _each_file(planned: PlannedAudit) -> float:
     canaries divides its own part itself (`Design.each`).
     """
     assert planned.layout is not None
-    audits = audits_of("text" in planned.columns, planned.layout.unit == "user")
+    audits = audits_of("text" in planned.columns, planned.layout.needs_user)
     return each_confidence(planned.total, audits * planned.design.files)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpassay import __version__
-from dpassay.accounting.adjacency import Unit
+from dpassay.accounting.adjacency import SINGLE_UNITS, Unit
 from dpassay.attacks.canaries import texts as text_canaries
 from dpassay.attacks.canaries.rows import draw_rows
 from dpassay.auditing.canaries.files import Manifest, PlannedAudit, statistic
@@ -156,7 +156,7 @@ def planned_design(settings: PlanSettings) -> tuple[CanariesDesign, int]:
     if settings.templates and kind.name != "key":
         raise ValueError(f"canaries of kind {kind.name} have no templates; leave --template out")
     copies = unit.size if settings.copies is None else validate.integer(minimum=1, copies=settings.copies)
-    if unit.kind != "user" and copies != unit.size:
+    if not unit.needs_user and copies != unit.size:
         raise ValueError(
             f"at unit {unit} each canary has {unit.size} record{'s' * (unit.size > 1)}, not {copies}: a unit of "
             f"{copies} records is --unit 'group({copies})' or --unit user"
@@ -170,7 +170,7 @@ def planned_design(settings: PlanSettings) -> tuple[CanariesDesign, int]:
     confidence = validate.open_probability(confidence=settings.confidence)
     check_confidence(confidence, claim)  # that of all audits together
     if settings.holdout is not None:
-        audits = audits_of(kind.of_text, unit.kind == "user")
+        audits = audits_of(kind.of_text, unit.needs_user)
         each_confidence(confidence, audits * settings.files)  # of other audits, which must be below 1
         confidence = each_confidence(confidence, audits)
 
@@ -187,7 +187,7 @@ def planned_design(settings: PlanSettings) -> tuple[CanariesDesign, int]:
 
     most = MOST_ROWS // copies
     if most < 2:
-        what = "k" if unit.kind == "group" else "copies"
+        what = "k" if unit.is_group else "copies"
         raise ValueError(
             f"at unit {unit} {what} must be at most {MOST_ROWS // 2}, not {copies}: at least two canaries are drawn, "
             f"and no more than {MOST_ROWS} records can be written"
@@ -240,7 +240,7 @@ def _enough(design: Callable[[int], CanariesDesign], most: int) -> int:
 
 def _check_columns(settings: PlanSettings, kind: CanaryKind, unit: Unit) -> None:
     """Raises `ValueError` if columns or files that the kind needs are not named."""
-    if unit.kind == "user" and settings.like is not None and settings.user is None:
+    if unit.needs_user and settings.like is not None and settings.user is None:
         raise ValueError("at unit user each canary is a new user; name the column of users with --user")
     if not kind.of_text and settings.like is None and settings.schema is None:
         raise ValueError(
@@ -266,9 +266,9 @@ def _check_layout(settings: PlanSettings, unit: Unit) -> None:
         )
     if settings.like is None:
         raise ValueError("--holdout splits the records of a file; name it with --like")
-    if unit.kind == "group":
-        raise ValueError("--holdout flips a coin for each record or user; use --unit record or user")
-    if unit.kind == "user" and not KINDS[settings.kind].of_text:
+    if unit.is_group:
+        raise ValueError(f"--holdout flips a coin for each {SINGLE_UNITS}; use --unit {SINGLE_UNITS}")
+    if unit.needs_user and not KINDS[settings.kind].of_text:
         raise ValueError(
             "--holdout at unit user serves no audit of a table, since `dpassay audit table` takes rows as units; "
             "leave it out"
@@ -283,7 +283,7 @@ def _default_guesses(design: CanariesDesign) -> int:
 
 def _user(settings: PlanSettings) -> str | None:
     """The column of users, or None."""
-    return settings.user or ("user" if Unit.parse(settings.unit).kind == "user" else None)
+    return settings.user or ("user" if Unit.parse(settings.unit).needs_user else None)
 
 
 def _rows(
@@ -363,7 +363,8 @@ def _write(
                 share=settings.holdout,
                 text=manifest.text,
                 id=settings.id,
-                user=_user(settings) if design.unit.kind == "user" else None,
+                unit=design.unit,
+                user=_user(settings) if design.unit.needs_user else None,
             )
             layout = write_layout(partial, data, planted, split, settings.progress)
             manifest = manifest.model_copy(update={"layout": layout})

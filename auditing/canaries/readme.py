@@ -81,7 +81,7 @@ def readme(planned: PlannedAudit) -> str:
         runs="once" if files == 1 else f"{files} times or as often as was planned, but no more",
         scorings="Only one file can be scored." if files == 1 else f"At most {files} files can be scored.",
         plural="" if files == 1 else "s",
-        unit_name="record" if unit.kind == "record" else "user" if unit.kind == "user" else f"group of {unit.size}",
+        unit_name=f"group of {unit.size}" if unit.is_group else unit.noun,
         add=_add(planned),
         layout=_layout(planned),
         reach="\n".join([*claim_in_words(planned.design.claim, unit), *reach(planned)]),
@@ -109,9 +109,9 @@ def _layout(planned: PlannedAudit) -> str:
 
 
 def _unit(unit: Unit, copies: int) -> str:
-    if unit.kind == "user":
+    if unit.needs_user:
         each = "one record" if copies == 1 else f"{copies} records"
-        return f"Each canary is a user with {each}."
+        return f"Each canary is a {unit.noun} with {each}."
     return "Each canary is one record." if copies == 1 else f"Each canary is a group of {copies} records."
 
 

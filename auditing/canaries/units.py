@@ -20,8 +20,8 @@ def claim_in_words(claim: PureDP | ApproxDP | None, unit: Unit) -> list[str]:
     given = f"ε = {format_number(claim.epsilon)}"
     if isinstance(claim, ApproxDP):
         given += f" at δ = {format_number(claim.delta)}"
-    if unit.kind != "group":
-        whose = "one record" if unit.kind == "record" else "one user with all records"
+    if not unit.is_group:
+        whose = f"one {unit.noun} with all records" if unit.needs_user else f"one {unit.noun}"
         return [f"The claim that is tested: {given} for adding or removing {whose}."]
     group = f"a group of {unit.size} records"
     tested = f"The claim that is tested: {given} for adding or removing {group} together."

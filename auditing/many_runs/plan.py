@@ -229,7 +229,7 @@ def _check(settings: RunsSettings) -> None:
     elif settings.delta:
         raise ValueError("a δ belongs to a claim; give --epsilon too")
     unit = Unit.parse(settings.unit)
-    if unit.kind not in ("record", "group"):
+    if unit.is_secret or unit.needs_user:
         raise ValueError(
             f"neighbours differ in a record or a group of records, not in unit {unit}; for a user give 'group(k)' with "
             "the most records that a user may have"

@@ -140,7 +140,7 @@ class _Users:
     """Checks that no two candidates have the same user at unit user, where one coin decides for a whole user."""
 
     def __init__(self, unit: Unit) -> None:
-        self._seen: set[str] | None = set() if unit.kind == "user" else None
+        self._seen: set[str] | None = set() if unit.needs_user else None
 
     def add(self, row: Mapping[str, Any], where: str) -> None:
         if self._seen is None:

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
-from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.adjacency import RECORD_UNITS, Adjacency, Unit
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.audits.statistics.ceilings import OneRun
@@ -58,8 +58,8 @@ class CanariesDesign:
         check_confidence(self.confidence, self.claim)
         if self.claim is not None and self.delta != (self.claim.delta if isinstance(self.claim, ApproxDP) else 0.0):
             raise ValueError(f"ε is bounded at the δ of the claim, not at {self.delta}")
-        if self.unit.kind == "secret":
-            raise ValueError("including or omitting canaries cannot test unit secret; use record, user or group(k)")
+        if self.unit.is_secret:
+            raise ValueError(f"including or omitting canaries cannot test unit secret; use {RECORD_UNITS}")
 
     @property
     def rule(self) -> Literal["tight", "adaptive"]:

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.adjacency import SINGLE_UNITS, Adjacency, Unit
 from dpassay.accounting.bounds import Bound, Direction, Rigor, json_number
 from dpassay.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP
 from dpassay.attacks.private_inference.leave_one_out import ROW_MARGIN
@@ -133,8 +133,8 @@ def _check(
             f"the leave_one_out audit compares neighbours under add_remove, but the claim is at {Adjacency(adjacency)}:"
             " nothing follows for it; omit the audit"
         )
-    if unit.kind not in ("record", "user"):
-        raise ValueError(f"the leave_one_out audit needs unit record or user, not {unit}; omit the audit")
+    if not unit.is_single:
+        raise ValueError(f"the leave_one_out audit needs unit {SINGLE_UNITS}, not {unit}; omit the audit")
     if not losses and not rerun_losses:
         raise ValueError("the leave-one-out audit needs at least one loss")
     if any(math.isnan(loss) or loss < 0 for loss in losses.values()) or any(math.isnan(x) for x in rerun_losses):

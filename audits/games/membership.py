@@ -157,7 +157,7 @@ def _together(best: _Attempt, attempts: Sequence[_Attempt], design: MembershipDe
         best.bound,
         confidence=design.confidence,
         ceiling=max(attempt.bound.ceiling or 0.0 for attempt in attempts),
-        assumptions=(*best.bound.assumptions, _BLIND, *((_ALONE,) if design.unit.kind == "user" else ())),
+        assumptions=(*best.bound.assumptions, _BLIND, *((_ALONE,) if design.unit.needs_user else ())),
         private=True,
     )
 

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from scipy import special
 
-from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.adjacency import RECORD_UNITS, Adjacency, Unit
 from dpassay.base import defaults, validate
 from dpassay.base.arrays import Bools, Floats
 
@@ -98,8 +98,8 @@ class MembershipDesign:
             raise ValueError(f"choosing one of two candidates tests replace_one, not {self.adjacency}")
         if not self.swapped and self.adjacency is not Adjacency.ADD_REMOVE:
             raise ValueError(f"including or omitting candidates tests add_remove, not {self.adjacency}")
-        if self.unit.kind == "secret":
-            raise ValueError("including or omitting candidates cannot test unit secret; use record, user or group(k)")
+        if self.unit.is_secret:
+            raise ValueError(f"including or omitting candidates cannot test unit secret; use {RECORD_UNITS}")
 
     def numbers(self, candidates: int) -> tuple[int, ...]:
         """The distinct numbers of guesses.

@@ -137,9 +137,9 @@ def _check_unit(result: Reconstruction, adjacency: Adjacency | str, unit: Unit) 
             f"including or omitting canaries tests add_remove, but the claim is at {Adjacency(adjacency)}: nothing "
             "follows for it; omit the reconstruction audit"
         )
-    if unit.kind == "secret":
+    if unit.is_secret:
         raise ValueError("including or omitting canaries cannot test unit secret; omit the reconstruction audit")
-    if unit.kind != "user" and result.copies != unit.size:
+    if not unit.needs_user and result.copies != unit.size:
         raise ValueError(
             f"at unit {unit} each candidate needs {unit.size} record{'s' if unit.size > 1 else ''} of its own, "
             f"not {result.copies}: the statistics count units"

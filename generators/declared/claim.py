@@ -13,7 +13,7 @@ from dp_accounting import DpEvent
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from dpassay.accounting import events
-from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.adjacency import RECORD_UNITS, Adjacency, Unit
 from dpassay.accounting.interop.conditions import Condition, Normalizer, Unstated
 from dpassay.accounting.interop.dp_accounting_events import declared_event
 from dpassay.accounting.interop.read import read_state
@@ -197,10 +197,10 @@ class DeclaredClaim(Claim):
             raise ValueError("model and variant: a declared procedure has none; leave them out")
         if self.public.context_tokens is not None or self.public.labels:
             raise ValueError("public: a declared procedure has records only; leave the others out")
-        if isinstance(self.guarantee, ExPostClaim | SecretProtectionClaim) or self.unit == "secret":
+        if isinstance(self.guarantee, ExPostClaim | SecretProtectionClaim) or Unit.parse(self.unit).is_secret:
             raise ValueError(
-                "guarantee: of a declared procedure is pure_dp, approx_dp, zcdp, gdp or rdp, and its unit is record, "
-                "user or group(k)"
+                "guarantee: of a declared procedure is pure_dp, approx_dp, zcdp, gdp or rdp, and its unit is "
+                f"{RECORD_UNITS}"
             )
         if self.adjacency is Adjacency.SECRET:
             raise ValueError("adjacency: of a declared procedure is add_remove, replace_one or zero_out")
@@ -258,8 +258,7 @@ class DeclaredClaim(Claim):
             raise ValueError(f"its event has a number out of range: {' '.join(str(error).split())[:200]}") from None
         assumed = [f"{part.label}: {sentence}" for sentence in reading.assumptions]
         if part.file is None:
-            whose = "all records of a user together" if unit.kind == "user" else "one record"
-            assumed.append(f"{part.label}: Its events are charged for {whose}, as the claim declares.")
+            assumed.append(f"{part.label}: Its events are charged for {unit.charged_for}, as the claim declares.")
         repeated = RepeatedEvent(reading.event, part.count)
         event = events.compose([(repeated.event, repeated.count)])
         return ReadPart(
@@ -305,7 +304,7 @@ class DeclaredClaim(Claim):
     def _is_of_unit(self, unit: Unit) -> bool:
         """Whether events for one unit count for the claim: for its own, or for the records of its groups."""
         own = Unit.parse(self.unit)
-        return unit == own or (own.kind == "group" and unit.kind == "record")
+        return unit == own or (own.is_group and unit == Unit())
 
     def assumptions(self) -> list[str]:
         return list(assumptions_of(self.read_parts()))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.guarantees import Guarantee, PureDP
 from dpassay.accounting.ledger.run_files import LEDGER, prepare
 from dpassay.accounting.registry import upper_bounds
@@ -21,7 +21,7 @@ from dpassay.audits.result import AuditResult
 from dpassay.audits.statistics.one_outcome import Profile, certified_profile
 from dpassay.base.progress import Progress, with_progress
 from dpassay.data.batching import unit_records
-from dpassay.data.records import Record, unit_of
+from dpassay.data.records import Record
 from dpassay.generators.base import BoundedGuarantee
 from dpassay.generators.private_inference.canaries import canary_records, kept_canaries
 from dpassay.generators.private_inference.charged import charge_and_generate
@@ -89,9 +89,9 @@ def leave_one_out(
         profile: the certified curve of the charged events.
         progress: where to show the reruns.
     """
-    observer, per_user = run.observer, run.mechanism.unit.kind == "user"
+    observer = run.observer
     losses = observer.losses if observer else np.zeros(len(run.records))
-    units = unit_records(run.records, run.key, per_user=per_user)  # of each user, the record that a run may use
+    units = unit_records(run.records, run.key, run.mechanism.unit)  # of each user, the record that a run may use
     chosen = [units[place] for place in _most_and_others(losses[units], RERUNS)]
     with progress.stage("Leaving records out") as step:
         taken_out = reruns(run.mechanism, run.records, chosen, run.model, run.generation, run.key, step)
@@ -115,7 +115,7 @@ def leave_one_out(
 
 def record_replay(run: InferenceRun, progress: Progress) -> AuditResult:
     """Replays every token of a finished run on some neighbours, and compares its loss with its charge."""
-    others = replay_neighbors(run.records, run.mechanism.unit.kind, run.mechanism.adjacency)
+    others = replay_neighbors(run.records, run.mechanism.unit, run.mechanism.adjacency)
     with progress.stage("Replaying neighbours") as step:
         findings = inference_findings(
             run.mechanism,
@@ -128,7 +128,7 @@ def record_replay(run: InferenceRun, progress: Progress) -> AuditResult:
     return inference_replay_audit(findings, neighbors=len(others), adjacency=run.mechanism.adjacency)
 
 
-def replay_neighbors(records: Sequence[Record], unit: str, adjacency: Adjacency) -> list[list[Record]]:
+def replay_neighbors(records: Sequence[Record], unit: Unit, adjacency: Adjacency) -> list[list[Record]]:
     """Neighbours of the data, in which a unit is removed or a copy of one is added.
 
     The units with the longest and with the shortest record come first, because lengths decide the shapes of forward
@@ -139,7 +139,7 @@ def replay_neighbors(records: Sequence[Record], unit: str, adjacency: Adjacency)
     """
     units: dict[str, list[Record]] = {}
     for record in records:
-        units.setdefault(unit_of(record, per_user=unit == "user"), []).append(record)
+        units.setdefault(unit.of(record), []).append(record)
     names = list(units)
     by_length = sorted(names, key=lambda name: max(len(record.text) for record in units[name]))
     spread = [names[place] for place in np.linspace(0, len(names) - 1, REPLAYED).astype(int)]
@@ -203,7 +203,7 @@ def _game(run: InferenceRun, folder: Path, progress: Progress) -> Reconstruction
     """The attack on the claimed mechanism over the claim's data and canaries; documents begin as canaries do."""
     canaries = kept_canaries(folder / "canaries.json", GAME_CANDIDATES)
     mechanism = dataclasses.replace(run.mechanism, prefix=PREFIX)
-    added = canary_records(canaries, mechanism.labels, mechanism.unit.kind)
+    added = canary_records(canaries, mechanism.labels, mechanism.unit)
     return _play(run, mechanism, [*run.records, *added], canaries, folder, "reconstruction", progress)
 
 
@@ -227,7 +227,7 @@ def _positive_control(run: InferenceRun, folder: Path, progress: Progress) -> Re
         unit=mechanism.unit,
         **(lengths if run.canaries is not None else {}),
     )
-    records = canary_records(canaries, control.labels, control.unit.kind)
+    records = canary_records(canaries, control.labels, control.unit)
     return _play(run, control, records, canaries, folder, "positive control", progress)
 
 

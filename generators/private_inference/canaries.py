@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dpassay.accounting.adjacency import Unit
 from dpassay.attacks.canaries.reconstruction import PREFIX, Canaries
 from dpassay.base.private_files import create_once
 from dpassay.claims.base import Claim
@@ -30,14 +31,14 @@ def kept_canaries(path: Path, candidates: int) -> Canaries:
     return Canaries(tuple(kept["keys"]), np.array(kept["included"], dtype=np.bool_), tuple(kept["never"]))
 
 
-def canary_records(canaries: Canaries, labels: Sequence[str], unit: str) -> list[Record]:
+def canary_records(canaries: Canaries, labels: Sequence[str], unit: Unit) -> list[Record]:
     """A record for each canary that is in the data.
 
     A canary's label and user depend on its index among *all* candidates, so its coin changes no other record: the
     one-run bound needs a guarantee for each coin by itself.
     """
     rows = [
-        (PREFIX + key, labels[place % len(labels)] if labels else None, f"canary {place}" if unit == "user" else None)
+        (PREFIX + key, labels[place % len(labels)] if labels else None, f"canary {place}" if unit.needs_user else None)
         for place, (key, included) in enumerate(zip(canaries.keys, canaries.included, strict=True))
         if included
     ]

@@ -266,7 +266,7 @@ def generate(claim: PrivateInferenceClaim, output: Path, settings: RunSettings) 
     ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
     kept = ledger.parent / "canaries.json"
     canaries = kept_canaries(kept, 2 * claim.public.records) if on_canaries else None
-    records = given if canaries is None else canary_records(canaries, claim.public.labels, claim.unit)
+    records = given if canaries is None else canary_records(canaries, claim.public.labels, mechanism.unit)
     watched = settings.audited and "leave_one_out" in claim.audits
     observer = loss_observer(mechanism, len(records)) if watched else None
     # Paths describe a machine; the digest at the start of the run covers the content of the files.

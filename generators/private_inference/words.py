@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpassay.accounting.adjacency import Unit
 from dpassay.accounting.ledger.evidence import Basis
 from dpassay.base.number_format import format_number
 from dpassay.claims.base import Claim
@@ -64,7 +65,7 @@ def not_protected(claim: Claim) -> list[str]:
         f"One {claim.unit} is protected; what several of them hold in common, such as copies of one record, is "
         "protected less.",
     ]
-    if claim.unit == "record":
+    if not Unit.parse(claim.unit).needs_user:
         lines.append("A person with several records is not protected as one unit.")
     return lines
 

@@ -21,7 +21,7 @@ import numpy as np
 from dp_accounting import DpEvent, dp_event
 
 from dpassay.accounting import events
-from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.adjacency import SINGLE_UNITS, Adjacency, Unit
 from dpassay.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, Outcome
 from dpassay.base import validate
 from dpassay.base.arrays import Integers
@@ -66,8 +66,8 @@ class PrivateCentres:
         validate.integer(seed=self.seed)
         validate.positive(rho=self.rho)
         validate.one_of((Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE), adjacency=self.adjacency)
-        if self.unit.kind not in ("record", "user"):
-            raise ValueError(f"unit must be record or user for private centres, not {str(self.unit)!r}")
+        if not self.unit.is_single:
+            raise ValueError(f"unit must be {SINGLE_UNITS} for private centres, not {str(self.unit)!r}")
 
     @property
     def weight(self) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dpassay.accounting.adjacency import Unit
 from dpassay.base.arrays import Integers
 from dpassay.data.batching import Cells, label_indices, unit_records
 from dpassay.data.records import Record
@@ -51,20 +52,20 @@ class Clusters:
         """SHA-256 over centres and embedder."""
         return hashlib.sha256(f"{self.centres.fingerprint} {self.embedder.fingerprint}".encode()).hexdigest()
 
-    def units(self, records: Sequence[Record], labels: Sequence[str], key: bytes, *, per_user: bool) -> Integers:
+    def units(self, records: Sequence[Record], labels: Sequence[str], key: bytes, unit: Unit) -> Integers:
         """The number of units of each label that are nearest to each centre. Not differentially private.
 
         Args:
             records: private.
             labels: the public list; empty pools all records.
             key: of the batching, which determines the record of a user that counts.
-            per_user: whether the unit is a user.
+            unit: of which one record each counts.
 
         Returns:
             Shape (labels, K); each unit is counted once.
         """
         label = label_indices(records, labels)
-        used = np.array(unit_records(records, key, per_user=per_user), dtype=np.int64)
+        used = np.array(unit_records(records, key, unit), dtype=np.int64)
         found = nearest(self._vectors([records[index].text for index in used]), self.centres.vectors)
         shape = (max(1, len(labels)), self.centres.count)
         flat = np.bincount(label[used] * shape[1] + found, minlength=shape[0] * shape[1])

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Literal
 from dp_accounting import DpEvent, dp_event
 
 from dpassay.accounting import events
-from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.adjacency import SINGLE_UNITS, Adjacency, Unit
 from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
 from dpassay.accounting.ex_post.clipped_rows import check_clip
 from dpassay.base import validate
@@ -159,8 +159,8 @@ class PrivateInference:
                 "a median under replace_one needs records_per_context 1: replacing a record would change two contexts "
                 "of a slot, but the realised cost covers one; use add_remove or aggregate mean"
             )
-        if self.unit.kind not in ("record", "user"):
-            raise ValueError(f"unit must be record or user for private inference, not {str(self.unit)!r}")
+        if not self.unit.is_single:
+            raise ValueError(f"unit must be {SINGLE_UNITS} for private inference, not {str(self.unit)!r}")
         labels: object = self.labels  # YAML and callers may pass another type
         if not isinstance(labels, tuple) or not all(isinstance(label, str) and label for label in labels):
             raise ValueError("labels must be a tuple of non-empty strings")
@@ -308,7 +308,7 @@ class PrivateInference:
 
     def cluster_units(self, records: Sequence[Record], key: bytes) -> Integers:
         """The number of units of each label that are nearest to each centre, shape (labels, K). Private."""
-        return self.clusters().units(records, self.labels, key, per_user=self.unit.kind == "user")
+        return self.clusters().units(records, self.labels, key, self.unit)
 
     def batches(
         self, records: Sequence[Record], key: bytes, cluster_counts: Sequence[Sequence[int]] | None = None
@@ -322,7 +322,6 @@ class PrivateInference:
         """
         from dpassay.data.batching import cut_slots, hashed_slots, label_cells
 
-        per_user = self.unit.kind == "user"
         if self.kept_centres is None:
             cells = label_cells(records, self.labels, self.slots)
         else:
@@ -336,7 +335,7 @@ class PrivateInference:
                 key=key,
                 contexts=self.contexts_per_slot,
                 records_per_context=self.records_per_context,
-                per_user=per_user,
+                unit=self.unit,
             )
         return cut_slots(
             records,
@@ -344,7 +343,7 @@ class PrivateInference:
             key=key,
             batch_size=self.batch_size,
             records_per_context=self.records_per_context,
-            per_user=per_user,
+            unit=self.unit,
         )
 
     def prompt(self, model: LanguageModel, label: str | None) -> Prompt:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from dpassay.accounting.adjacency import Unit
 from dpassay.data.batching import Batches, cut_slots, hashed_slots, keyed_hash, label_cells
 from dpassay.data.records import Record, with_content_ids
 
@@ -20,13 +21,13 @@ LABELS = ("a", "b")
 
 
 def hashed(records: list[Record], **changes: object) -> Batches:
-    options: dict[str, Any] = {"key": KEY, "contexts": 4, "records_per_context": 1} | changes
+    options: dict[str, Any] = {"key": KEY, "contexts": 4, "records_per_context": 1, "unit": Unit()} | changes
     cells = label_cells(records, options.pop("labels", LABELS), options.pop("slots", 3))
     return hashed_slots(records, cells, **options)
 
 
 def cut(records: list[Record], **changes: object) -> Batches:
-    options: dict[str, Any] = {"key": KEY, "batch_size": 2, "records_per_context": 1} | changes
+    options: dict[str, Any] = {"key": KEY, "batch_size": 2, "records_per_context": 1, "unit": Unit()} | changes
     return cut_slots(records, label_cells(records, LABELS, 3), **options)
 
 
@@ -86,7 +87,7 @@ def test_the_order_of_the_input_says_nothing(records: list[Record], k: int, seed
 @given(records=RECORDS, gone=st.integers(0, 9))
 def test_one_user_less_changes_one_slot(records: list[Record], gone: int) -> None:
     rest = [record for record in records if record.user != f"user-{gone}"]
-    before, after = hashed(records, per_user=True), hashed(rest, per_user=True)
+    before, after = hashed(records, unit=Unit("user")), hashed(rest, unit=Unit("user"))
     changed = [a != b for a, b in zip(named(records, before), named(rest, after), strict=True)]
     assert sum(changed) == (1 if len(rest) < len(records) else 0)
     used = [records[i].user for slot in before.contexts for (i,) in slot]
@@ -133,7 +134,7 @@ def test_mistakes_are_refused_without_naming_content() -> None:
         ([Record("x", "s3cret", "a"), Record("x", "s3cret", "a")], {}, "same id"),
         ([Record("x", "s3cret", "zz")], {}, "public list"),
         ([Record("x", "s3cret", None)], {}, "public list"),
-        ([Record("x", "s3cret", "a")], {"per_user": True}, "a user for every record"),
+        ([Record("x", "s3cret", "a")], {"unit": Unit("user")}, "a user for every record"),
     ]
     for build in (hashed, cut):
         for records, options, message in cases:

@@ -184,7 +184,7 @@ def test_a_batch_is_compared_with_the_claim_only_where_its_cost_is_the_cost_of_t
     assert ["claim 3" in figure.wide for figure in drawn if figure is not None] == [True, False]
 
 
-def words(step: composition.Step) -> str:
+def words(step: composition.CompositionLine) -> str:
     return " ".join([step.words, *(words(below) for below in step.below)])
 
 

@@ -27,10 +27,10 @@ from dpassay.auditing.membership.audit import MembershipAudit, MembershipSetting
 from dpassay.auditing.released.audit import HoldoutAudit, HoldoutSettings
 from dpassay.audits.games import leave_one_out_audit, reconstruction_audit
 from dpassay.audits.games.canaries import Scoring, third_party_audit
-from dpassay.audits.games.canaries_design import CanariesDesign as PlantedDesign
+from dpassay.audits.games.canaries_design import CanariesDesign
 from dpassay.audits.games.distinguishing import distinguishing_audit
 from dpassay.audits.games.membership import membership_audit
-from dpassay.audits.games.membership_design import CanariesDesign, MembershipScores
+from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores
 from dpassay.audits.games.released_data import holdout_audit
 from dpassay.audits.games.replay.record_replay import record_replay_audit
 from dpassay.audits.games.secret_reconstruction import secret_reconstruction_audit
@@ -65,7 +65,7 @@ def membership(right: float, **design: Any) -> AuditResult:
     signs = np.where(rng.random(600) < right, 1, -1) * np.where(included, 1, -1)
     scores = MembershipScores({"loss": signs + rng.normal(0, 0.1, 600), "noise": rng.normal(0, 1, 600)}, included)
     return membership_audit(
-        scores, CanariesDesign(**{"fair_coins": True, "delta": DELTA, "confidence": 1 - 0.05 / 3, **design})
+        scores, MembershipDesign(**{"fair_coins": True, "delta": DELTA, "confidence": 1 - 0.05 / 3, **design})
     )
 
 
@@ -207,7 +207,7 @@ def test_page_and_command_print_what_an_audit_found_in_one_form(
 
 
 PLANTED_CLAIM = ApproxDP(1.2345678, DELTA)
-PLANTED = PlantedDesign(
+PLANTED = CanariesDesign(
     candidates=240, guesses=60, files=3, confidence=0.95, unit=Unit(), claim=PLANTED_CLAIM, delta=PLANTED_CLAIM.delta
 )
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from dpassay.accounting.adjacency import RECORD_UNITS
 from dpassay.base import defaults
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import of_audit
@@ -53,7 +54,9 @@ def plan(
     text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
     id: Annotated[str | None, typer.Option(help="Column of an id; canaries get new ids.")] = None,
     user: Annotated[str | None, typer.Option(help="Column of the user; each canary is a new user.")] = None,
-    unit: Annotated[str, typer.Option(help='What the claim protects: record, user or "group(k)".')] = "record",
+    unit: Annotated[
+        str, typer.Option(help="What the claim protects: " + RECORD_UNITS.replace("group(k)", '"group(k)"') + ".")
+    ] = "record",
     copies: Annotated[int | None, typer.Option(help="Number of records of each canary, at unit user.")] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="Claimed ε under adding or removing one unit. Without it nothing is refuted.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from dpassay.accounting.adjacency import RECORD_UNITS
 from dpassay.base import defaults
 from dpassay.base.number_format import format_interval, format_lower, format_number
 from dpassay.base.terminal import say
@@ -54,7 +55,7 @@ Coins = Annotated[
     bool, typer.Option("--coins", help="An independent fair coin put each candidate in or out: then ε is bounded.")
 ]
 Epsilon = Annotated[float | None, typer.Option(help="Claimed ε at --delta; the command exits with 1 if it is refuted.")]
-Unit = Annotated[str, typer.Option(help="What a candidate is: record, user or group(k).")]
+Unit = Annotated[str, typer.Option(help=f"What a candidate is: {RECORD_UNITS}.")]
 Gamma = Annotated[float, typer.Option(help="γ of RMIA.")]
 A = Annotated[float, typer.Option("--a", help="a of offline RMIA, in [0, 1].")]
 Output = Annotated[

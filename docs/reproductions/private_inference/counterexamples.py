@@ -12,6 +12,7 @@ import numpy as np
 from scipy import optimize, special, stats
 
 from dpassay.accounting import ApproxDP, ex_post, upper_bounds
+from dpassay.accounting.adjacency import Unit
 from dpassay.accounting.events import BoundedRangeSelectionDpEvent, compose
 from dpassay.data.batching import cut_slots, keyed_hash, label_cells
 from dpassay.data.records import Record
@@ -93,7 +94,9 @@ def coins_epsilon(odds: float, tokens: int, delta: float) -> float:
 def _cut(names: list[str], batch_size: int, batches: int) -> list[list[str]]:
     """The names in each batch, cut as published."""
     records = [Record(name, "a record") for name in names]
-    cut = cut_slots(records, label_cells(records, (), batches), key=_KEY, batch_size=batch_size, records_per_context=1)
+    cut = cut_slots(
+        records, label_cells(records, (), batches), key=_KEY, batch_size=batch_size, records_per_context=1, unit=Unit()
+    )
     return [[names[index] for (index,) in batch] for batch in cut.contexts]
 
 

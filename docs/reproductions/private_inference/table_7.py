@@ -88,7 +88,7 @@ def one(aggregate: Aggregate, size: dict[str, int], seed: int, model: LanguageMo
     """A run, what it cost, and what its documents print."""
     canaries = Canaries.draw(size["candidates"], seed=seed)
     described = mechanism(aggregate, size, model)
-    records = canary_records(canaries, (), "record")
+    records = canary_records(canaries, (), Unit())
     written = write(described, records, model, seed=seed)
     epsilon = None
     if aggregate != "none":

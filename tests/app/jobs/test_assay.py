@@ -315,9 +315,9 @@ def test_neighbours_are_neighbours(tmp_path: Path) -> None:
     """Of every unit, and with copies that are no longer what they were copied from."""
     records = [Record(str(i), f"text {i}", None, f"user {i // 2}", "h") for i in range(10)]
     for unit, size in (("record", 1), ("user", 2)):
-        others = evidence.replay_neighbors(records, unit, Adjacency.ADD_REMOVE)
+        others = evidence.replay_neighbors(records, Unit(unit), Adjacency.ADD_REMOVE)
         assert [len(other) - 10 for other in others] == [-size, size] * evidence.REPLAYED
-        for other in evidence.replay_neighbors(records, unit, Adjacency.REPLACE_ONE):
+        for other in evidence.replay_neighbors(records, Unit(unit), Adjacency.REPLACE_ONE):
             assert len(other) == 10
             assert len(set(other) & set(records)) == 10 - size
             new = set(other) - set(records)

@@ -15,7 +15,7 @@ from scipy import stats
 
 from dpassay.attacks.released.attribute_inference import attribute_inference
 from dpassay.attacks.released.nearest_record import area_under_curve, closest_records, exact_matches
-from dpassay.attacks.released.singling_out import Predicate, singling_out, univariate
+from dpassay.attacks.released.singling_out import ColumnCondition, singling_out, univariate
 from dpassay.attacks.released.tables import EncodedTable, Tables, encode, nearest
 
 Row = dict[str, Any]
@@ -217,8 +217,8 @@ def test_a_secret_without_other_columns() -> None:
 def test_conditions() -> None:
     some = EncodedTable(np.array([[0.0], [0.5], [np.nan], [1.0]]), np.array([[0], [1], [-1], [1]], dtype=np.int32))
     for relation, true in (("=", [0, 1, 0, 0]), ("<=", [1, 1, 0, 0]), (">=", [0, 1, 0, 1])):
-        assert Predicate(True, 0, relation, 0.5).holds(some).tolist() == [bool(x) for x in true]
-    assert Predicate(False, 0, "=", 1).holds(some).tolist() == [False, True, False, True]
+        assert ColumnCondition(True, 0, relation, 0.5).holds(some).tolist() == [bool(x) for x in true]
+    assert ColumnCondition(False, 0, "=", 1).holds(some).tolist() == [False, True, False, True]
 
 
 def test_properties_of_one_column() -> None:

@@ -435,8 +435,8 @@ def _chosen(plan: ManyRunsDesign, pilots: int) -> Any:
     """A search that has used all its runs and found the expected event."""
     from dpassay.audits.games import many_runs
 
-    search = many_runs._Search(plan)
-    search.chosen = many_runs.Compared("pair", (pilots, pilots), 0.0, EXPECTED)
+    search = many_runs._PairSearch(plan)
+    search.chosen = many_runs.PilotResult("pair", (pilots, pilots), 0.0, EXPECTED)
     search.used = plan.pilots
     return search
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpassay.accounting.adjacency import Unit
 from dpassay.accounting.ledger import run_files
 from dpassay.attacks.canaries.reconstruction import Canaries
 from dpassay.base import private_files
@@ -19,11 +20,11 @@ from dpassay.generators.private_inference.canaries import canary_records, kept_c
 @pytest.mark.parametrize("unit", ["record", "user"])
 def test_a_coin_decides_exactly_one_record(labels: tuple[str, ...], unit: str) -> None:
     canaries = Canaries.draw(20, seed=3)
-    before = set(canary_records(canaries, labels, unit))
+    before = set(canary_records(canaries, labels, Unit(unit)))
     for place in range(20):
         flipped = canaries.included.copy()
         flipped[place] ^= True
-        after = set(canary_records(dataclasses.replace(canaries, included=flipped), labels, unit))
+        after = set(canary_records(dataclasses.replace(canaries, included=flipped), labels, Unit(unit)))
         assert len(before ^ after) == 1
 
 

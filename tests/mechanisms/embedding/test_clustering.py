@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
+from dpassay.accounting.adjacency import Unit
 from dpassay.data.records import Record
 from dpassay.mechanisms.embedding import centres as clustering
 from dpassay.mechanisms.embedding.centres import Centres, most_counted, split_slots
@@ -212,7 +213,7 @@ def test_records_move_to_the_nearest_kept_centre_of_their_label() -> None:
         label = "ab".index(record.label or "")
         distances = [np.linalg.norm(SMALL.embed([record.text])[0] - centres.vectors[c]) for c in kept[label]]
         assert cells.of_record[index] == label * 2 + int(np.argmin(distances))
-    exact = clusters.units(records, ("a", "b"), bytes(32), per_user=False)
+    exact = clusters.units(records, ("a", "b"), bytes(32), Unit())
     assert exact.shape == (2, 6)
     assert exact.sum(axis=1).tolist() == [25, 25]
 
