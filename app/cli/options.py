@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -13,6 +15,7 @@ from dpassay.accounting.adjacency import RECORD_UNITS
 
 if TYPE_CHECKING:
     from dpassay.base.progress import Progress
+    from dpassay.jobs.mechanisms import Mechanism
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print results as JSON on stdout, progress and errors as JSON on stderr.")
@@ -76,16 +79,6 @@ Conditions = Annotated[
 # Accounting.
 Delta = Annotated[float, typer.Option(help="δ at which ε is computed, in (0, 1).")]
 Adjacency = Annotated[str, typer.Option(help="Which data sets are neighbours: add_remove, replace_one or zero_out.")]
-Occurrences = Annotated[int | None, typer.Option(help="Number of records that hold the secret.")]
-SamplingProbability = Annotated[
-    float | None, typer.Option(help="With --occurrences: probability that each of these records is drawn.")
-]
-Weights = Annotated[
-    str | None,
-    typer.Option(
-        help="Instead of --occurrences: probabilities that 0, 1, … such records are drawn, separated by commas."
-    ),
-]
 
 # Audits.
 BoundDelta = Annotated[float, typer.Option(help="δ at which ε is bounded, in [0, 1).")]
@@ -93,6 +86,46 @@ Confidence = Annotated[float, typer.Option(help="Confidence with which all bound
 Seed = Annotated[
     int, typer.Option(help="Seed of public choices, such as tie-breaking and sampling; noise does not depend on it.")
 ]
+
+
+Option = tuple[str, Any, Any]
+"""Name, annotation and default of an option."""
+
+REQUIRED: Any = inspect.Parameter.empty
+"""The default of an option that must be given."""
+
+
+def parameters_of(mechanism: type[Mechanism], optional: Collection[str] = ()) -> list[Option]:
+    """The parameters of a mechanism as options, those that must be given first.
+
+    Args:
+        mechanism: the class whose fields they are.
+        optional: names of those that need not be given.
+    """
+    hints = get_type_hints(mechanism, include_extras=True)
+    required, others = [], []
+    for field in fields(mechanism):
+        kind, text = get_args(hints[field.name])
+        optional_here = field.name in optional
+        annotation = Annotated[kind | None if optional_here else kind, typer.Option(help=text)]  # type: ignore[valid-type]
+        default = None if optional_here else field.default
+        if default is MISSING:
+            required.append((field.name, annotation, REQUIRED))
+        else:
+            others.append((field.name, annotation, default))
+    return [*required, *others]
+
+
+def with_options(run: Callable[..., None], text: str, options: Iterable[Option]) -> Callable[..., None]:
+    """A command with these options and this help, which passes them to `run` by name."""
+    run.__doc__ = text
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+            for name, annotation, default in options
+        ]
+    )
+    return run
 
 
 def progress(json_: bool, quiet: bool) -> Progress:

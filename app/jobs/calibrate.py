@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import TypeVar
 
-from dp_accounting import DpEvent, dp_event
+from dp_accounting import DpEvent
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound, Direction
 from dpassay.accounting.calibration.calibration import Calibration, calibrate
 from dpassay.accounting.calibration.targets import Target, TradeOff, accountant_factory, decided, question_of
 from dpassay.accounting.comparison.comparison import unit_of
-from dpassay.accounting.events import SecretReleaseDpEvent
 from dpassay.accounting.guarantees import GDP, ApproxDP, SecretProtection
 from dpassay.accounting.lattice.pairs import WIDTH
 from dpassay.accounting.registry import ACCOUNTANTS
@@ -23,13 +21,10 @@ from dpassay.accounting.secret_protection.accountant import SecretProtectionAcco
 from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
 from dpassay.base.number_format import DIGITS, format_number
-from dpassay.jobs.compare import dp_sgd_event, gaussian_event, selection_event, softmax_range
+from dpassay.jobs.mechanisms import Mechanism, Search
 from dpassay.reports.text import SYMBOLS
 
-_MOST_STEPS = 10**7
 _MOST_TRIES = 4
-
-T = TypeVar("T", int, float)
 
 
 @dataclass(frozen=True)
@@ -81,16 +76,7 @@ class Goal:
             case _:
                 return SecretProtection(self.p or 0.0, self.r or 0.0)
 
-    def search(
-        self,
-        make_event: Callable[[float], DpEvent],
-        parameter: str,
-        bracket: tuple[float, float],
-        start: float,
-        *,
-        decreasing: bool,
-        integer: bool = False,
-    ) -> Calibration:
+    def search(self, make_event: Callable[[float], DpEvent], search: Search) -> Calibration:
         """The value of the parameter that meets the target.
 
         Raises:
@@ -104,17 +90,17 @@ class Goal:
                 make_event,
                 self.target(),
                 adjacency=Adjacency(validate.one_of(tuple(map(str, Adjacency)), adjacency=self.adjacency)),
-                decreasing=decreasing,
-                bracket=bracket,
-                parameter=parameter,
-                integer=integer,
+                decreasing=search.decreasing,
+                bracket=search.bracket,
+                parameter=search.parameter,
+                integer=search.integer,
                 tolerance=self.tolerance,
                 method=self.method,
                 unit=unit_of(self.adjacency),
                 delta=self.delta if self.mu is not None else None,
-                start=start,
+                start=search.start,
             )
-            return found if integer else self._as_printed(found, make_event, decreasing=decreasing)
+            return found if search.integer else self._as_printed(found, make_event, decreasing=search.decreasing)
 
     def _as_printed(
         self, found: Calibration, make_event: Callable[[float], DpEvent], *, decreasing: bool
@@ -144,130 +130,46 @@ class Goal:
         return found
 
 
-def dp_sgd(
-    goal: Goal, find: str, noise_multiplier: float | None, sampling_probability: float | None, steps: int | None
+def calibrate_mechanism(
+    mechanism: type[Mechanism], goal: Goal, find: str, given: Mapping[str, float | int | str | None]
 ) -> Calibration:
-    """Noise multiplier, sampling probability or number of steps of DP-SGD; the two others are given.
+    """The value of one parameter of a mechanism that meets a target; the noise of a secret is 0 if that suffices.
+
+    Args:
+        mechanism: a class of `CALIBRATED`.
+        goal: the target.
+        find: a word of `mechanism.finds`.
+        given: the other parameters.
 
     Raises:
         InputError: if a parameter is missing, superfluous or out of range, or no value meets the target.
     """
-    values = {"noise": noise_multiplier, "rate": sampling_probability, "steps": steps}
     with input_errors():
-        goal.target()
-        _check_given(values, find, {"noise": "noise-multiplier", "rate": "sampling-probability", "steps": "steps"})
-        sigma, rate, count = _or(noise_multiplier, 1.0), _or(sampling_probability, 0.01), _or(steps, 1)
-        dp_sgd_event(sigma, rate, count)
-    if find == "noise":
-        begin = max(1.0, 3 * rate * math.sqrt(count))
-        return goal.search(
-            lambda value: dp_sgd_event(value, rate, count), "noise_multiplier", (1e-2, 1e6), begin, decreasing=True
-        )
-    if find == "rate":
-        return goal.search(
-            lambda value: dp_sgd_event(sigma, value, count), "sampling_probability", (1e-9, 1.0), 1e-2, decreasing=False
-        )
-    return goal.search(
-        lambda value: dp_sgd_event(sigma, rate, int(value)),
-        "steps",
-        (1, _MOST_STEPS),
-        1000,
-        decreasing=False,
-        integer=True,
-    )
-
-
-def gaussian(goal: Goal, find: str, noise_multiplier: float | None, count: int | None) -> Calibration:
-    """Noise multiplier or number of Gaussian releases.
-
-    Raises:
-        InputError: as for `dp_sgd`.
-    """
-    with input_errors():
-        goal.target()
-        _check_given({"noise": noise_multiplier, "count": count}, find, {"noise": "noise-multiplier", "count": "count"})
-        sigma, releases = _or(noise_multiplier, 1.0), _or(count, 1)
-        gaussian_event(sigma, releases)
-    if find == "noise":
-        return goal.search(
-            lambda value: gaussian_event(value, releases), "noise_multiplier", (1e-4, 1e8), 1.0, decreasing=True
-        )
-    return goal.search(
-        lambda value: gaussian_event(sigma, int(value)), "count", (1, _MOST_STEPS), 10, decreasing=False, integer=True
-    )
-
-
-def selection(
-    goal: Goal, find: str, clip: float | None, temperature: float, batch_size: int, count: int | None
-) -> Calibration:
-    """Clip or number of selections by softmax of a mean of clipped logits.
-
-    Raises:
-        InputError: as for `dp_sgd`.
-    """
-    with input_errors():
-        goal.target()
-        _check_given({"clip": clip, "steps": count}, find, {"clip": "clip", "steps": "count"})
-        width, steps = _or(clip, 1.0), _or(count, 1)
-        softmax_range(width, temperature, batch_size, goal.adjacency)
-        selection_event(1.0, steps)
-
-    def event(bound: float, times: int) -> DpEvent:
-        return selection_event(softmax_range(bound, temperature, batch_size, goal.adjacency), times)
-
-    if find == "clip":
-        scale = batch_size * temperature
-        return goal.search(
-            lambda value: event(value, steps), "clip", (1e-6 * scale, 50 * scale), 0.1 * scale, decreasing=False
-        )
-    return goal.search(
-        lambda value: event(width, int(value)), "count", (1, _MOST_STEPS), 100, decreasing=False, integer=True
-    )
-
-
-def secret(
-    goal: Goal, find: str, release: SecretReleaseDpEvent, sigma: float | None, rounds: int | None
-) -> Calibration:
-    """Noise or number of rounds of releases in which a secret may occur; σ is 0 if random occurrence suffices.
-
-    Args:
-        release: one round, with any noise.
-
-    Raises:
-        InputError: as for `dp_sgd`.
-    """
-    with input_errors():
-        _check_given({"noise": sigma, "rounds": rounds}, find, {"noise": "sigma", "rounds": "rounds"})
-        noise, times = _or(sigma, 0.0), validate.integer(minimum=1, maximum=10_000, rounds=_or(rounds, 1))
         target = goal.target()
-        if not isinstance(target, SecretProtection):
-            raise ValueError("the noise of a secret is calibrated to --target-r at --p; give both")
+        _check_given(given, find, mechanism.finds)
+        others = mechanism(**{**given, mechanism.finds[find]: 1})  # any value: it is replaced
+        others.event(goal.adjacency)
+        search = others.search(find)
 
-    def event(deviation: float, count: int) -> DpEvent:
-        return dp_event.SelfComposedDpEvent(SecretReleaseDpEvent(deviation, release.weights, release.remainder), count)
+    def event(value: float) -> DpEvent:
+        return replace(others, **{search.parameter: int(value) if search.integer else value}).event(goal.adjacency)
 
-    if find == "rounds":
-        return goal.search(
-            lambda value: event(noise, int(value)), "rounds", (1, 10_000), 10, decreasing=False, integer=True
-        )
-    bare = SecretProtectionAccountant(Adjacency.SECRET, Unit("secret")).compose(event(0.0, times)).protection(target.p)
-    if bare.value <= target.r:
-        return Calibration("sigma", 0.0, target, bare, None, None, goal.tolerance, 1)
-    return goal.search(lambda value: event(value, times), "sigma", (1e-3, 1e8), 2.0, decreasing=True)
+    if isinstance(target, SecretProtection) and search.parameter == "sigma":
+        silent = SecretProtectionAccountant(Adjacency.SECRET, Unit("secret")).compose(event(0.0)).protection(target.p)
+        if silent.value <= target.r:
+            return Calibration("sigma", 0.0, target, silent, None, None, goal.tolerance, 1)
+    return goal.search(event, search)
 
 
-def _check_given(values: dict[str, float | int | None], find: str, options: dict[str, str]) -> None:
+def _check_given(given: Mapping[str, object], find: str, finds: Mapping[str, str]) -> None:
     """Raises `ValueError` unless all parameters but the one to find are given."""
-    validate.one_of(tuple(values), find=find)
-    for name, value in values.items():
-        if name == find and value is not None:
-            raise ValueError(f"--find {find} finds --{options[name]}, so leave it out")
-        if name != find and value is None:
-            raise ValueError(f"--find {find} needs --{options[name]}")
-
-
-def _or(value: T | None, otherwise: T) -> T:
-    return otherwise if value is None else value
+    validate.one_of(tuple(finds), find=find)
+    for word, parameter in finds.items():
+        option = "--" + parameter.replace("_", "-")
+        if word == find and given[parameter] is not None:
+            raise ValueError(f"--find {find} finds {option}, so leave it out")
+        if word != find and given[parameter] is None:
+            raise ValueError(f"--find {find} needs {option}")
 
 
 def in_words(found: Calibration) -> list[str]:

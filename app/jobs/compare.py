@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dp_accounting import DpEvent, dp_event
+from dp_accounting import DpEvent
 
 from dpassay.accounting import events
 from dpassay.accounting.adjacency import Adjacency, Unit
@@ -17,19 +17,14 @@ from dpassay.accounting.comparison.curves import Other, Panel, panels
 from dpassay.accounting.comparison.releases import (
     LAYER_METHODS,
     SECRET_METHODS,
-    Layers,
     compare_layers,
     compare_secret,
     layer_panels,
     secret_panels,
-    selection_answers,
 )
-from dpassay.accounting.events import BoundedRangeSelectionDpEvent, SecretReleaseDpEvent
-from dpassay.accounting.gaussian import mean_sensitivity
 from dpassay.accounting.ledger.evidence import Basis, estimate_reasons, inherited_assumptions, is_exact, left_open
 from dpassay.accounting.ledger.ledger import Ledger, common_relation, compose_ledgers, open_ledgers, relation_of
 from dpassay.accounting.registry import ACCOUNTANTS
-from dpassay.accounting.secret_protection.accountant import secret_release
 from dpassay.base import defaults, validate
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.number_format import format_number, format_upper
@@ -44,16 +39,9 @@ from dpassay.jobs.foreign_files import (
     statements,
     states_in,
 )
-
-MOST_RELEASES = 10**9
-"""The most steps, releases, selections or rounds of a mechanism."""
-MOST_OCCURRENCES = 10**6
+from dpassay.jobs.mechanisms import Mechanism, Secret, Vectors
 
 _RECORD = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)
-_POISSON = (
-    "Each batch is a Poisson sample: every record is in it with the sampling probability, independently. Shuffled "
-    "batches and batches of a fixed size are other mechanisms, and none of these bounds holds for them."
-)
 
 
 @dataclass(frozen=True)
@@ -112,201 +100,68 @@ class Compared:
         return out
 
 
-def dp_sgd(
-    noise_multiplier: float,
-    sampling_probability: float,
-    steps: int,
-    *,
-    adjacency: str,
-    delta: float,
-    settings: ComparisonSettings,
+def compare_mechanism(
+    mechanism: Mechanism, at: float, *, adjacency: str | None = None, settings: ComparisonSettings
 ) -> Compared:
-    """DP-SGD with Poisson-sampled batches.
+    """The bounds of all accountants on one mechanism.
+
+    Args:
+        mechanism: with its parameters.
+        at: what the bounds are at: δ, or for a secret the probability p of guessing it before, in (0, 1).
+        adjacency: which data sets are neighbours; None for the mechanism's own default.
+        settings: how to compare.
 
     Raises:
         InputError: for parameters out of range.
     """
+    adjacency = mechanism.adjacency if adjacency is None else adjacency
+    match mechanism:
+        case Secret():
+            return _secret(mechanism, at, settings)
+        case Vectors():
+            return _vectors(mechanism, at, adjacency, settings)
     with input_errors():
-        event = dp_sgd_event(noise_multiplier, sampling_probability, steps)
-        relation = _relation(adjacency, delta, settings)
-    about = (
-        f"DP-SGD, noise multiplier {format_number(noise_multiplier)}, sampling probability "
-        f"{format_number(sampling_probability)}, {steps} steps"
-    )
-    return _compare_event(event, about, relation, Unit(), delta, settings, (_POISSON,))
+        settings.check((*ACCOUNTANTS, *mechanism.also))
+        relation = _relation(adjacency, at)
+        event = mechanism.event(relation)
+    others = mechanism.others(relation, at)
+    if settings.methods and not set(mechanism.also) & set(settings.methods):
+        others = {}, {}
+    about = mechanism.in_words(relation)
+    return _compare_event(event, about, relation, Unit(), at, settings, mechanism.assumptions, others)
 
 
-def dp_sgd_event(noise_multiplier: float, sampling_probability: float, steps: int) -> DpEvent:
-    """`steps` Gaussian sums over Poisson samples.
-
-    Raises:
-        ValueError: for parameters out of range.
-    """
-    validate.positive(noise_multiplier=noise_multiplier)
-    validate.positive(sampling_probability=validate.probability(sampling_probability=sampling_probability))
-    validate.integer(minimum=1, maximum=MOST_RELEASES, steps=steps)
-    step = dp_event.PoissonSampledDpEvent(sampling_probability, dp_event.GaussianDpEvent(noise_multiplier))
-    return dp_event.SelfComposedDpEvent(step, steps)
-
-
-def gaussian(
-    noise_multiplier: float, count: int, *, adjacency: str, delta: float, settings: ComparisonSettings
-) -> Compared:
-    """Gaussian releases of the whole data set.
-
-    Raises:
-        InputError: for parameters out of range.
-    """
-    with input_errors():
-        event = gaussian_event(noise_multiplier, count)
-        relation = _relation(adjacency, delta, settings)
-    about = f"Gaussian noise, multiplier {format_number(noise_multiplier)}, {count} releases"
-    return _compare_event(event, about, relation, Unit(), delta, settings)
-
-
-def gaussian_event(noise_multiplier: float, count: int) -> DpEvent:
-    """`count` Gaussian releases.
-
-    Raises:
-        ValueError: for parameters out of range.
-    """
-    validate.positive(noise_multiplier=noise_multiplier)
-    validate.integer(minimum=1, maximum=MOST_RELEASES, count=count)
-    return dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(noise_multiplier), count)
-
-
-def selection(eta: float, count: int, *, adjacency: str, delta: float, settings: ComparisonSettings) -> Compared:
-    """Bounded-range selections, such as tokens drawn by softmax.
-
-    Raises:
-        InputError: for parameters out of range.
-    """
-    with input_errors():
-        event = selection_event(eta, count)
-        relation = _relation(adjacency, delta, settings, "adaptive")
-    about = f"selection of bounded range η = {format_number(eta)}, {count} times"
-    answers, curves = selection_answers(eta, count, delta, relation)
-    wanted = not settings.methods or "adaptive" in settings.methods
-    return _compare_event(
-        event, about, relation, Unit(), delta, settings, others=(answers, curves) if wanted else ({}, {})
-    )
-
-
-def selection_event(eta: float, count: int) -> DpEvent:
-    """`count` selections of bounded range `eta`.
-
-    Raises:
-        ValueError: for parameters out of range.
-    """
-    validate.integer(minimum=1, maximum=MOST_RELEASES, count=count)
-    return dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(eta), count)
-
-
-def softmax_range(clip: float, temperature: float, batch_size: int, adjacency: str) -> float:
-    """η of softmax at temperature τ over the sum of logits clipped to [−c, c], divided by a public batch size s.
-
-    Adding or removing a record changes a score by at most c/s, so η = 2c/(sτ); exchanging one, by at most 2c/s, so
-    η = 4c/(sτ).
-
-    Raises:
-        ValueError: if a parameter is out of range, or under zero_out, where η depends on the null record's logits.
-    """
-    validate.positive(clip=clip)
-    validate.positive(temperature=temperature)
-    validate.integer(minimum=1, batch_size=batch_size)
-    if adjacency == Adjacency.ZERO_OUT:
-        raise ValueError("under zero_out η depends on the logits of the null record: give --eta instead of --clip")
-    factor = 4 if adjacency == Adjacency.REPLACE_ONE else 2
-    return factor * clip / (batch_size * temperature)
-
-
-def secret(
-    release: SecretReleaseDpEvent, *, p: float, rounds: int, about: str, settings: ComparisonSettings
-) -> Compared:
-    """Noisy releases in which a secret may occur: the posterior probability r of guessing it.
-
-    Raises:
-        InputError: for parameters out of range.
-    """
+def _secret(secret: Secret, p: float, settings: ComparisonSettings) -> Compared:
+    """The posterior probability r of guessing a secret."""
     with input_errors():
         settings.check(SECRET_METHODS)
         validate.open_probability(p=p)
-        validate.integer(minimum=1, maximum=MOST_RELEASES, rounds=rounds)
+        secret.event(secret.adjacency)
+        release = secret.release()
     with settings.progress.stage("accountants") as step:
-        found = compare_secret(release, p, rounds, methods=settings.methods or SECRET_METHODS, progress=step)
+        methods = settings.methods or SECRET_METHODS
+        found = compare_secret(release, p, secret.rounds, methods=methods, progress=step)
     curves: tuple[Panel, ...] = ()
     if settings.output is not None:
-        curves = secret_panels(release, rounds, found, seconds=settings.seconds)
-    return _with_figure(Compared(about, found, curves, found.rows[0].bound.assumptions if found.rows else ()), settings)
+        curves = secret_panels(release, secret.rounds, found, seconds=settings.seconds)
+    assumptions = found.rows[0].bound.assumptions if found.rows else ()
+    return _with_figure(Compared(secret.in_words(secret.adjacency), found, curves, assumptions), settings)
 
 
-def vectors(
-    layers: int,
-    clip: float,
-    records: int,
-    *,
-    epsilon: float | None,
-    sigma: float | None,
-    adjacency: str,
-    delta: float,
-    settings: ComparisonSettings,
-) -> Compared:
-    """Means of several layers' vectors with Gaussian noise: the noise that an ε needs, or the ε of a noise.
-
-    Raises:
-        InputError: for parameters out of range.
-    """
+def _vectors(vectors: Vectors, delta: float, adjacency: str, settings: ComparisonSettings) -> Compared:
+    """The noise that an ε needs for the vectors of several layers, or the ε of a noise."""
     with input_errors():
         settings.check(LAYER_METHODS)
-        relation = _relation(adjacency, delta, replace(settings, methods=()))
-        released = Layers(layers, clip, records, relation)
-        if (epsilon is None) == (sigma is None):
-            raise ValueError("give either --epsilon, to ask for the noise, or --sigma, to ask for the ε")
-        validate.positive(**({"sigma": sigma} if sigma is not None else {"epsilon": epsilon}))
-    asked = {"epsilon": epsilon, "sigma": sigma}
+        relation = _relation(adjacency, delta)
+        released = vectors.released(relation)
+    asked = {"epsilon": vectors.epsilon, "sigma": vectors.sigma}
     with settings.progress.stage("accountants") as step:
         methods = settings.methods or LAYER_METHODS
         found = compare_layers(released, delta=delta, methods=methods, progress=step, **asked)
     curves: tuple[Panel, ...] = ()
     if settings.output is not None:
         curves = layer_panels(released, found, seconds=settings.seconds, **asked)
-    given = f"σ = {format_number(sigma)} on each coordinate"
-    if epsilon is not None:
-        given = f"ε = {format_number(epsilon)} in all"
-    about = f"means of {layers} layers over {records} records, clip {format_number(clip)}, {given}"
-    sensitivity = float(mean_sensitivity(clip, records, relation))
-    units = f"The standard deviation of the noise is the noise multiplier times {format_upper(sensitivity)}, the "
-    notes = (units + "sensitivity of the mean of one layer.",) if epsilon is not None else ()
-    return _with_figure(Compared(about, found, curves, notes), settings)
-
-
-def secret_of(
-    sigma: float, occurrences: int | None, sampling_probability: float | None, weights: str | None
-) -> SecretReleaseDpEvent:
-    """A release in which the secret occurs a random number of times.
-
-    Args:
-        sigma: noise, for occurrences that contribute at most 1.
-        occurrences: number of records that hold the secret.
-        sampling_probability: of each of them.
-        weights: instead of these two, probabilities of 0, 1, … occurrences, separated by commas.
-
-    Raises:
-        InputError: if a parameter is missing, superfluous or out of range.
-    """
-    with input_errors():
-        validate.non_negative(sigma=sigma)
-        if weights is not None and occurrences is None and sampling_probability is None:
-            try:
-                numbers = tuple(float(weight) for weight in weights.split(","))
-            except ValueError:
-                raise ValueError(f"weights must be probabilities with commas between them, not {weights!r}") from None
-            return SecretReleaseDpEvent(sigma, numbers)
-        if weights is not None or occurrences is None or sampling_probability is None:
-            raise ValueError("give either --weights, or both of --occurrences and --sampling-probability")
-        validate.integer(minimum=1, maximum=MOST_OCCURRENCES, occurrences=occurrences)
-        validate.probability(sampling_probability=sampling_probability)
-        return secret_release(sigma, [sampling_probability] * occurrences)
+    return _with_figure(Compared(vectors.in_words(relation), found, curves, vectors.notes(relation)), settings)
 
 
 def ledgers(
@@ -380,10 +235,9 @@ def _ledger_assumptions(ledger: Ledger) -> list[str]:
     return notes
 
 
-def _relation(adjacency: str, delta: float, settings: ComparisonSettings, *besides: str) -> Adjacency:
-    settings.check((*ACCOUNTANTS, *besides))
+def _relation(adjacency: str, delta: float) -> Adjacency:
     validate.open_probability(delta=delta)
-    return Adjacency(validate.one_of(tuple(str(relation) for relation in _RECORD), adjacency=adjacency))
+    return Adjacency(validate.one_of(tuple(map(str, _RECORD)), adjacency=adjacency))
 
 
 def _compare_event(

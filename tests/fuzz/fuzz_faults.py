@@ -107,9 +107,9 @@ def _no_most_steps() -> None:
 
 
 def _no_most_occurrences() -> None:
-    from dpassay.jobs import compare
+    from dpassay.jobs import mechanisms
 
-    compare.MOST_OCCURRENCES = 2**127
+    mechanisms.MOST_OCCURRENCES = 2**127
 
 
 def _unread_scores() -> None:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from command import run
 
-from dpassay.jobs.compare import softmax_range
+from dpassay.jobs.mechanisms import softmax_range
 
 DELTA = 1e-6
 

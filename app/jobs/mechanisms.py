@@ -1,0 +1,419 @@
+"""The mechanisms that `dpassay compare` and `dpassay calibrate` know.
+
+A mechanism is a class whose fields are the options of its commands, with their help, and a row of `COMPARED` or of
+`CALIBRATED`. The command line reads this module at once, so what is slow to import is imported where it is needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from dpassay.base import validate
+from dpassay.base.number_format import format_number, format_upper
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+    from dpassay.accounting.adjacency import Adjacency
+    from dpassay.accounting.comparison.comparison import Answers
+    from dpassay.accounting.comparison.curves import Other
+    from dpassay.accounting.comparison.releases import Layers
+    from dpassay.accounting.events import SecretReleaseDpEvent
+
+MOST_RELEASES = 10**9
+"""The most steps, releases, selections or rounds of a mechanism."""
+MOST_OCCURRENCES = 10**6
+
+_MOST_STEPS = 10**7
+_MOST_ROUNDS = 10**4
+
+
+@dataclass(frozen=True)
+class Search:
+    """How the value of a parameter is searched.
+
+    Attributes:
+        parameter: the field.
+        bracket: the smallest and the largest value that are tried.
+        start: where the search begins.
+        decreasing: whether a larger value means less privacy loss.
+        integer: whether only whole numbers are tried.
+    """
+
+    parameter: str
+    bracket: tuple[float, float]
+    start: float
+    decreasing: bool = False
+    integer: bool = False
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """A mechanism that charges one event. Subclasses add its parameters.
+
+    Attributes:
+        at: what the bounds are at: delta, or p for the probability of guessing a secret.
+        adjacency: the default neighbouring relation.
+        also: the method that `others` adds to the accountants, if there is one.
+        assumptions: of all bounds, in sentences.
+        finds: the words of `--find`, the default first, and the parameter that each means.
+    """
+
+    at: ClassVar[str] = "delta"
+    adjacency: ClassVar[str] = "add_remove"
+    also: ClassVar[tuple[str, ...]] = ()
+    assumptions: ClassVar[tuple[str, ...]] = ()
+    finds: ClassVar[Mapping[str, str]] = {}
+
+    def event(self, adjacency: str) -> DpEvent:
+        """What is charged.
+
+        Raises:
+            ValueError: for parameters out of range.
+        """
+        raise NotImplementedError
+
+    def in_words(self, adjacency: str) -> str:
+        """The mechanism and its parameters."""
+        raise NotImplementedError
+
+    def others(self, adjacency: str, delta: float) -> tuple[Answers, Mapping[str, Other]]:
+        """Answers and curves of a method besides the accountants."""
+        return {}, {}
+
+    def search(self, find: str) -> Search:
+        """How the parameter that a word of `finds` means is searched, given the other parameters."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class DpSgd(Mechanism):
+    """Gaussian sums over Poisson samples."""
+
+    noise_multiplier: Annotated[float, "σ over the clipping norm, above 0."]
+    sampling_probability: Annotated[float, "Probability that a record is in a batch, in (0, 1]."]
+    steps: Annotated[int, "Number of steps, at least 1."]
+
+    assumptions = (
+        "Each batch is a Poisson sample: every record is in it with the sampling probability, independently. Shuffled "
+        "batches and batches of a fixed size are other mechanisms, and none of these bounds holds for them.",
+    )
+    finds: ClassVar = {"noise": "noise_multiplier", "rate": "sampling_probability", "steps": "steps"}
+
+    def event(self, adjacency: str) -> DpEvent:
+        from dp_accounting import dp_event
+
+        validate.positive(noise_multiplier=self.noise_multiplier)
+        rate = validate.probability(sampling_probability=self.sampling_probability)
+        validate.positive(sampling_probability=rate)
+        validate.integer(minimum=1, maximum=MOST_RELEASES, steps=self.steps)
+        step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(self.noise_multiplier))
+        return dp_event.SelfComposedDpEvent(step, self.steps)
+
+    def in_words(self, adjacency: str) -> str:
+        return (
+            f"DP-SGD, noise multiplier {format_number(self.noise_multiplier)}, sampling probability "
+            f"{format_number(self.sampling_probability)}, {self.steps} steps"
+        )
+
+    def search(self, find: str) -> Search:
+        match find:
+            case "noise":
+                start = max(1.0, 3 * self.sampling_probability * math.sqrt(self.steps))
+                return Search("noise_multiplier", (1e-2, 1e6), start, decreasing=True)
+            case "rate":
+                return Search("sampling_probability", (1e-9, 1.0), 1e-2)
+            case _:
+                return Search("steps", (1, _MOST_STEPS), 1000, integer=True)
+
+
+@dataclass(frozen=True)
+class Gaussian(Mechanism):
+    """Gaussian releases of the whole data set."""
+
+    noise_multiplier: Annotated[float, "σ over the L2 sensitivity to one record, above 0."]
+    count: Annotated[int, "Number of releases, at least 1."] = 1
+
+    finds: ClassVar = {"noise": "noise_multiplier", "count": "count"}
+
+    def event(self, adjacency: str) -> DpEvent:
+        from dp_accounting import dp_event
+
+        validate.positive(noise_multiplier=self.noise_multiplier)
+        validate.integer(minimum=1, maximum=MOST_RELEASES, count=self.count)
+        return dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(self.noise_multiplier), self.count)
+
+    def in_words(self, adjacency: str) -> str:
+        return f"Gaussian noise, multiplier {format_number(self.noise_multiplier)}, {self.count} releases"
+
+    def search(self, find: str) -> Search:
+        if find == "noise":
+            return Search("noise_multiplier", (1e-4, 1e8), 1.0, decreasing=True)
+        return Search("count", (1, _MOST_STEPS), 10, integer=True)
+
+
+@dataclass(frozen=True)
+class Selection(Mechanism):
+    """Selections of bounded range, such as tokens drawn by softmax from a mean of clipped logits."""
+
+    count: Annotated[int, "Number of selections, at least 1."]
+    eta: Annotated[float | None, "The bounded range of one selection, above 0."] = None
+    clip: Annotated[float | None, "Instead of --eta: logits are clipped to ± this."] = None
+    temperature: Annotated[float | None, "With --clip: the temperature of the softmax."] = None
+    batch_size: Annotated[int | None, "With --clip: the public denominator of the mean."] = None
+
+    also = ("adaptive",)
+
+    def bounded_range(self, adjacency: str) -> float:
+        """η of one selection.
+
+        Raises:
+            ValueError: unless either η or all that it follows from is given, or if η is not known.
+        """
+        if self.eta is not None and self.clip is self.temperature is self.batch_size is None:
+            return self.eta
+        if self.eta is not None or self.clip is None or self.temperature is None or self.batch_size is None:
+            raise ValueError("give either --eta, or all of --clip, --temperature and --batch-size")
+        return softmax_range(self.clip, self.temperature, self.batch_size, adjacency)
+
+    def event(self, adjacency: str) -> DpEvent:
+        from dp_accounting import dp_event
+
+        from dpassay.accounting.events import BoundedRangeSelectionDpEvent
+
+        eta = self.bounded_range(adjacency)
+        validate.integer(minimum=1, maximum=MOST_RELEASES, count=self.count)
+        return dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(eta), self.count)
+
+    def in_words(self, adjacency: str) -> str:
+        return f"selection of bounded range η = {format_number(self.bounded_range(adjacency))}, {self.count} times"
+
+    def others(self, adjacency: str, delta: float) -> tuple[Answers, Mapping[str, Other]]:
+        from dpassay.accounting.comparison.releases import selection_answers
+
+        return selection_answers(self.bounded_range(adjacency), self.count, delta, adjacency)
+
+
+@dataclass(frozen=True)
+class Tokens(Mechanism):
+    """Tokens drawn by softmax from a mean of clipped logits."""
+
+    temperature: Annotated[float, "The temperature of the softmax, above 0."]
+    batch_size: Annotated[int, "The public denominator of the mean of logits."]
+    clip: Annotated[float, "Logits are clipped to ± this, above 0."]
+    count: Annotated[int, "Number of selections, at least 1."]
+
+    finds: ClassVar = {"clip": "clip", "steps": "count"}
+
+    def event(self, adjacency: str) -> DpEvent:
+        return Selection(self.count, None, self.clip, self.temperature, self.batch_size).event(adjacency)
+
+    def search(self, find: str) -> Search:
+        if find == "clip":
+            scale = self.batch_size * self.temperature
+            return Search("clip", (1e-6 * scale, 50 * scale), 0.1 * scale)
+        return Search("count", (1, _MOST_STEPS), 100, integer=True)
+
+
+def softmax_range(clip: float, temperature: float, batch_size: int, adjacency: str) -> float:
+    """η of softmax at temperature τ over the sum of logits clipped to [−c, c], divided by a public batch size s.
+
+    Adding or removing a record changes a score by at most c/s, so η = 2c/(sτ); exchanging one, by at most 2c/s, so
+    η = 4c/(sτ).
+
+    Raises:
+        ValueError: if a parameter is out of range, or under zero_out, where η depends on the null record's logits.
+    """
+    validate.positive(clip=clip)
+    validate.positive(temperature=temperature)
+    validate.integer(minimum=1, batch_size=batch_size)
+    if adjacency == "zero_out":
+        raise ValueError("under zero_out η depends on the logits of the null record: give --eta instead of --clip")
+    factor = 4 if adjacency == "replace_one" else 2
+    return factor * clip / (batch_size * temperature)
+
+
+@dataclass(frozen=True)
+class Secret(Mechanism):
+    """Noisy releases in each of which a secret occurs a random number of times."""
+
+    sigma: Annotated[float, "Standard deviation of the noise, where an occurrence contributes at most 1."]
+    occurrences: Annotated[int | None, "Number of records that hold the secret."] = None
+    sampling_probability: Annotated[
+        float | None, "With --occurrences: probability that each of these records is drawn."
+    ] = None
+    weights: Annotated[
+        str | None, "Instead of --occurrences: probabilities that 0, 1, … such records are drawn, separated by commas."
+    ] = None
+    rounds: Annotated[int, "Number of releases, each with fresh noise and sampling."] = 1
+
+    at = "p"
+    adjacency = "secret"
+    finds: ClassVar = {"noise": "sigma", "rounds": "rounds"}
+
+    def release(self) -> SecretReleaseDpEvent:
+        """One round.
+
+        Raises:
+            ValueError: if a parameter is missing, superfluous or out of range.
+        """
+        from dpassay.accounting.events import SecretReleaseDpEvent
+
+        validate.non_negative(sigma=self.sigma)
+        law = _law(self.occurrences, self.sampling_probability, self.weights)
+        return SecretReleaseDpEvent(self.sigma, law.weights, law.remainder)
+
+    def event(self, adjacency: str) -> DpEvent:
+        from dp_accounting import dp_event
+
+        release = self.release()
+        validate.integer(minimum=1, maximum=MOST_RELEASES, rounds=self.rounds)
+        return dp_event.SelfComposedDpEvent(release, self.rounds)
+
+    def in_words(self, adjacency: str) -> str:
+        secret = "a secret with given occurrences"
+        if self.weights is None:
+            probability = format_number(self.sampling_probability)
+            secret = f"a secret in {self.occurrences} records, each drawn with probability {probability}"
+        return f"{secret}, σ = {format_number(self.sigma)}, {self.rounds} round{'s' if self.rounds != 1 else ''}"
+
+    def search(self, find: str) -> Search:
+        validate.integer(minimum=1, maximum=_MOST_ROUNDS, rounds=self.rounds)
+        if find == "rounds":
+            return Search("rounds", (1, _MOST_ROUNDS), 10, integer=True)
+        return Search("sigma", (1e-3, 1e8), 2.0, decreasing=True)
+
+
+@functools.lru_cache(maxsize=1)  # a search asks for many releases of one law
+def _law(occurrences: int | None, sampling_probability: float | None, weights: str | None) -> SecretReleaseDpEvent:
+    """A release with the law of the number of occurrences, and any noise."""
+    from dpassay.accounting.events import SecretReleaseDpEvent
+    from dpassay.accounting.secret_protection.accountant import secret_release
+
+    if weights is not None and occurrences is None and sampling_probability is None:
+        try:
+            numbers = tuple(float(weight) for weight in weights.split(","))
+        except ValueError:
+            raise ValueError(f"weights must be probabilities with commas between them, not {weights!r}") from None
+        return SecretReleaseDpEvent(1.0, numbers)
+    if weights is not None or occurrences is None or sampling_probability is None:
+        raise ValueError("give either --weights, or both of --occurrences and --sampling-probability")
+    validate.integer(minimum=1, maximum=MOST_OCCURRENCES, occurrences=occurrences)
+    validate.probability(sampling_probability=sampling_probability)
+    return secret_release(1.0, [sampling_probability] * occurrences)
+
+
+@dataclass(frozen=True)
+class Vectors(Mechanism):
+    """Means of several layers' vectors with Gaussian noise: the noise that an ε needs, or the ε of a noise."""
+
+    layers: Annotated[int, "Number of layers, at least 1."]
+    clip: Annotated[float, "Largest L2 norm of a record's vector in each layer, above 0."]
+    records: Annotated[int, "The public divisor of the means, at least 1."]
+    epsilon: Annotated[float | None, "ε of all layers together: the noise is computed."] = None
+    sigma: Annotated[float | None, "Instead of --epsilon: standard deviation of the noise on each coordinate."] = None
+
+    adjacency = "replace_one"
+
+    def released(self, adjacency: Adjacency) -> Layers:
+        """The means.
+
+        Raises:
+            ValueError: for parameters out of range, or unless one of ε and σ is given.
+        """
+        from dpassay.accounting.comparison.releases import Layers
+
+        layers = Layers(self.layers, self.clip, self.records, adjacency)
+        if (self.epsilon is None) == (self.sigma is None):
+            raise ValueError("give either --epsilon, to ask for the noise, or --sigma, to ask for the ε")
+        validate.positive(**({"sigma": self.sigma} if self.sigma is not None else {"epsilon": self.epsilon}))
+        return layers
+
+    def in_words(self, adjacency: str) -> str:
+        given = f"σ = {format_number(self.sigma)} on each coordinate"
+        if self.epsilon is not None:
+            given = f"ε = {format_number(self.epsilon)} in all"
+        return f"means of {self.layers} layers over {self.records} records, clip {format_number(self.clip)}, {given}"
+
+    def notes(self, adjacency: str) -> tuple[str, ...]:
+        """What the number is that is compared."""
+        from dpassay.accounting.gaussian import mean_sensitivity
+
+        if self.epsilon is None:
+            return ()
+        sensitivity = format_upper(float(mean_sensitivity(self.clip, self.records, adjacency)))
+        return (
+            f"The standard deviation of the noise is the noise multiplier times {sensitivity}, the sensitivity of the "
+            "mean of one layer.",
+        )
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command about a mechanism.
+
+    Attributes:
+        mechanism: the class whose fields are its options.
+        help: what the command does.
+        example: options to show.
+    """
+
+    mechanism: type[Mechanism]
+    help: str
+    example: str
+
+
+COMPARED = {
+    "dp-sgd": Command(
+        DpSgd,
+        "Compares the accountants on DP-SGD with Poisson-sampled batches.",
+        "--noise-multiplier 1 --sampling-probability .01 --steps 10000 --delta 1e-5",
+    ),
+    "gaussian": Command(
+        Gaussian,
+        "Compares the accountants on Gaussian releases of the whole data set.",
+        "--noise-multiplier 5 --count 10 --delta 1e-5 -o figure.svg",
+    ),
+    "selection": Command(
+        Selection,
+        "Compares the accountants on bounded-range selections, such as tokens drawn from a mean of clipped logits.",
+        "--clip 9 --temperature 1.5 --batch-size 64 --count 367 --delta 1e-5",
+    ),
+    "secret": Command(
+        Secret,
+        "Compares bounds on the probability of guessing a secret: exact, by composed curves, by a single Gaussian.",
+        "--occurrences 80 --sampling-probability .01 --sigma 2 --p 1e-4 --rounds 10",
+    ),
+    "vectors": Command(
+        Vectors,
+        "Compares the noise for mean vectors of several layers: exact for all jointly, or layer by layer.",
+        "--layers 4 --clip 1 --records 1000 --epsilon 5 --delta 1e-5",
+    ),
+}
+
+CALIBRATED = {
+    "dp-sgd": Command(
+        DpSgd,
+        "Finds the noise multiplier, sampling probability or number of steps of DP-SGD with Poisson-sampled batches.",
+        "--target-epsilon 1 --delta 1e-5 --sampling-probability .01 --steps 1000",
+    ),
+    "gaussian": Command(
+        Gaussian,
+        "Finds the noise multiplier or the number of Gaussian releases of the whole data set.",
+        "--target-epsilon 1 --delta 1e-5 --count 10",
+    ),
+    "selection": Command(
+        Tokens,
+        "Finds the clip or the number of tokens drawn from a mean of clipped logits.",
+        "--target-epsilon 3 --delta 1e-5 --temperature 1.5 --batch-size 64 --count 128",
+    ),
+    "secret": Command(
+        Secret,
+        "Finds the noise or the number of rounds for secret protection: a guess is right with p before, with r after.",
+        "--target-r 2e-4 --p 1e-4 --occurrences 80 --sampling-probability .01 --rounds 1",
+    ),
+}
