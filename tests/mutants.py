@@ -324,20 +324,6 @@ MECHANISMS = (
         (f"{DRAWN}::test_noise_of_slot_counts",),
     ),
     Mutant(
-        "private centres: noise × .9",
-        "mechanisms/embedding/private_centres.py",
-        "source.discrete_gaussian(exact.size, self.scale)",
-        "source.discrete_gaussian(exact.size, 0.9 * self.scale)",
-        (f"{DRAWN}::test_noise_of_private_centres",),
-    ),
-    Mutant(
-        "private centres: a replaced vector moves as far as one that goes",
-        "mechanisms/embedding/private_centres.py",
-        "return own if self.adjacency is Adjacency.ADD_REMOVE else max(4 * RADIUS**2, 2 * own)",
-        "return own",
-        (f"{DRAWN}::test_noise_of_private_centres",),
-    ),
-    Mutant(
         "entropy: Gaussian noise × .9",
         "mechanisms/primitives/randomness.py",
         "scale=scale)\n    return np.array(measurement(values.tolist()), dtype=np.float64)",

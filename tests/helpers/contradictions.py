@@ -1,6 +1,6 @@
 """For each field of a library's files that a statement can contradict: a file, what agrees with it, and what does not.
 
-`tests/accounting/interop/test_fields.py` checks that the rows are those of `dpassay.accounting.interop.fields`.
+`tests/accounting/interop/test_fields.py` checks that the rows are those of the table in `docs/interop.md`.
 """
 
 from __future__ import annotations

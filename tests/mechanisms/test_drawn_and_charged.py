@@ -31,6 +31,7 @@ from drawn_law import ALARM, check_counts, check_discrete_laplace, check_normal,
 from ledger_reader import entries
 from little_evolution import Watched
 from numpy.typing import NDArray
+from private_centres import RADIUS, PrivateCentres
 from scipy import stats
 from small_models import COMMON, byte_tokenizer
 from table_model import TableModel, showing
@@ -50,7 +51,6 @@ from dpassay.mechanisms.dataset_vectors.generator import DatasetVectors, Dataset
 from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
 from dpassay.mechanisms.embedding.centres import Centres
 from dpassay.mechanisms.embedding.embedder import unit_rows
-from dpassay.mechanisms.embedding.private_centres import RADIUS, PrivateCentres
 from dpassay.mechanisms.evolution.journal import Journal
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.primitives.randomness import Recorded, Source
@@ -655,7 +655,6 @@ LOOKED_AT: dict[tuple[str, str], tuple[str, ...]] = {
     ("aug_pe/generator.py", "add_gaussian"): ("test_votes_of_aug_pe",),
     ("dataset_vectors/release.py", "add_gaussian"): ("test_noise_of_vectors", "test_votes_of_dataset_vectors"),
     ("dataset_vectors/release.py", "below"): ("test_sample_of_dataset_vectors",),
-    ("embedding/private_centres.py", "discrete_gaussian"): ("test_noise_of_private_centres",),
     ("primitives/counts.py", "discrete_laplace"): ("test_noise_of_slot_counts", "test_noise_of_cluster_counts"),
     ("primitives/token_sampler.py", "below"): ("test_tokens_differ_by_the_range_that_is_charged",),
     ("private_inference/loop.py", "below"): (),  # the control without protection, which is charged as such

@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
+
 import figures
 import numpy as np
 import runs
+from cluster_reports import cluster_report
 from grammar import topic_of
 from numpy.typing import NDArray
+from private_centres import PrivateCentres
 
 import data
 from dpassay.accounting import ApproxDP, calibrate
@@ -23,10 +27,8 @@ from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.mechanisms.embedding.centres import Centres, most_counted
 from dpassay.mechanisms.embedding.embedder import HashedNgrams, Vectors, all_embedded
-from dpassay.mechanisms.embedding.private_centres import PrivateCentres
 from dpassay.mechanisms.primitives.counts import noisy_counts
 from dpassay.mechanisms.primitives.nearest import nearest
-from dpassay.mechanisms.private_inference.cluster_reports import cluster_report
 
 FULL = {"records": 7936, "public_texts": 8000, "clusters": 128, "kept": 32, "large_from": 31}
 QUICK = {"records": 300, "public_texts": 300, "clusters": 8, "kept": 4, "large_from": 31}

@@ -1,8 +1,9 @@
-"""The table of fields: what a reader takes from a file, and which statements of a user contradict it."""
+"""The table of fields in `docs/interop.md`: what a reader takes from a file, and which statements contradict it."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,24 @@ from contradictions import FILES, ROWS, Row
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.interop.conditions import Normalizer
-from dpassay.accounting.interop.fields import FIELDS, libraries
 from dpassay.accounting.interop.read import LIBRARIES, read_state
 from dpassay.accounting.interop.state import Reading, Sampler, State, Stated, check_used, read_as
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "interop.md").read_text(encoding="utf-8")
+TABLE = PAGE.partition("| library | field | read as | contradicted by another |\n")[2].partition("\n\n")[0]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A row of the page's table: what a field is read as, and the statement that can contradict it, "–" if none can."""
+
+    library: str
+    name: str
+    read: str
+    statement: str
+
+
+FIELDS = [Field(*(cell.strip() for cell in row.strip("|").split(" | "))) for row in TABLE.splitlines()[1:]]
 
 _WORDS: dict[str, Any] = {
     "adjacency": Adjacency,
@@ -42,10 +58,10 @@ def identity(row: Row) -> str:
 
 def test_every_field_that_a_statement_contradicts_has_a_file() -> None:
     """And no file is of another field, or of another statement than the table's."""
-    listed = {(one.library, one.name): one.statement for one in FIELDS if one.statement is not None}
+    listed = {(one.library, one.name): one.statement.strip("`") for one in FIELDS if one.statement != "–"}
     assert listed == {(row.library, row.field): row.statement for row in ROWS}
     assert len({(one.library, one.name) for one in FIELDS}) == len(FIELDS)
-    assert list(libraries()) == LIBRARIES.split(", ")
+    assert list(dict.fromkeys(one.library for one in FIELDS)) == LIBRARIES.split(", ")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=identity)
@@ -163,7 +179,7 @@ def test_fields_that_are_left_unread_are_named(tmp_path: Path, name: str, unread
     """Those of the table, and any other."""
     state = read_state(FILES / name)
     assert f"It leaves unread: {', '.join(unread)}." in state.remarks
-    assert set(unread) <= {one.name for one in FIELDS if one.library == state.library and not one.read}
+    assert set(unread) <= {one.name for one in FIELDS if one.library == state.library and one.read == "left unread"}
     content = json.loads((FILES / name).read_text()) | {"further": 1}
     assert any("further" in one for one in state_of(tmp_path, json.dumps(content)).remarks)
 

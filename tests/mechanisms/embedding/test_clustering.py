@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cluster_reports import cluster_report
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
@@ -20,7 +21,6 @@ from dpassay.mechanisms.embedding.centres import Centres, most_counted, split_sl
 from dpassay.mechanisms.embedding.embedder import HashedNgrams, all_embedded, unit_rows
 from dpassay.mechanisms.primitives import nearest as nearest_module
 from dpassay.mechanisms.primitives.nearest import nearest
-from dpassay.mechanisms.private_inference.cluster_reports import cluster_report
 from dpassay.mechanisms.private_inference.clusters import Clusters
 
 TOPICS = {
@@ -218,12 +218,11 @@ def test_records_move_to_the_nearest_kept_centre_of_their_label() -> None:
     assert exact.sum(axis=1).tolist() == [25, 25]
 
 
-def test_a_report_counts_sizes_and_says_that_it_is_private() -> None:
+def test_a_report_counts_sizes() -> None:
     report = cluster_report([0, 0, 0, 2, 2, 1], 5, ["x", "x", "x", "y", "y", "z"], large_from=3)
     assert (report.records, report.used, report.large, report.sizes) == (6, 2, 1, (3, 2, 1, 0, 0))
     assert report.v_measure == pytest.approx(1)
     assert report.largest_share == 0.5
-    assert report.to_json()["private"] is True
     assert cluster_report([0, 1], 2).v_measure is None
     with pytest.raises(ValueError, match="0 to 1"):
         cluster_report([0, 2], 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,10 +37,6 @@ class ClusterReport:
     homogeneity: float | None
     completeness: float | None
     v_measure: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as JSON types, marked as private."""
-        return {"private": True, **asdict(self), "sizes": list(self.sizes)}
 
 
 def cluster_report(

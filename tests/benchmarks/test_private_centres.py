@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cluster_reports import cluster_report
 from dp_accounting import dp_event
 from hypothesis import given
 from hypothesis import strategies as st
+from private_centres import RADIUS, PrivateCentres
 
 from dpassay.accounting import account
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.ledger.run import Run
 from dpassay.mechanisms.embedding.embedder import unit_rows
-from dpassay.mechanisms.embedding.private_centres import RADIUS, PrivateCentres
 from dpassay.mechanisms.primitives.nearest import nearest
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Recorded
 from dpassay.mechanisms.primitives.whole_vectors import whole_vectors
-from dpassay.mechanisms.private_inference.cluster_reports import cluster_report
 
 
 def begin(path: Path, chosen: PrivateCentres, noise: str = "recorded") -> Run:
