@@ -23,6 +23,7 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound, Rigor
 from dpassay.accounting.conversions.guarantees import convert
 from dpassay.accounting.ex_post.accountant import ExPost
+from dpassay.accounting.group_privacy import for_group
 from dpassay.accounting.guarantees import (
     GDP,
     RDP,
@@ -37,6 +38,7 @@ from dpassay.accounting.guarantees import (
 from dpassay.accounting.lattice.accountant import Lattice
 from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
 from dpassay.base import validate
+from dpassay.base.number_format import format_number, format_upper
 
 ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
     kind.name: kind
@@ -195,6 +197,25 @@ def unsupported(event: Described, *, adjacency: Adjacency | str, unit: Unit | No
     described = _event_of(event)
     reasons = {name: accountant(name, adjacency, unit).supports(described) for name in ACCOUNTANTS}
     return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def group_through_one_record(event: Described, delta: float, *, adjacency: Adjacency | str, size: int) -> str:
+    """What the best bound for one record says about a group, in sentences, where no accountant has one for groups."""
+    found = f"No accountant has a bound for a group of {size} on these events."
+    another = "bound one record at a smaller δ and convert it with dpassay.accounting.group_privacy.for_group."
+    single = next(iter(upper_bounds(event, ApproxDP(0.0, delta), adjacency=adjacency)), None)
+    if single is None or math.isinf(single.value):
+        return found
+    try:
+        group = for_group(ApproxDP(single.value, delta), size)
+    except ValueError:  # δ grows to 1
+        return f"{found} One follows from that for one record at a much smaller δ: {another}"
+    assert isinstance(group, ApproxDP)
+    return (
+        f"{found} For one record ε is at most {format_upper(single.value)} at δ = {format_number(delta)} "
+        f"({single.method}, {single.rigor}); for the group it follows that ε is at most {format_upper(group.epsilon)} "
+        f"at δ = {format_upper(group.delta)}. For another δ, {another}"
+    )
 
 
 def _event_of(event: Described) -> DpEvent:

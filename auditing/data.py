@@ -21,6 +21,7 @@ from dpassay.attacks.canaries.rows import ColumnRange, ColumnReader, canonical
 from dpassay.attacks.canaries.texts import form, numbers_in
 from dpassay.base.errors import InputError, input_errors, naming
 from dpassay.base.progress import Progress
+from dpassay.data.columns import no_column
 from dpassay.data.records import read_rows
 from dpassay.data.table_schema import AnyColumn, CategoryColumn, DateColumn, Schema
 
@@ -131,7 +132,7 @@ def read_data(
     asked: list[tuple[str, str | None]] = [("text", text), ("id", id), ("user", user)]
     for what, column in asked:
         if column is not None and column not in readers:
-            raise ValueError(f"{path}: there is no column {column!r}; name the {what} column with --{what}")
+            raise ValueError(f"{path}: {no_column(column, readers)}; name the {what} column with --{what}")
     found = {name: reader.column for name, reader in readers.items()}
     if schema is not None:
         found |= _public_columns(path, found, schema, taken)

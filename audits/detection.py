@@ -1,7 +1,7 @@
-"""The leak that a test finds half of the time, in numbers and in words: what every audit says that found nothing.
+"""The leak that a test detects with 50 % power, in numbers and in words: what every audit says that found nothing.
 
-A ceiling is what perfect guesses would have shown, and reads like reassurance where it is none. What a test of this
-size misses half of the time is computed by `dpassay.audits.statistics.power`.
+A ceiling is what perfect guesses would have shown, and reads like reassurance where it is none. The leak that a test of
+this size misses half of the time is computed by `dpassay.audits.statistics.power`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DIGITS = 3
 
 @dataclass(frozen=True, slots=True)
 class Detectable:
-    """The smallest leaks that a test finds half of the time; None if it finds none so often, or it is not computed.
+    """The smallest leaks that a test detects with 50 % power; None if there is none, or it is not computed.
 
     Attributes:
         claim: ε that the test is to exceed; None for any ε above 0.
@@ -47,7 +47,7 @@ class Detectable:
 
     @property
     def chance(self) -> float:
-        """The chance with which the leaks are found."""
+        """The power: the probability with which these leaks are detected."""
         return 0.5
 
     def to_json(self) -> dict[str, Any]:
@@ -57,14 +57,14 @@ class Detectable:
     def sentence(
         self, given_away: str = "", *, right: str = "of its guesses are right", others: str = "and no others"
     ) -> str:
-        """What the test finds half of the time, as one sentence.
+        """What the test detects with 50 % power, as one sentence.
 
         Args:
             given_away: what happens to the share, such as ``of the planted keys are printed``; empty to leave it out.
             right: what a share of right answers means.
             others: that what is not in the data is not hit.
         """
-        does = "shows a leak" if self.claim is None else "refutes the claim"
+        does = "show a leak" if self.claim is None else "refute the claim"
         ways = []
         if self.epsilon is not None and self.right is not None:
             whose = "the best attack at" if self.fixed else "randomised response of"
@@ -74,9 +74,9 @@ class Detectable:
             also = "" if self.fixed else f" {others}" if not self.by_chance else ", and others as often as here"
             ways.append(f"{_percent(self.share)} {given_away}{also}")
         if not ways:
-            return f"A test of this size {does} less than half of the time, whatever leaks."
+            return f"A test of this size has less than 50 % power to {does}, whatever leaks."
         leak = ", or if ".join(ways)
-        return f"A test of this size {does} half of the time if {leak}; it finds smaller leaks less often."
+        return f"A test of this size has 50 % power to {does} if {leak}; less for smaller leaks."
 
 
 @functools.lru_cache(maxsize=256)
@@ -89,7 +89,7 @@ def detectable(
     by_chance: float = 0.0,
     share: bool = True,
 ) -> Detectable:
-    """The smallest leaks that a test finds half of the time.
+    """The smallest leaks that a test detects with 50 % power.
 
     Args:
         test: a statistic and its size.

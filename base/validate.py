@@ -6,8 +6,9 @@ argument, the given value and what is allowed.
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TypeVar
 
 T = TypeVar("T", int, float)
@@ -104,5 +105,12 @@ def one_of(allowed: Collection[S], **named: S) -> S:
     """A member of `allowed`."""
     name, value = _single(named)
     if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, not {value!r}")
+        near = did_you_mean(value, map(str, allowed)) if isinstance(value, str) else ""
+        raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, not {value!r}{near}")
     return value
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """``; did you mean 'note'?``, with the known word that is closest to the given one; empty if none is close."""
+    near = difflib.get_close_matches(given, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,4 +1,4 @@
-"""Audits generators of tables from outside, on real rows: bound, ceiling, what is found half of the time, runs, time.
+"""Audits generators of tables from outside, on real rows: bound, ceiling, leak detectable at 50 % power, runs, time.
 
     python benchmarks/generators_audited.py FOLDER -o FILE.json --python data_synthesizer=PATH …
     python benchmarks/generators_audited.py --table FILE.json
@@ -229,7 +229,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def _canaries_table(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "| generator | refuted | ε ≥ | ceiling | found half of the time | right guesses | without protection |",
+        "| generator | refuted | ε ≥ | ceiling | detectable at 50 % power | right guesses | without protection |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in rows:
@@ -254,7 +254,7 @@ def _canaries_table(rows: list[dict[str, Any]]) -> str:
 
 def _many_runs_table(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "| generator | refuted | ε ≥ | ceiling | found half of the time | neighbours, event | D′, D, rounds | runs | "
+        "| generator | refuted | ε ≥ | ceiling | detectable at 50 % power | neighbours, event | D′, D, rounds | runs | "
         "seconds of the generator |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]

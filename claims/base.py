@@ -244,7 +244,7 @@ class Claim(Strict):
         Raises:
             InputError: if the data are missing, do not match the claim, or hold no record.
         """
-        return load(self.data, self.public.records, download)
+        return load(self.data, self.public.records, download, self.public.labels)
 
     def described(self) -> dict[str, Any]:
         """The claim in JSON types, for a report: files and folders by name only, since paths describe the machine."""

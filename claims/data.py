@@ -5,6 +5,7 @@ A new source is a class here and a member of `Data`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -30,12 +31,13 @@ class Strict(BaseModel):
 class DataSource(Strict):
     """Base class of sources of private data."""
 
-    def load(self, count: int | None, download: bool) -> list[Record]:
+    def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> list[Record]:
         """The records, in the order of the source.
 
         Args:
             count: public number of records in the claim; None if not stated.
             download: whether data may be fetched from the network.
+            labels: the public list of labels; empty if labels are not used.
 
         Raises:
             ValueError, OSError: if the data are missing or do not match the claim.
@@ -65,7 +67,7 @@ class BuiltinData(DataSource):
     source: Literal["builtin"]
     name: Literal["keys", "notes", "notes-with-secrets"]
 
-    def load(self, count: int | None, download: bool) -> list[Record]:
+    def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> list[Record]:
         if count is None:
             raise ValueError("public.records: is missing; it says how many builtin records are drawn")
         return builtin_records(self.name, count, BUILTIN_SEED)
@@ -84,8 +86,8 @@ class FileData(DataSource):
     id: str | None = Field(None, description="column with a stable id; else the content's hash is the id")
     user: str | None = Field(None, description="column that names the user, for unit `user`")
 
-    def load(self, count: int | None, download: bool) -> list[Record]:
-        return read_records(self.path, text=self.text, label=self.label, id=self.id, user=self.user)
+    def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> list[Record]:
+        return read_records(self.path, text=self.text, label=self.label, id=self.id, user=self.user, labels=labels)
 
     def reads(self) -> list[str]:
         return [str(self.path)]
@@ -109,9 +111,9 @@ class DatasetData(DataSource):
     id: str | None = Field(None, description="column with a stable id; else the content's hash is the id")
     user: str | None = Field(None, description="column that names the user, for unit `user`")
 
-    def load(self, count: int | None, download: bool) -> list[Record]:
+    def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> list[Record]:
         source = HubDataset(self.name, self.split, self.subset, download)
-        return read_records(source, text=self.text, label=self.label, id=self.id, user=self.user)
+        return read_records(source, text=self.text, label=self.label, id=self.id, user=self.user, labels=labels)
 
     def reads(self) -> list[str]:
         return [self.name] if is_local(self.name) else []
@@ -130,19 +132,20 @@ Data = Annotated[BuiltinData | FileData | DatasetData, Field(discriminator="sour
 """Every source; the key `source` selects one."""
 
 
-def load(source: DataSource, count: int | None, download: bool = False) -> list[Record]:
+def load(source: DataSource, count: int | None, download: bool = False, labels: Sequence[str] = ()) -> list[Record]:
     """The private records of a source.
 
     Args:
         source: of the claim.
         count: public number of records in the claim; None if not stated.
         download: whether a data set of the hub may be fetched.
+        labels: the public list of labels; empty if labels are not used.
 
     Raises:
         InputError: if the data are missing, do not match the claim, or hold no record.
     """
     with input_errors("data: "):
-        records = source.load(count, download)
+        records = source.load(count, download, labels)
     if not records:
         raise InputError(f"data: {_source_name(source)} holds no record; a run needs at least one")
     return records

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dpassay.accounting.adjacency import Unit
 from dpassay.accounting.guarantees import ApproxDP, ExPostDP, PureDP
 from dpassay.base.number_format import format_number
+from dpassay.data.cells import as_number
 
 if TYPE_CHECKING:
     from dpassay.claims.base import Claim
@@ -98,6 +99,12 @@ def private_warnings(claim: Claim, records: Sequence[Record], runs: Sequence[str
         found.append(
             f"The claim states n = {stated} {unit.plural} as public (public.records), and {read}{of_all} were read."
             f"{counts} Whatever follows from the public number, δ among it, does not fit the data."
+        )
+    numbers = sum(as_number(record.text) is not None for record in records)
+    if 2 * numbers > len(records):
+        found.append(
+            f"{numbers} of {len(records)} texts are numbers and nothing else. Check that data.text names the column of "
+            "the text."
         )
     if unit == Unit() and users and max(users.values()) > 1:
         several = sum(count > 1 for count in users.values())

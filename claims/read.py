@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from dpassay.base.errors import InputError
+from dpassay.base.validate import did_you_mean
 from dpassay.claims.base import Claim
 
 LARGEST_FILE = 2**18
@@ -110,7 +111,7 @@ def _validated(data: dict[str, Any], where: str, kinds: Kinds) -> Claim:
     model = kinds.get(str(data["mechanism"]))
     if model is None:
         given = str(data["mechanism"])[:80]
-        raise InputError(f"{where}mechanism: must be {_alternatives(kinds)}, not {given!r}")
+        raise InputError(f"{where}mechanism: must be {_alternatives(kinds)}, not {given!r}{did_you_mean(given, kinds)}")
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -139,13 +140,16 @@ def _alternatives(names: typing.Iterable[str]) -> str:
 
 
 def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first error of a validation in one line, and the number of others."""
-    first, *rest = error.errors(include_url=False)
+    """The first error of a validation in one line, and the number of others.
+
+    An unknown key comes first: it is often the misspelt name of a key that is then missing.
+    """
+    first, *rest = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
     keys, known = _place(first["loc"], model)
     where = ".".join(keys)
     message = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if first["type"] == "extra_forbidden":
-        message = f"unknown key; known are {', '.join(known) or 'none'}"
+        message = f"unknown key; known are {', '.join(known) or 'none'}{did_you_mean(keys[-1], known)}"
     elif first["type"] == "missing":
         message = "is missing"
     elif first["type"] not in ("value_error", "own_message"):

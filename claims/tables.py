@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -34,7 +35,7 @@ class TableData(DataSource):
             raise ValueError("id and holdout: are for files")
         return self
 
-    def load(self, count: int | None, download: bool) -> list[Record]:
+    def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> list[Record]:
         if self.path is not None:
             return read_table(self.path, id=self.id)
         if count is None:

@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from dpassay.base.extras import install
+from dpassay.data.columns import no_column
 from dpassay.data.parquet import rows_at_once
 
 _FORMATS = ("parquet", "json", "csv", "text", "arrow")
@@ -66,7 +67,7 @@ class HubDataset:
         names, features = table.column_names, table.features or {}
         if names is not None:
             if missing := sorted(set(wanted) - set(names)):
-                raise ValueError(f"{self}: there is no column {missing[0]!r}; it has {', '.join(names)}")
+                raise ValueError(f"{self}: {no_column(missing[0], names)}")
             table = table.select_columns(sorted(wanted))
         labels = {column: kind.names for column, kind in features.items() if isinstance(kind, datasets.ClassLabel)}
         number = 0

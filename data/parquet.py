@@ -6,9 +6,11 @@ A page of a few kilobytes may expand to gigabytes: pages state their size, and a
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from dpassay.data.columns import check_columns
 
 _LARGEST_PAGE = 2**27  # bytes, expanded; writers make pages of 1 MiB, or of the 1024 values that they take at once
 _BATCH = 2**27  # bytes of texts that are expanded at once
@@ -48,13 +50,6 @@ def read_parquet(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[s
                     yield f"row {number}", values
     except (pyarrow.ArrowException, _NoHeaderError):
         raise ValueError(f"{path}: is not a Parquet file") from None
-
-
-def check_columns(path: Path, names: Sequence[str], wanted: Collection[str] | None) -> None:
-    """Checks that no wanted column occurs twice, since only one would be read."""
-    for column in sorted(set(names) if wanted is None else wanted):
-        if names.count(column) > 1:
-            raise ValueError(f"{path}: has {names.count(column)} columns {column!r}; give them distinct names")
 
 
 def rows_at_once(path: Path, metadata: Any, wanted: Collection[str] | None) -> int:

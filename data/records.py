@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from dpassay.base import validate
+from dpassay.data.columns import check_columns, no_column
 from dpassay.data.hub_datasets import HubDataset
-from dpassay.data.parquet import check_columns, read_parquet
+from dpassay.data.parquet import read_parquet
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONGEST_CELL = 2**31 - 1  # of CSV, in characters; the default of the module `csv` is 2¹⁷
@@ -83,6 +84,7 @@ def read_records(
     label: str | None = None,
     id: str | None = None,
     user: str | None = None,
+    labels: Collection[str] = (),
 ) -> list[Record]:
     """Reads records from JSON Lines, CSV (with a header) or Parquet, by the file's extension, or from a data set.
 
@@ -92,12 +94,20 @@ def read_records(
         label: column of the label, or None for no labels.
         id: column of a stable id; None uses the content's hash.
         user: column that names the user, for unit ``user``.
+        labels: the labels that may occur; empty allows any.
 
     Raises:
         ValueError: one line, which names the file and, if possible, the line, never a record's content.
     """
     columns = {"text": text, "label": label, "id": id, "user": user}
-    rows = list(_rows(path, columns))
+    rows = []
+    for where, row in _rows(path, columns):
+        if label is not None and labels and row["label"] not in labels:
+            raise ValueError(
+                f"{where}: column {label!r} holds a label that is not in the public list of labels; list every label "
+                "that may occur, or remove those records before anything is charged"
+            )
+        rows.append(row)
     if id is None:
         return with_content_ids((row["text"] or "", row["label"], row["user"]) for row in rows)
     records = [Record(row["id"] or "", row["text"] or "", row["label"], row["user"]) for row in rows]
@@ -122,7 +132,7 @@ def read_texts(
     Raises:
         ValueError: as for `read_records`, when the faulty row is reached.
     """
-    for row in _rows(path, {"text": text, "label": label}, empty=("text",) if empty else ()):
+    for _, row in _rows(path, {"text": text, "label": label}, empty=("text",) if empty else ()):
         yield row["text"] or "", row["label"]
 
 
@@ -137,7 +147,7 @@ def read_user_texts(path: Path | str, *, text: str = "text", user: str | None = 
     Raises:
         ValueError: as for `read_records`, when the faulty row is reached.
     """
-    for row in _rows(path, {"text": text, "user": user}):
+    for _, row in _rows(path, {"text": text, "user": user}):
         yield row["text"] or "", row["user"] or ""
 
 
@@ -163,15 +173,12 @@ def builtin_records(name: str, count: int, seed: int) -> list[Record]:
 
 def _rows(
     path: Path | str | HubDataset, columns: Mapping[str, str | None], empty: Collection[str] = ()
-) -> Iterator[dict[str, str | None]]:
-    """The wanted columns of every row of a file or a data set, as strings."""
+) -> Iterator[tuple[str, dict[str, str | None]]]:
+    """The wanted columns of every row of a file or a data set, as strings, each row with its location."""
     wanted = {column for column in columns.values() if column is not None}
-    if isinstance(path, HubDataset):
-        for where, values in path.rows(wanted):
-            yield _row(values, columns, f"{path}, {where}", empty)
-        return
-    for where, values in read_rows(path, wanted):
-        yield _row(values, columns, f"{path}, {where}", empty)
+    for place, values in path.rows(wanted) if isinstance(path, HubDataset) else read_rows(path, wanted):
+        where = f"{path}, {place}"
+        yield where, _row(values, columns, where, empty)
 
 
 def read_rows(path: Path | str, wanted: Collection[str] | None = None) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -193,9 +200,22 @@ def read_rows(path: Path | str, wanted: Collection[str] | None = None) -> Iterat
     try:
         yield from readers[path.suffix.lower()](path, wanted)
     except UnicodeDecodeError:
-        raise ValueError(f"{path}: is not UTF-8 text") from None
+        raise ValueError(f"{_not_utf8(path)}; save it as UTF-8, or convert it: `iconv -f latin1 -t utf-8`") from None
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _not_utf8(path: Path) -> str:
+    """The message for a file that is not UTF-8, with its first such line; a Parquet file has no lines."""
+    if path.suffix.lower() == ".parquet":
+        return f"{path}: is not UTF-8 text"
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError:
+                return f"{path}, line {number}: is not UTF-8 text"
+    return f"{path}: is not UTF-8 text"
 
 
 def _row(
@@ -208,7 +228,7 @@ def _row(
             out[name] = None
             continue
         if column not in values:
-            raise ValueError(f"{where}: there is no column {column!r}; give the name of the {name} column")
+            raise ValueError(f"{where}: {no_column(column, values)}; give the name of the {name} column")
         value = values[column]
         missing = value is None or (value == "" and name not in empty) or value != value
         if missing or isinstance(value, bool | list | dict):
@@ -257,7 +277,7 @@ def _csv(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[str, Mapp
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, strict=True)
         try:
-            check_columns(path, reader.fieldnames or (), wanted)
+            check_columns(path, reader.fieldnames or (), wanted, ", line 1")
             for values in reader:
                 if None in values or None in values.values():
                     raise ValueError(f"{path}, line {reader.line_num}: has a different number of cells than the header")

@@ -13,6 +13,8 @@ from dpassay.reports.assay import DocumentPart
 from dpassay.reports.claim import ClaimedValue
 from dpassay.reports.html import BoundRow
 
+DETECTABLE = "Detectable at 50 % power"
+
 
 class ClaimedEpsilon(DocumentPart):
     """What is claimed of neighbouring data."""
@@ -49,7 +51,7 @@ def headline(audit: AuditResult, *, refuted: bool | None) -> str:
 def facts(
     audit: AuditResult, claim: ClaimedValue | None, neighbours: str, *, nothing: str, ceiling: str
 ) -> list[tuple[str, str, str]]:
-    """The numbers of the first screen: claimed, shown, found half of the time, and the most that could be shown.
+    """The numbers of the first screen: claimed, shown, detectable at 50 % power, and the most that could be shown.
 
     Args:
         audit: with its bounds.
@@ -69,19 +71,18 @@ def facts(
     if found is None:
         return [*rows, ("Shown by the audit", "nothing", nothing)]
     rows.append(("Shown by the audit", text.bound(found), text.rigor(found)))
-    return [*rows, *_half(audit, claim), ("Ceiling", text.ceiling(found), ceiling)]
+    return [*rows, *_half(audit), ("Ceiling", text.ceiling(found), ceiling)]
 
 
-def _half(audit: AuditResult, claim: ClaimedValue | None) -> list[tuple[str, str, str]]:
-    """The leak that the audit finds half of the time, if it is known (`dpassay.audits.detection`)."""
+def _half(audit: AuditResult) -> list[tuple[str, str, str]]:
+    """The leak that the audit detects with 50 % power, if it is known (`dpassay.audits.detection`)."""
     limit = audit.details.get("detectable") or {}
-    does = "is refuted" if claim is not None else "is seen"
     if limit.get("epsilon") is not None:
-        how = "by the best attack" if limit.get("fixed") else "if it is randomised response"
-        return [("Found half of the time", f"ε = {format_upper(limit['epsilon'], 3)}", f"{does}, {how}")]
+        how = "by the best attack" if limit.get("fixed") else "for randomised response"
+        return [(DETECTABLE, f"ε = {format_upper(limit['epsilon'], 3)}", how)]
     if limit.get("share") is not None:
         share = format_percent(limit["share"], "up")
-        return [("Found half of the time", share, f"of what was planted given away: it {does}")]
+        return [(DETECTABLE, share, "of the planted records, if disclosed")]
     return []
 
 

@@ -436,8 +436,9 @@ def environment() -> jinja2.Environment:
         "rigor": text.rigor,
         "neighbours": text.neighbours,
         "in_words": text.in_words,
+        "glossary": text.glossary,
         "svg": Markup,
         "css": _css,
     }
-    environment.globals |= {"most_table_rows": _MOST_TABLE_ROWS, "rigor_means": text.RIGOR_MEANS, "wording": wording}
+    environment.globals |= {"most_table_rows": _MOST_TABLE_ROWS, "wording": wording}
     return environment

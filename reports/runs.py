@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from pydantic import ConfigDict, Field
 
 from dpassay.audits import result
-from dpassay.audits.games.many_runs import half_of_the_time
+from dpassay.audits.games.many_runs import power_in_words
 from dpassay.base.number_format import (
     format_confidence,
     format_lower,
@@ -68,7 +68,7 @@ class RunsAudit(DocumentPart):
     guarantee: str = Field(description="the claim in words; empty for none")
     plan: ManyRunsPlan
     power: list[PlannedPower]
-    detectable: Detectable = Field(description="the smallest leaks that the planned test finds half of the time")
+    detectable: Detectable = Field(description="the smallest leaks that the planned test detects with 50 % power")
     ceilings: list[tuple[int, float]] = Field(description="after so many rounds, the most that can have been shown")
     refuted: bool | None = Field(description="whether the audit refutes the claim; None where nothing was claimed")
     audit: AuditResult
@@ -127,7 +127,7 @@ def render(document: RunsAudit) -> str:
             (text.capital(one.leak), format_percent(one.chance), f"ε ≥ {format_lower(one.median)}")
             for one in document.power
         ],
-        half=half_of_the_time(document.detectable),
+        half=power_in_words(document.detectable),
         size=_size(document),
         search_rows=_search_rows(document),
         how=_how(document, claim),

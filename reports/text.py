@@ -87,6 +87,50 @@ ADJACENCY = {
     "secret": "the value of one secret changes wherever it occurs; where it occurs is public",
 }
 
+GLOSSARY = {
+    "ε": ("ε", "privacy loss: neighbouring data change the probability of any outcome by a factor of at most e^ε"),
+    "δ": ("δ", "a probability by which the factor e^ε may be exceeded"),
+    "ρ": ("ρ", "privacy loss of zero-concentrated differential privacy"),
+    "μ": ("μ", "privacy loss of Gaussian differential privacy"),
+    "unit": ("unit", "whose data a guarantee protects: one record, all of a user, a group of k, or one secret"),
+    "neighbouring": ("neighbour", "of two data sets: they differ in one unit"),
+    "accountant": ("accountant", "a method that turns the events of a run into an upper bound"),
+    "ledger": ("ledger", "the record of all privacy events of a run, each written before anything was sampled"),
+    "a priori": ("a[ -]priori", "before the run, for every outcome"),
+    "ex post": ("ex[ -]post", "after the run, for the one outcome that was drawn"),
+    "bounded range": (
+        "bounded[ -]range",
+        "log-ratios of probabilities between neighbours lie in an interval of length η",
+    ),
+    "batching key": (
+        "batching[ -]key",
+        "a random key, independent of the data; a hash with it puts each record in a batch",
+    ),
+    "clip": ("clip", "a limit on the values that one record contributes"),
+    "upper bound": ("upper bound", "the privacy loss is at most this"),
+    "lower bound": ("lower bound", "the privacy loss is at least this, as an attack shows"),
+    "canary": ("canar(?:y|ies)", "a made-up record that is planted in the data to be looked for"),
+    "ceiling": ("ceiling", "the largest lower bound that the same test could have shown"),
+    "power": (r"\d+ % power", "the probability that a test detects a leak that is there"),
+    **{RIGOR[name]: (RIGOR[name].replace("-", "[ -]"), meaning) for name, meaning in RIGOR_MEANS.items()},
+}
+"""Words of a page: what is looked for, without regard to case, and what it means."""
+
+
+def glossary(page: str) -> list[tuple[str, str]]:
+    """The words of the glossary that a page uses, each with its meaning.
+
+    Args:
+        page: HTML.
+    """
+    shown = re.sub(r"<[^>]*>", " ", page).replace("\u00a0", " ")
+    return [
+        (name, meaning)
+        for name, (words, meaning) in GLOSSARY.items()
+        if re.search(rf"(?<!\w)(?:{words})", shown, re.IGNORECASE)
+    ]
+
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
 
 

@@ -90,10 +90,11 @@ def print_account(account: Account) -> None:
     what = "would be charged" if account.planned else "was charged"
     if account.if_sampled:
         console.print(_samplers(account))
-    if account.bounds and all(bound.value == math.inf for bound in account.bounds):
+    if all(bound.value == math.inf for bound in account.bounds):
         tried = ", ".join(dict.fromkeys(bound.method for bound in account.bounds))
         console.print(
-            f"What {what}, at {account.adjacency}, unit {account.unit}: no finite bound ({tried}).",
+            f"What {what}, at {account.adjacency}, unit {account.unit}: no finite bound"
+            + (f" ({tried})." if tried else "."),
             soft_wrap=True,
             highlight=False,
         )

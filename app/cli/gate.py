@@ -19,16 +19,19 @@ def gate(
         typer.Argument(help="Ledgers of runs on one data set, files of other libraries about it, and claims (.yaml)."),
     ],
     max_epsilon: Annotated[float, typer.Option(help="The largest ε that the policy allows.")],
-    delta: Annotated[float, typer.Option(help="The δ at which the policy means it, in (0, 1).")],
+    delta: Annotated[float, typer.Option(help="The δ of the policy, in (0, 1).")],
     unit: Annotated[
         str | None,
         typer.Option(
-            help=f"The unit that the policy protects: {RECORD_UNITS}. Default: any. It is taken as that of "
-            "files of other libraries that do not record theirs."
+            help=f"Privacy unit of the policy: {RECORD_UNITS}. Default: that of the files. Files of other "
+            "libraries that record no unit are taken to be about this one."
         ),
     ] = None,
     adjacency: Annotated[
-        str | None, typer.Option(help="Its neighbouring relation: add_remove, replace_one or zero_out. Default: any.")
+        str | None,
+        typer.Option(
+            help="Neighbouring relation of the policy: add_remove, replace_one or zero_out. Default: that of the files."
+        ),
     ] = None,
     sampler: Sampler = None,
     records: Records = None,
@@ -36,7 +39,9 @@ def gate(
     condition: Conditions = None,
     assume: Annotated[
         bool,
-        typer.Option("--assume", help="Take as given what neither the files nor you state; the answer lists it."),
+        typer.Option(
+            "--assume", help="Assume every condition that neither the files nor you state; the answer lists them."
+        ),
     ] = False,
     summary: Annotated[
         Path | None, typer.Option(help="Append the answer to this file in Markdown, such as $GITHUB_STEP_SUMMARY.")

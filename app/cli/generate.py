@@ -16,7 +16,9 @@ def generate(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the run.")],
     vectors: Annotated[
         Path | None,
-        typer.Option(help="Released vectors: write texts under them. Reads no records, and costs no privacy."),
+        typer.Option(
+            help="Released vectors: write texts that they steer. No records are read, so this costs no privacy."
+        ),
     ] = None,
     texts: Annotated[
         int | None,
@@ -32,7 +34,7 @@ def generate(
 ) -> None:
     """Runs a generator; writes the synthetic data, and the ledger of their privacy cost, to private/.
 
-    With --vectors, a model writes texts under vectors that were released before: post-processing, into DIR itself.
+    With --vectors, a model writes texts that are steered by vectors released before (post-processing), into DIR itself.
     """
     from dpassay.base.errors import InputError
     from dpassay.base.outputs import check_device, check_output_folder

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dpassay.jobs.mechanisms import Mechanism
 
 Json = Annotated[
-    bool, typer.Option("--json", help="Print results as JSON on stdout, progress and errors as JSON on stderr.")
+    bool, typer.Option("--json", help="Print results as JSON to stdout, progress and errors as JSON to stderr.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
@@ -26,7 +26,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but er
 Anchor = Annotated[
     Path | None,
     typer.Option(
-        help="File of the last known heads of ledgers, to notice replaced ones. Default: one in your state folder."
+        help="File of the last known heads of ledgers, to detect rollback. Default: one in your state folder."
     ),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="The folder that `dpassay assay` wrote.")]
@@ -53,32 +53,40 @@ AllowEndpoint = Annotated[
 # What files of other libraries do not record.
 Sampler = Annotated[
     str | None,
-    typer.Option(help="Of files of other libraries: records were sampled by poisson, fixed, shuffled or unknown."),
+    typer.Option(help="For files of other libraries: how records were sampled: poisson, fixed, shuffled or unknown."),
 ]
-Records = Annotated[int | None, typer.Option(help="Likewise, the number of records, for the sampler fixed.")]
+Records = Annotated[
+    int | None, typer.Option(help="For files of other libraries: the number of records; needed with --sampler fixed.")
+]
 FileAdjacency = Annotated[
-    str | None, typer.Option("--adjacency", help="Likewise, the neighbours: add_remove, replace_one or zero_out.")
+    str | None,
+    typer.Option(
+        "--adjacency",
+        help="For files of other libraries: the neighbouring relation: add_remove, replace_one or zero_out.",
+    ),
 ]
-FileUnit = Annotated[str | None, typer.Option("--unit", help=f"Likewise, the unit: {RECORD_UNITS}.")]
+FileUnit = Annotated[
+    str | None, typer.Option("--unit", help=f"For files of other libraries: the privacy unit: {RECORD_UNITS}.")
+]
 Normalizer = Annotated[
     str | None,
     typer.Option(
-        help="Likewise, what noisy sums were divided by: public (a number that is the same for neighbours), batch (one "
-        "that follows the size of the data) or unknown."
+        help="For files of other libraries: what noisy sums were divided by: public (the same number for neighbours), "
+        "batch (depends on the size of the data) or unknown."
     ),
 ]
 Conditions = Annotated[
     list[str] | None,
     typer.Option(
         "--condition",
-        help="A condition that holds, though no file records it: clipping, noise, once, epochs, independent, event, "
-        "disjoint, run, newest or recorded. May be given several times.",
+        help="State that a condition holds that no file records: clipping, noise, once, epochs, independent, event, "
+        "disjoint, run, newest or recorded; repeatable.",
     ),
 ]
 
 # Accounting.
 Delta = Annotated[float, typer.Option(help="δ at which ε is computed, in (0, 1).")]
-Adjacency = Annotated[str, typer.Option(help="Which data sets are neighbours: add_remove, replace_one or zero_out.")]
+Adjacency = Annotated[str, typer.Option(help="Neighbouring relation: add_remove, replace_one or zero_out.")]
 
 # Audits.
 BoundDelta = Annotated[float, typer.Option(help="δ at which ε is bounded, in [0, 1).")]

@@ -7,7 +7,7 @@ from dpassay.cli.options import Json, Quiet, RunFolder, show
 
 
 def report(run_folder: RunFolder, json_: Json = False, quiet: Quiet = False) -> None:
-    """Draws private/report.html again from private/assay.json, for example after an update. Computes nothing again."""
+    """Draws private/report.html again from private/assay.json, for example after an update. Nothing is recomputed."""
     from dpassay.jobs import report as job
 
     drawn = job.report(run_folder)

@@ -330,7 +330,7 @@ def _hints(
     if_sampled: Sequence[IfSampled],
     delta: float | None,
 ) -> tuple[str, ...]:
-    """Why bounds on files of other libraries are missing or infinite, and what to state for them.
+    """Why bounds are missing or infinite, and what to state or to do for them.
 
     Raises:
         InputError: if δ is missing and nothing is bounded without it.
@@ -345,6 +345,9 @@ def _hints(
         raise InputError("no ε is bounded without δ: state it with --delta, such as --delta 1e-5")
     if readings and delta is None and (finite or if_sampled or not unbounded):
         found.append("No δ is given, so only a pure ε is bounded; state δ with --delta.")
+    if query.unit.kind == "group" and delta is not None and not finite and not unbounded:
+        size = query.unit.size
+        found.append(registry.group_through_one_record(query.event, delta, adjacency=query.adjacency, size=size))
     if readings and delta is not None and not finite and not unbounded:
         spent = math.fsum(count * event.delta for event, count in composed if isinstance(event, EpsilonDeltaDpEvent))
         if spent >= delta:

@@ -24,7 +24,7 @@ from dpassay.accounting.comparison.releases import (
 )
 from dpassay.accounting.ledger.evidence import Basis, estimate_reasons, inherited_assumptions, is_exact, left_open
 from dpassay.accounting.ledger.ledger import Ledger, common_relation, compose_ledgers, open_ledgers, relation_of
-from dpassay.accounting.registry import ACCOUNTANTS
+from dpassay.accounting.registry import ACCOUNTANTS, group_through_one_record
 from dpassay.base import defaults, validate
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.number_format import format_number, format_upper
@@ -269,6 +269,8 @@ def _compare_event(
             progress=step,
             shown=shown,
         )
+    if not found.rows and unit.kind == "group" and not settings.methods:
+        raise InputError(group_through_one_record(event, delta, adjacency=adjacency, size=unit.size))
     curves: tuple[Panel, ...] = ()
     if settings.output is not None:
         with settings.progress.stage("curves") as step:

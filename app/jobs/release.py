@@ -97,7 +97,7 @@ def release(
     ledger = folder / PRIVATE / LEDGER
     if not ledger.exists():
         raise InputError(
-            f"{folder}: holds no run, because there is no {ledger}; name a folder that dpassay assay wrote"
+            f"{folder}: holds no run; release expects the folder that `dpassay assay` wrote, and there is no {ledger}"
         )
     check_output(output, folder)
     reason = None if accept is None else _printable_reason(accept)

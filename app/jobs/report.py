@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpassay.base.errors import input_errors
+from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_files import PRIVATE, write_private
 from dpassay.jobs.assay import ASSAY, REPORT, AssayResult
 from dpassay.reports.assay import load
@@ -21,6 +21,10 @@ def report(folder: str | Path) -> AssayResult:
         InputError: if the folder holds no assay that this version reads, or the page cannot be written.
     """
     private = Path(folder) / PRIVATE
+    if not (private / ASSAY).exists():
+        raise InputError(
+            f"{folder}: expects the folder of a run, which `dpassay assay` wrote; there is no {private / ASSAY}"
+        )
     with input_errors():
         found = AssayResult(load(private / ASSAY), Path(folder))
     write_private(private / REPORT, render(found.document, side="private"))

@@ -12,6 +12,7 @@ import yaml
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.outputs import check_output
 from dpassay.base.private_files import write_atomically
+from dpassay.data.columns import no_column
 from dpassay.data.records import read_rows
 from dpassay.data.table_schema import MADE_FROM, check_schema
 from dpassay.data.tables import proposed_schema
@@ -64,16 +65,12 @@ def write_schema(sample: Path, output: Path, *, public: bool = False, ignore: Se
     with input_errors():
         body = proposed_schema((cells for _, cells in read_rows(sample)), ignore=ignore)
         names = tuple(column["name"] for column in body["columns"])
-        unknown = sorted(set(ignore) - set(names) - _columns(sample))
-        if unknown:
-            raise InputError(f"{sample}: there is no column {unknown[0]!r} to ignore")
+        if ignore:
+            columns = next(iter(read_rows(sample)))[1]
+            if unknown := sorted(set(ignore) - set(names) - set(columns)):
+                raise InputError(f"{sample}: {no_column(unknown[0], columns)}")
         check_schema(body, str(sample))
         content = {MADE_FROM: "public" if public else "private", **body}
         text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
         write_atomically(output, _HEAD + ("" if public else _PRIVATE) + text, 0o644 if public else 0o600)
     return SchemaTemplate(output, names, public)
-
-
-def _columns(sample: Path) -> set[str]:
-    """The columns of the first row."""
-    return set(next(iter(read_rows(sample)))[1])

@@ -24,6 +24,7 @@ import numpy as np
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.base import validate
 from dpassay.data.cells import as_category, as_day, as_number, decimals, is_missing
+from dpassay.data.columns import no_column
 from dpassay.data.table_schema import AnyColumn, CategoryColumn, DateColumn, NumberColumn, Schema
 
 Row: TypeAlias = Mapping[str, Any]
@@ -242,7 +243,7 @@ def describe_columns(
         raise ValueError("the records have different columns; give each record all columns, in one order")
     for name in (*categorical, *texts, *(schema.names if schema else ())):
         if name not in names:
-            raise ValueError(f"there is no column {name!r}; the data have {', '.join(names)}")
+            raise ValueError(no_column(name, names))
     public = {} if schema is None else {column.name: column for column in schema.columns}
     return tuple(
         _facts(

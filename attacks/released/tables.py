@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dpassay.attacks.released.holdout import content_key
 from dpassay.base.arrays import Floats, Integers
 from dpassay.data.cells import as_day
+from dpassay.data.columns import no_column
 
 Step = Callable[[int, int], None]
 
@@ -82,7 +83,7 @@ class Tables:
         for numeric, names in ((True, self.numeric), (False, self.categorical)):
             if column in names:
                 return numeric, names.index(column)
-        raise ValueError(f"there is no column {column!r}; the columns are {', '.join(self.numeric + self.categorical)}")
+        raise ValueError(no_column(column, self.numeric + self.categorical))
 
     def without(self, column: str) -> Tables:
         """The same tables without one column."""
@@ -128,7 +129,7 @@ def encode(
     known = {column for rows in sides.values() for row in rows for column in row}
     unknown = [name for name in (*ignore, *categorical) if name not in known]
     if unknown:
-        raise ValueError(f"there is no column {unknown[0]!r}; the columns are {', '.join(columns)}")
+        raise ValueError(no_column(unknown[0], columns))
     ends = np.cumsum([len(rows) for rows in sides.values()])[:-1]
     numbers: dict[str, Floats] = {}
     codes: dict[str, NDArray[np.int32]] = {}

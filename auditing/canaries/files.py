@@ -91,8 +91,8 @@ def _single(unit: str) -> str:
 class Layout(Part):
     """The split of the data's own records, for audits of the same run that compare a source with a holdout.
 
-    A unit takes part with twice the share of the holdout, and then its own fair coin decides whether it is in the
-    source or in the holdout. All other records are in the input, without a coin.
+    A unit is included with probability 2 × the share of the holdout, and then its own fair coin decides whether it is
+    in the source or in the holdout. All other records are in the input, without a coin.
 
     Attributes:
         unit: whose records are on one side, such as ``record`` or ``user``.
@@ -333,7 +333,7 @@ class PlannedAudit:
 
     @functools.cached_property
     def detectable(self) -> Detectable:
-        """The leak that one file shows half of the time."""
+        """The leak that one file shows with 50 % power."""
         design = self.design
         claim = None if design.claim is None else float(design.claim.epsilon)
         return detectable(design.test, claim, confidence=design.each, delta=design.delta)

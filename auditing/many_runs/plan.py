@@ -44,8 +44,8 @@ from dpassay.audits.games.many_runs import (
     ManyRunsDesign,
     Power,
     detectable_leak,
-    half_of_the_time,
     power,
+    power_in_words,
     runs_needed,
 )
 from dpassay.audits.verdict import check_confidence
@@ -130,7 +130,7 @@ class PlannedRuns:
             f"  {one.leak}: {format_percent(one.chance)}; the bound is {format_lower(one.median)} in the median"
             for one in self.power
         ]
-        half = half_of_the_time(detectable_leak(design, design.most_rounds, design.usual_pilots))
+        half = power_in_words(detectable_leak(design, design.most_rounds, design.usual_pilots))
         return [*lines, f"{half} Leaks that only other neighbours would reveal are not counted.", *self.warnings]
 
     @property

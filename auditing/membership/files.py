@@ -14,6 +14,7 @@ import numpy as np
 from dpassay.accounting.adjacency import Unit
 from dpassay.base.arrays import Bools, Floats
 from dpassay.base.errors import InputError, input_errors
+from dpassay.data.columns import no_column
 from dpassay.data.records import read_rows, read_texts
 
 _REFERENCE = re.compile(r"ref_([0-9]{1,6})")
@@ -165,7 +166,7 @@ def _columns(path: Path, row: Mapping[str, Any]) -> tuple[list[str], bool]:
     """The columns of reference models, in order, and whether the file has their members."""
     for name in ("target", "included"):
         if name not in row:
-            raise InputError(f"{path}: there is no column {name!r}; see `dpassay audit membership scores --help`")
+            raise InputError(f"{path}: {no_column(name, row)}; see `dpassay audit membership scores --help`")
     names = sorted((name for name in row if _REFERENCE.fullmatch(name)), key=lambda name: int(name[4:]))
     without = [name for name in names if f"ref_in_{name[4:]}" not in row]
     if 0 < len(without) < len(names):

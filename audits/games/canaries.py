@@ -238,7 +238,7 @@ def _unprotected(design: CanariesDesign, included: Bools, scoring: Scoring) -> _
 
 
 def _detectable(design: CanariesDesign, included: Bools, guess: Bools) -> Detectable:
-    """What the audit of one file finds half of the time; keys of the holdout are printed as often as in this file."""
+    """What the audit of one file detects with 50 % power; keys of the holdout are printed as often as in this file."""
     held_out = int((~included).sum())
     by_chance = int((guess & ~included).sum()) / held_out if design.guesses is None and held_out else 0.0
     claim = None if design.claim is None else float(design.claim.epsilon)
@@ -371,7 +371,7 @@ def _conclusion(
         shown = f"{counts}: a leak that shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
     if design.claim is None:
         if bound.value > 0:
-            return f"{shown}; as many guesses, all right, would have shown ε = {ceiling}."
+            return f"{shown}; even perfect guesses would have shown only ε = {ceiling}."
         return " ".join([f"{shown}.", *_missed(design, bound, limit), _seen_without_protection(design, control)])
     claimed = format_number(design.claim.epsilon)
     if refuted:
@@ -381,7 +381,7 @@ def _conclusion(
 
 
 def _missed(design: CanariesDesign, bound: Bound, limit: Detectable) -> list[str]:
-    """What an audit that found too little finds half of the time, and what it could have shown at most."""
+    """What an audit that found too little detects with 50 % power, and what it could have shown at most."""
     ceiling, keys = format_ceiling(bound.ceiling, bound.value), design.guesses is None
     half = limit.sentence("of the planted canaries are printed" if keys else "of the planted canaries stand out")
     if design.claim is not None and (bound.ceiling or 0.0) <= design.claim.epsilon:
@@ -390,7 +390,7 @@ def _missed(design: CanariesDesign, bound: Bound, limit: Detectable) -> list[str
             "the result says nothing about the claim."
         )
         return [never, half] if keys else [never]
-    return [half, f"As many guesses as here, all right, would have shown ε = {ceiling}."]
+    return [half, f"Even perfect guesses would have shown only ε = {ceiling}."]
 
 
 def _seen_without_protection(design: CanariesDesign, control: _Unprotected | None) -> str:

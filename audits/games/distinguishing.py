@@ -156,5 +156,5 @@ def _conclusion(
             "nothing about the claim."
         )
     half = "" if found_half is None else f" {found_half.sentence()}"
-    most = f"A test without an error would have shown {ceiling}."
+    most = f"A test without errors would have shown only {ceiling}."
     return f"{counts}, {shown}; the claim, {claimed}: it is not refuted.{half} {most}"

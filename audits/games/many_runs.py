@@ -250,7 +250,7 @@ def power(design: ManyRunsDesign, rounds: int, earlier: int) -> tuple[Power, ...
 
 @functools.lru_cache(maxsize=64)
 def detectable_leak(design: ManyRunsDesign, rounds: int, earlier: int) -> Detectable:
-    """The leaks that a test of so many rounds finds half of the time, by bisection of its simulated power.
+    """The leaks that a test of so many rounds detects with 50 % power, by bisection of its simulated power.
 
     Args:
         design, rounds, earlier: as of `power`.
@@ -275,8 +275,8 @@ def detectable_leak(design: ManyRunsDesign, rounds: int, earlier: int) -> Detect
     )
 
 
-def half_of_the_time(found: Detectable) -> str:
-    """What a test finds half of the time, as one sentence about its event."""
+def power_in_words(found: Detectable) -> str:
+    """What a test detects with 50 % power, as one sentence about its event."""
     return found.sentence(
         "of the runs on D′ have the event",
         right="of the runs are attributed to the right data set by the event",
@@ -781,7 +781,7 @@ def _conclusion(design: ManyRunsDesign, test: _Test, bound: Bound) -> str:
         f"and {test.hits[0]} times on D, which shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
     )
     notes = "".join(f" {note}" for note in _notes(test))
-    half = "" if test.refuted else half_of_the_time(detectable_leak(design, test.size, test.earlier))
+    half = "" if test.refuted else power_in_words(detectable_leak(design, test.size, test.earlier))
     if design.claim is None:
         return f"{shown}. {half}{notes}"
     claimed = describe(design.claim)

@@ -146,7 +146,7 @@ def _attempts(scores: MembershipScores, design: MembershipDesign) -> list[_Attem
 
 
 def _detectable(m: int, best: _Attempt, design: MembershipDesign) -> Detectable:
-    """What the attempt with the largest bound finds half of the time."""
+    """What the attempt with the largest bound detects with 50 % power."""
     size, confidence = OneRun(m, best.guesses, "tight"), best.bound.confidence or design.confidence
     return detectable(size, design.claimed_epsilon, confidence=confidence, delta=design.delta, share=False)
 
@@ -269,7 +269,7 @@ def _conclusion(
             shown += ", and without a positive control nothing follows from that"
     ceiling = format_ceiling(bound.ceiling, bound.value)
     if claim is None and bound.value > 0:
-        return f"{shown}; as many guesses, all right, would have shown ε = {ceiling}."
+        return f"{shown}; even perfect guesses would have shown only ε = {ceiling}."
     refuted = "" if claim is None else f", and the claim of ε = {format_number(claim)} is not refuted"
     half = "" if limit is None else limit.sentence()
     if claim is not None and (bound.ceiling or 0.0) <= claim:
@@ -277,7 +277,7 @@ def _conclusion(
             f"{shown}{refuted}. It could not have been, since as many guesses, all right, show at most ε = {ceiling}: "
             "the result says nothing about the claim."
         )
-    said = f"{shown}{refuted}. {half} As many guesses, all right, would have shown ε = {ceiling}."
+    said = f"{shown}{refuted}. {half} Even perfect guesses would have shown only ε = {ceiling}."
     return f"{said} {_COPIES_ONLY}" if copies else said
 
 

@@ -124,7 +124,7 @@ def source_minus_holdout(result: Reconstruction, confidence: float) -> Interval:
 
 
 def _detectable(result: Reconstruction, guarantee: Guarantee, confidence: float) -> Detectable:
-    """What the audit finds half of the time; keys of the holdout are printed as often as in this run."""
+    """What the audit detects with 50 % power; keys of the holdout are printed as often as in this run."""
     by_chance = result.holdout_hits / result.holdout if result.holdout else 0.0
     claim = float(guarantee.epsilon) if isinstance(guarantee, PureDP | ApproxDP) else None
     delta = _delta(guarantee)
@@ -225,9 +225,7 @@ def _conclusion(
     if control is None:
         return f"{counts}; without a positive control nothing follows from finding no leak. {half}"
     ceiling = bound.ceiling or 0.0
-    text = (
-        f"{counts}: no leak found. {half} As many keys, all of the source, would have shown ε = {format_upper(ceiling)}"
-    )
+    text = f"{counts}: no leak found. {half} Even perfect guesses would have shown only ε = {format_upper(ceiling)}"
     claimed = getattr(guarantee, "epsilon", None)
     if isinstance(guarantee, PureDP | ApproxDP) and claimed is not None and ceiling <= claimed:
         return (

@@ -165,7 +165,7 @@ def _conclusion(
     if bound is None:
         return f"{counts}: {leak}; {NO_COINS}.{half if p_value > beta else ''}"
     could_show = format_ceiling(bound.ceiling, bound.value)
-    return f"{counts}: {leak}.{half} As many hits, all in the source, would have shown ε = {could_show}."
+    return f"{counts}: {leak}.{half} As many hits, all in the source, would have shown only ε = {could_show}."
 
 
 def _multiplicity(tried: tuple[str, ...]) -> tuple[str, ...]:

@@ -183,5 +183,5 @@ def _conclusion(result: SecretGuesses, bound: Bound, guarantee: SecretProtection
     seen = detectable_success_rate(result.games, r=guarantee.r, confidence=bound.confidence or 0.0)
     return (
         f"{counts}: {shown}, not above the claimed {format_number(guarantee.r)}: no leak beyond the claim found. This "
-        f"many games find one half of the time if guesses are right with probability {format_upper(seen, 2)}."
+        f"many games have 50 % power to find one if guesses are right with probability {format_upper(seen, 2)}."
     )

@@ -1,4 +1,4 @@
-"""Power: what an audit of a given size shows of a given leak, and which leak it finds half of the time.
+"""Power: what an audit of a given size shows of a given leak, and which leak it detects with 50 % power.
 
 A ceiling is what perfect guesses would show. It says nothing of what *likely* guesses show. Here the numbers of right
 and wrong guesses are random, by a stated law, and the law of the bound follows by summation: nothing is simulated.

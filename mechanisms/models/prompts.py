@@ -54,7 +54,7 @@ class Tokens(Protocol):
 
 
 class PromptError(DpassayError):
-    """A template that cannot be rendered. One line, which shows nothing of a record."""
+    """A template cannot be rendered. The message is one line that quotes no record."""
 
 
 def check_template(template: str) -> None:

@@ -1,4 +1,4 @@
-"""The leak that a test finds half of the time: numbers that a binomial law gives, and the sentence that says them."""
+"""The leak that a test detects with 50 % power: numbers that a binomial law gives, and the sentence that says them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_fifty_three_of_a_hundred_are_no_reassurance() -> None:
     best = f"(the best attack at ε = {format_upper(limit.epsilon, 3)})"
     ways = f"{right} of its guesses are right {best}, or if {share} of the planted canaries stand out"
     assert limit.sentence(STANDS_OUT) == (
-        f"A test of this size shows a leak half of the time if {ways}; it finds smaller leaks less often."
+        f"A test of this size has 50 % power to show a leak if {ways}; less for smaller leaks."
     )
     assert "stand out" not in limit.sentence()
     json.dumps(limit.to_json(), allow_nan=False)
@@ -43,7 +43,7 @@ def test_what_is_printed_is_compared_with_what_chance_prints() -> None:
     assert said in alone.sentence(PRINTED)
     common = detectable(AsPrinted(1000), 1.0, confidence=0.95, by_chance=0.1)
     assert (common.share or 0) > 0.1
-    assert "refutes the claim half of the time" in common.sentence(PRINTED)
+    assert "has 50 % power to refute the claim" in common.sentence(PRINTED)
     assert "are printed, and others as often as here; it" in common.sentence(PRINTED)
     split = detectable(SourceAndHoldout(100, 100), confidence=0.95)
     assert split.epsilon is None
@@ -59,4 +59,4 @@ def test_many_runs_are_compared_with_randomised_response() -> None:
 
 def test_a_test_that_is_too_small_says_so() -> None:
     limit = detectable(OneRun(20, 4, "tight"), confidence=0.95)
-    assert limit.sentence(STANDS_OUT) == "A test of this size shows a leak less than half of the time, whatever leaks."
+    assert limit.sentence(STANDS_OUT) == "A test of this size has less than 50 % power to show a leak, whatever leaks."

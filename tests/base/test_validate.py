@@ -38,7 +38,8 @@ def test_values_pass_through() -> None:
         (lambda: validate.integer(n=1.0), "n must be a whole number, not 1.0"),  # type: ignore[arg-type]
         (lambda: validate.integer(n=True), "n must be a whole number, not True"),
         (lambda: validate.integer(minimum=1, n=0), "n must be at least 1, not 0"),
-        (lambda: validate.one_of(("a", "b"), mode="c"), "mode must be one of a, b, not 'c'"),
+        (lambda: validate.one_of(("a", "b"), mode="c"), "mode must be one of a, b, not 'c'$"),
+        (lambda: validate.one_of(("key", "echo"), kind="keys"), "not 'keys'; did you mean 'key'\\?$"),
     ],
 )
 def test_messages_name_the_argument(call: Callable[[], object], message: str) -> None:

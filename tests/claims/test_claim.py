@@ -90,6 +90,9 @@ def test_a_number_in_scientific_notation_is_a_number(tmp_path: Path) -> None:
         ("{type: ex_post, epsilon: 3.0}", "{type: approx_dp, epsilon: 1.0, delta: n^1.1}", "delta"),
         ("{type: ex_post, epsilon: 3.0}", "{type: approx_dp, epsilon: 1.0, delta: 1.0}", "delta"),
         ("private_inference", "magic", "mechanism"),
+        ("private_inference", "private_inferense", "not 'private_inferense'; did you mean 'private_inference'?"),
+        ("batch_size: 63", "batchsize: 63", "parameters.batchsize: unknown key; known are "),
+        ("batch_size: 63", "batchsize: 63", "; did you mean 'batch_size'? (and 1 more)"),
         ("GOOD", "", ""),
     ],
 )

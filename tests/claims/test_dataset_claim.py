@@ -63,7 +63,7 @@ def test_a_saved_data_set_is_generated_from(folder: Path, tmp_path: Path) -> Non
     ("data", "says"),
     [
         ("split: dev", "data: .*there is no split 'dev'; it has train, test"),
-        ("id: key", "there is no column 'key'; it has note, topic"),
+        ("id: key", "there is no column 'key'; the columns are 'note', 'topic'"),
         ("user: [a]", r"data\.user: input should be a valid string"),
         ("path: x", "data.path: unknown key; known are source, name, split, subset, text, label, id, user"),
     ],

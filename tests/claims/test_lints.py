@@ -91,6 +91,10 @@ def records(count: int, users: int | None = None) -> list[Record]:
     return [Record(str(i), f"note {i}", None, None if users is None else str(i % users)) for i in range(count)]
 
 
+def numbers(count: int) -> list[Record]:
+    return [Record(f"number {i}", str(i / 2)) for i in range(count)]
+
+
 @pytest.mark.parametrize(
     ("changes", "read", "runs", "words"),
     [
@@ -108,6 +112,13 @@ def records(count: int, users: int | None = None) -> list[Record]:
             ["n = 100 users as public (public.records), and 10 in 100 records were read. At unit user"],
         ),
         ({}, records(100), ["small", "other"], ["other runs, 'other'"]),
+        (
+            {},
+            [Record(f"n{i}", str(i / 2)) for i in range(51)] + records(49),
+            ["small"],
+            ["51 of 100 texts are numbers"],
+        ),
+        ({}, [Record(f"n{i}", str(i / 2)) for i in range(50)] + records(50), ["small"], []),
     ],
 )
 def test_what_only_the_data_show(

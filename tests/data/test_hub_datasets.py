@@ -88,7 +88,7 @@ def test_many_rows_are_read_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["one", "splits", "parquet", "jsonl"])
 def test_a_wrong_column_or_split_is_named(tmp_path: Path, kind: str) -> None:
     name = saved(tmp_path, kind)
-    with pytest.raises(ValueError, match="there is no column 'words'; it has body, topic, key"):
+    with pytest.raises(ValueError, match="there is no column 'words'; the columns are 'body', 'topic', 'key'"):
         read_records(HubDataset(name), text="words")
     there = "train" if kind == "one" else "train, test"
     with pytest.raises(ValueError, match=f"there is no split 'validation'; it has {there}$"):

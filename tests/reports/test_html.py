@@ -12,6 +12,7 @@ import pytest
 from shared_work import DRAWN
 
 from dpassay.accounting.bounds import Interval
+from dpassay.audits.verdict_wording import MEANS
 from dpassay.reports.assay import Assay
 from dpassay.reports.html import render
 
@@ -277,6 +278,20 @@ def test_printed_pages_say_whose_they_are(assays: dict[str, Assay]) -> None:
         (printed,) = re.findall(r"@top-left \{ content: \"(.*)\"; \}", html)
         assert printed == f"{word} · a \\22 b\\5c  \\7d  \\3c \\2f style\\3e \\e9 "
         assert assay.ledger.head in html.split("@bottom-left")[1].split("}")[0]
+
+
+@pytest.mark.parametrize("side", ["private", "release"])
+def test_the_glossary_defines_the_words_of_the_page_and_no_others(assay: Assay, side: str) -> None:
+    page = render(assay, side=side)
+    main, _, footer = page.partition("<h2>Glossary</h2>")
+    words = re.sub("<[^>]*>", " ", main).lower()
+    defined = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", footer))
+    for name in defined.keys() - MEANS.keys():
+        assert re.search(name.removesuffix("y").replace(" ", "[ -]").replace("power", "% power"), words), name
+    assert {"ε", "unit", "ledger"} <= defined.keys()
+    assert ("batching key" in defined) == ("batching" in words)
+    assert ("credible" in defined) == ("credible" in words)
+    assert ("SUPPORTED" in defined) == (side == "private")
 
 
 def test_withheld_evidence_is_a_line_an_audit(assays: dict[str, Assay]) -> None:

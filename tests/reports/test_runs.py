@@ -84,7 +84,7 @@ def test_what_the_reader_asks_is_answered() -> None:
         "thresholds of events may reveal values",
         "one record is added or removed",
         "at most 60: up to 24 for the search, 18 rounds of two or more for the test",
-        "Found half of the time ε = 1.24",
+        "Detectable at 50 % power ε = 1.24",
         "or if 45.6 % of the runs on D′ have the event and none on D",
         "12 % ε ≥ 0.3",
         "Rounds 1 to 10 “words” is at least 3 Rounds 11 to 12 “words” is at least 4.5",

@@ -287,7 +287,10 @@ def test_mauve_is_given_the_embeddings(files: dict[str, Path], monkeypatch: pyte
         (["run", "--real", "single.jsonl", "--text", "note"], "single.jsonl: holds one text"),
         (["single.jsonl", "--real", "real.jsonl", "--text", "note", "--synthetic-text", "note"], "holds one text"),
         (["run", "--real", "real.jsonl", "--held-out", "single.jsonl", "--text", "note"], "single.jsonl: holds one"),
-        (["run", "--real", "latin.jsonl", "--text", "note"], "latin.jsonl: is not UTF-8 text"),
+        (
+            ["run", "--real", "latin.jsonl", "--text", "note"],
+            "latin.jsonl, line 1: is not UTF-8 text; save it",
+        ),
         (["run", "--real", "real.txt"], "its name ends in '.txt'"),
         (["run", "--real", "identified.jsonl", *COLUMNS], "at most 100 are compared"),
         (["out", "--real", "real.jsonl", *COLUMNS], "lies in a released folder"),

@@ -77,7 +77,7 @@ def plan(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Begins an audit by canaries (then score, bound, report): draws them, and fixes in advance what is tested."""
+    """Starts an audit with canaries (then score, bound, report): draws them and fixes in advance what is tested."""
     from dpassay.auditing.canaries import plan as job
     from dpassay.auditing.canaries.layout import layout_in_words
     from dpassay.auditing.canaries.readme import reach
@@ -152,7 +152,7 @@ def score(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Scores the canaries of a plan by a synthetic file or a language model, and by nothing else of the generator."""
+    """Scores the canaries of a plan on a synthetic file or a language model; needs nothing else of the generator."""
     from dpassay.auditing.canaries import score as job
     from dpassay.base.errors import InputError
     from dpassay.base.outputs import check_device

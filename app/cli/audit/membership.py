@@ -56,8 +56,8 @@ Coins = Annotated[
 ]
 Epsilon = Annotated[float | None, typer.Option(help="Claimed ε at --delta; the command exits with 1 if it is refuted.")]
 Unit = Annotated[str, typer.Option(help=f"What a candidate is: {RECORD_UNITS}.")]
-Gamma = Annotated[float, typer.Option(help="γ of RMIA.")]
-A = Annotated[float, typer.Option("--a", help="a of offline RMIA, in [0, 1].")]
+Gamma = Annotated[float, typer.Option(help="The threshold γ of RMIA.")]
+A = Annotated[float, typer.Option("--a", help="The parameter a of offline RMIA, in [0, 1].")]
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="JSON file; private/membership-audit.json by default.")
 ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from dpassay.base import defaults
+from dpassay.base.errors import InputError
 from dpassay.base.number_format import format_confidence, format_lower, format_p_value, format_points
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import of_audit
@@ -25,7 +26,10 @@ TEXT_EXAMPLE = (
 TABLE_EXAMPLE = "Example: dpassay audit table synthetic.csv --source seen.csv --holdout unseen.csv --secret income"
 
 Source = Annotated[Path, typer.Option(help="File of the records that the generator saw.")]
-Holdout = Annotated[Path, typer.Option(help="File of records of the same kind that it did not see.")]
+Holdout = Annotated[
+    Path | None,
+    typer.Option(help="File of records of the same kind that it did not see; required."),
+]
 Coins = Annotated[
     bool,
     typer.Option(
@@ -44,7 +48,7 @@ ClaimedEpsilon = Annotated[
 def text(
     synthetic: SyntheticTexts,
     source: Source,
-    holdout: Holdout,
+    holdout: Holdout = None,
     text: Annotated[str, typer.Option(help="Column of the text in source and holdout.")] = "text",
     user: Annotated[str | None, typer.Option(help="Column of the user; users are then the units.")] = None,
     synthetic_text: SyntheticText = "text",
@@ -71,6 +75,7 @@ def text(
     from dpassay.auditing.released import audit as job
     from dpassay.base.private_results import output_file
 
+    holdout = _required(holdout, "dpassay audit plan")
     path = output_file(synthetic, output, job.TEXT_NAME, (source, holdout))
     settings = job.TextAuditSettings(
         source=source,
@@ -93,7 +98,7 @@ def text(
 def table(
     synthetic: Annotated[Path, typer.Argument(metavar="FILE", help="A .jsonl, .csv or .parquet file.")],
     source: Source,
-    holdout: Holdout,
+    holdout: Holdout = None,
     secret: Annotated[
         str | None, typer.Option(help="Column whose value is inferred from the others. Default: none.")
     ] = None,
@@ -123,6 +128,7 @@ def table(
     from dpassay.auditing.released import audit as job
     from dpassay.base.private_results import output_file
 
+    holdout = _required(holdout, "dpassay audit plan --kind table")
     path = output_file(synthetic, output, job.TABLE_NAME, (source, holdout))
     settings = job.TableAuditSettings(
         source=source,
@@ -139,6 +145,21 @@ def table(
         progress=progress(json_, quiet),
     )
     _finish(job.audit_table(synthetic, settings), path, json_, quiet)
+
+
+def _required(holdout: Path | None, instead: str) -> Path:
+    """The file of the holdout.
+
+    Raises:
+        InputError: if there is none; the message says why one is needed, and what can be done without.
+    """
+    if holdout is None:
+        raise InputError(
+            "--holdout is missing: it names records of the same kind that the generator did not see. Without them a "
+            "match with the source may show no more than what such records have in common. If there are none, keep "
+            f"some records back and run the generator again, or audit it with canaries: `{instead}`"
+        )
+    return holdout
 
 
 def _finish(found: HoldoutAudit, path: Path, json_: bool, quiet: bool) -> NoReturn:

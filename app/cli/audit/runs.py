@@ -35,13 +35,15 @@ def plan(
         float | None, typer.Option(help="Claimed ε, for this unit and adjacency. Without it nothing is refuted.")
     ] = None,
     delta: Annotated[float, typer.Option(help="Claimed δ, in [0, 1).")] = 0.0,
-    adjacency: Annotated[str, typer.Option(help="Of the claim: add_remove or replace_one.")] = "add_remove",
+    adjacency: Annotated[
+        str, typer.Option(help="Neighbouring relation of the claim: add_remove or replace_one.")
+    ] = "add_remove",
     unit: Annotated[str, typer.Option(help='What the claim protects: record or "group(k)".')] = "record",
     runs: Annotated[
         int | None,
         typer.Option(
-            help="Largest number of runs, on both data sets, those of the search included. Default: 300, or more if "
-            "the claim needs them."
+            help="Largest number of runs on both data sets together, including those of the search. Default: 300, or "
+            "more if the claim needs them."
         ),
     ] = None,
     confidence: Confidence = defaults.CONFIDENCE,
@@ -57,7 +59,7 @@ def plan(
         typer.Option(help="Public domains of the columns (`dpassay table schema`); neighbours keep to them."),
     ] = None,
     records: Annotated[
-        int, typer.Option(help="Most records of a data set, drawn at random from the file.")
+        int, typer.Option(help="Largest number of records of a data set; they are drawn at random from the file.")
     ] = defaults.MANY_RUNS_RECORDS,
     label: Annotated[
         str | None, typer.Option(help="Column of the class label. Default: the category with the fewest values.")
@@ -111,11 +113,16 @@ def run(
     folder: Folder,
     command: Annotated[
         str | None,
-        typer.Option(help="Of the generator, with {input} and {output}, and {seed} if it takes one. No shell is used."),
+        typer.Option(
+            help="Command that runs the generator, with {input} and {output}, and {seed} if it takes one. No shell is "
+            "used."
+        ),
     ] = None,
     function: Annotated[
         str | None,
-        typer.Option(help="Instead, module:function, called with the records and a seed; returns synthetic records."),
+        typer.Option(
+            help="Instead of --command: module:function, called with the records and a seed; returns synthetic records."
+        ),
     ] = None,
     unprotected: Annotated[
         str | None, typer.Option(help="The same command or function with protection off: the positive control.")
@@ -125,7 +132,7 @@ def run(
         float, typer.Option(help="Seconds after which a run is stopped and counts as failed.")
     ] = defaults.MANY_RUNS_TIMEOUT,
     all_: Annotated[
-        bool, typer.Option("--all", help="Make all planned runs, also after the claim is refuted: a larger bound.")
+        bool, typer.Option("--all", help="Make all planned runs even after the claim is refuted, for a larger bound.")
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep outputs in DIR/private/outputs.")] = False,
     json_: Json = False,

@@ -17,9 +17,10 @@ EXAMPLE = "Example: dpassay audit secrets --p .01 --r .1 --occurrences 80 --samp
 
 def secrets(
     p: Annotated[
-        float, typer.Option("--p", help="Claim: largest probability of guessing the secret before, in [1e-5, 1).")
+        float,
+        typer.Option("--p", help="Claim: largest probability of guessing the secret before the release, in [1e-5, 1)."),
     ],
-    r: Annotated[float, typer.Option("--r", help="Claim: largest probability of guessing it afterwards.")],
+    r: Annotated[float, typer.Option("--r", help="Claim: largest probability of guessing it after the release.")],
     occurrences: Annotated[int, typer.Option(help="Number of records that hold the secret.")],
     sampling_probability: Annotated[
         float, typer.Option(help="Probability that each of them is in a release, in [0, 1].")
@@ -27,7 +28,7 @@ def secrets(
     rounds: Annotated[int, typer.Option(help="Number of releases, each with fresh noise and sampling.")] = 1,
     sigma: Annotated[
         float | None,
-        typer.Option(help="σ₁, where an occurrence contributes 1. Default: the least that meets the claim."),
+        typer.Option(help="Noise σ₁, where an occurrence contributes 1. Default: the smallest that meets the claim."),
     ] = None,
     variant: Annotated[str, typer.Option(help="Which release: sound or as_published.")] = "sound",
     confidence: Confidence = defaults.CONFIDENCE,

@@ -87,6 +87,8 @@ def test_every_command_shows_an_example(command: str) -> None:
         (["account", "bad.yaml", "--delta", "1e-5"], "bad.yaml"),
         (["account", "claim.yaml", "--delta", "2"], "delta"),
         (["schema", "planet"], "planet"),
+        (["report", "unknown.yaml"], "unknown.yaml: expects the folder of a run, which `dpassay assay` wrote"),
+        (["report", "."], "expects the folder of a run"),
         (["frobnicate"], "frobnicate"),
     ],
 )

@@ -136,13 +136,23 @@ REFUSED: dict[str, tuple[str, str, bytes, str]] = {
     "parquet with an id twice": ("parquet", ID, table(text=["SECRET", "b"], key=[7, 7]), "two records have the same"),
     "ids 1 and '1'": ("jsonl", ID, lines({"text": "a", "key": 1}, {"text": "b", "key": "1"}), "two records have the"),
     "jsonl with another label": ("jsonl", LABEL, lines({**ROW, "topic": "SECRET"}), "not in the public list of labels"),
-    "csv with another label": ("csv", LABEL, b"text,topic\nx,a\nx,SECRET\n", "not in the public list of labels"),
+    "csv with another label": (
+        "csv",
+        LABEL,
+        b"text,topic\nx,a\nx,SECRET\n",
+        "data.csv, line 3: column 'topic' holds a label that is not in the public list of labels",
+    ),
     "parquet with another label": ("parquet", LABEL, table(text=["x"], topic=["SECRET"]), "not in the public list"),
     "a label with a space": ("jsonl", LABEL, lines({**ROW, "topic": "a "}), "not in the public list of labels"),
     "a label that is null": ("jsonl", LABEL, lines({**ROW, "topic": None}), "line 1: column 'topic' must hold"),
     "a label that is NaN": ("jsonl", LABEL, lines({**ROW, "topic": float("nan")}), "line 1: column 'topic' must hold"),
     "jsonl in Latin-1": ("jsonl", EMPTY, '{"text": "SECRET é"}'.encode("latin-1"), "is not UTF-8 text"),
-    "csv in Latin-1": ("csv", EMPTY, "text\nSECRET é\n".encode("latin-1"), "is not UTF-8 text"),
+    "csv in Latin-1": (
+        "csv",
+        EMPTY,
+        "text\nx\nSECRET é\n".encode("latin-1"),
+        "data.csv, line 3: is not UTF-8 text; save it as UTF-8, or convert it",
+    ),
     "jsonl in UTF-16": ("jsonl", EMPTY, '{"text": "SECRET"}'.encode("utf-16"), "is not UTF-8 text"),
     "jsonl with a raw surrogate": ("jsonl", EMPTY, b'{"text": "SECRET \xed\xa0\x80"}', "is not UTF-8 text"),
     "parquet in Latin-1": (
@@ -177,7 +187,15 @@ REFUSED: dict[str, tuple[str, str, bytes, str]] = {
     "an empty cell": ("csv", EMPTY, b"text,key\nSECRET,1\n,2\n", "line 3: column 'text' must hold"),
     "a parquet cell of none": ("parquet", EMPTY, table(text=["SECRET", None]), "row 2: column 'text' must hold"),
     "a parquet NaN": ("parquet", ID, table(text=["SECRET"], key=[float("nan")]), "row 1: column 'key' must hold"),
-    "parquet without the column": ("parquet", EMPTY, table(note=["SECRET"]), "row 1: there is no column 'text'"),
+    "parquet without the column": ("parquet", EMPTY, table(note=["SECRET"]), "'text'; the columns are 'note'"),
+    "csv with another column": (
+        "csv",
+        EMPTY,
+        b"key,texts\n1,SECRET\n",
+        "data.csv, line 1: there is no column 'text'; the columns are 'key', 'texts'; did you mean 'texts'?",
+    ),
+    "csv without a header": ("csv", EMPTY, b"1,SECRET\n", "data.csv, line 1: there is no column 'text' among its 2"),
+    "jsonl with another column": ("jsonl", EMPTY, lines({"texts": "SECRET"}), "did you mean 'texts'?; give the name"),
     "an id that is a list": ("jsonl", ID, lines({"text": "x", "key": ["SECRET"]}), "column 'key' must hold a string"),
 }  # fmt: skip
 

@@ -53,7 +53,7 @@ def test_a_sample_that_is_not_declared_public_is_said(tmp_path: Path) -> None:
         ("a\n" + "".join(f"word{row}\n" for row in range(60)), [], "more than 50 distinct words"),
         ("a,b\n1,\n", [], "column 'b' is empty"),
         ("a\n", [], "the sample has no rows"),
-        ("a\n1\n", ["--ignore", "c"], "there is no column 'c' to ignore"),
+        ("a\n1\n", ["--ignore", "c"], "there is no column 'c'; the columns are 'a'"),
     ],
 )
 def test_what_no_schema_can_show_is_one_line(tmp_path: Path, content: str, options: list[str], says: str) -> None:

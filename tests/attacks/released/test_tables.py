@@ -210,7 +210,7 @@ def test_a_secret_without_other_columns() -> None:
     only = encode([{"s": 1}], [{"s": 2}], [{"s": 3}])
     with pytest.raises(ValueError, match="there is no other column"):
         attribute_inference(only, "s")
-    with pytest.raises(ValueError, match="there is no column 'q'; the columns are s"):
+    with pytest.raises(ValueError, match="there is no column 'q'; the columns are 's'"):
         attribute_inference(only, "q")
 
 

@@ -584,7 +584,7 @@ def test_a_column_that_synthetic_rows_lack(customers: Path, tmp_path: Path) -> N
     folder = tmp_path / "audit"
     done("plan", "--kind", "table", "--canaries", 40, "--like", customers, "--id", "id", "-o", folder)
     (tmp_path / "s.csv").write_text("age,spent\n30,1\n")
-    assert "there is no column 'place', which the data of the plan have" in refused("score", folder, tmp_path / "s.csv")
+    assert "there is no column 'place'; the columns are 'age', 'spent'" in refused("score", folder, tmp_path / "s.csv")
     (tmp_path / "s.csv").write_text("")
     assert "the synthetic table has no rows" in refused("score", folder, tmp_path / "s.csv")
 
@@ -621,9 +621,9 @@ def test_plans_that_cannot_be(arguments: tuple[object, ...], message: str, tmp_p
 
 def test_wrong_columns_of_the_data(tickets: Path, tmp_path: Path) -> None:
     out = ("-o", tmp_path / "audit")
-    assert "there is no column 'text'; name the text column" in refused("plan", "--like", tickets, *out)
+    assert "name the text column with --text" in refused("plan", "--like", tickets, *out)
     like = ("--like", tickets, "--text", "note")
-    assert "there is no column 'x'; name the id column with --id" in refused("plan", *like, "--id", "x", *out)
+    assert "name the id column with --id" in refused("plan", *like, "--id", "x", *out)
     assert "name the column of users with --user" in refused("plan", *like, "--unit", "user", *out)
     assert "column 'no' must hold text" in refused("plan", "--like", tickets, "--text", "no", *out)
     (tmp_path / "empty.csv").write_text("text\n")

@@ -141,7 +141,7 @@ def test_synthetic_text_alone(tmp_path: Path) -> None:
     none = json.loads(audit(*options, *both, "--synthetic", written).stdout)["audits"][0]
     assert none["bounds"][0]["value"] == 0
     assert none["controls_passed"] is True
-    assert "no leak is shown. A test of this size shows a leak half of the time if " in none["conclusion"]
+    assert "no leak is shown. A test of this size has 50 % power to show a leak if " in none["conclusion"]
     assert not any(text in json.dumps([leak, none]) for text in NOTES[:400])
 
 

@@ -111,7 +111,7 @@ def test_a_claim_is_refuted_by_all_attacks_together(files: dict[str, Path]) -> N
         assert json.loads((files["run"] / "private" / "text-audit.json").read_text()) == result
         said = by_name(result)["verbatim_extraction"]["conclusion"]
         assert f"{'above' if refuted else 'not above'} the claim of ε = {claimed}" in said
-        assert ("refutes the claim half of the time if" in said) is not refuted
+        assert ("has 50 % power to refute the claim if" in said) is not refuted
         assert ("is not refuted by these attacks; that does not support it" in result["conclusion"]) is not refuted
     in_words = text(files, "--coins", "--epsilon", 0.5)
     assert in_words.returncode == 1
@@ -271,6 +271,15 @@ def test_tables_for_people_round_bounds_down_and_p_values_up(capsys: pytest.Capt
     assert {"1.84979", "1.42", "10⁻⁶"} <= set(cells)
 
 
+@pytest.mark.parametrize("kind", ["text", "table"])
+def test_without_a_holdout_it_says_why_one_is_needed(kind: str, files: dict[str, Path]) -> None:
+    result = command.run("audit", kind, files["seen"], "--source", files["seen"])
+    assert result.returncode == 2
+    assert result.stderr.startswith("dpassay: --holdout is missing: it names records")
+    assert "what such records have in common" in result.stderr
+    assert "`dpassay audit plan" in result.stderr
+
+
 def test_columns_may_be_left_out(tables: dict[str, Path]) -> None:
     result = found(table(tables, "--ignore", "income", "--categorical", "age", "--json"))
     assert result["columns"] == {"numeric": [], "categorical": ["age", "job"]}
@@ -314,7 +323,7 @@ def test_coins_need_units_that_differ(files: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--secret", "salary"], "there is no column 'salary'; the columns are age, income, job"),
+        (["--secret", "salary"], "there is no column 'salary'; the columns are 'age', 'income', 'job'"),
         (["--ignore", "salary"], "there is no column 'salary'"),
         (["--limit", "1"], "limit must be at least 2"),
         (["--seed", "-1"], "seed must be at least 0"),

@@ -106,9 +106,9 @@ def test_what_is_met_is_not_refuted_and_the_ceiling_is_said() -> None:
     assert not result.details["refuted"]
     assert 0.4 < result.bounds[0].value <= 1.0
     assert (
-        "allows 1: it is not refuted. A test of this size refutes the claim half of the time if " in result.conclusion
+        "allows 1: it is not refuted. A test of this size has 50 % power to refute the claim if " in result.conclusion
     )
-    assert result.conclusion.endswith("A test without an error would have shown 4.5643.")
+    assert result.conclusion.endswith("A test without errors would have shown only 4.5643.")
     assert result.trials == 2800
     assert result.details["training_runs"] == 600
     few = audited(laplace(np.random.default_rng(1), 20), PureDP(3.0))

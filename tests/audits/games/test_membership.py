@@ -143,7 +143,7 @@ def test_a_control_that_sees_nothing_ends_the_audit() -> None:
     assert passed.controls_passed is True
     assert passed.bounds[0].value == 0
     assert "nothing follows" not in passed.conclusion
-    assert "As many guesses, all right, would have shown ε = 3.4" in passed.conclusion
+    assert "Even perfect guesses would have shown only ε = 3.4" in passed.conclusion
     assert "without a positive control nothing follows" in membership_audit(blind, design).conclusion
 
 

@@ -63,7 +63,7 @@ def test_finding_nothing_is_no_proof() -> None:
     assert found.bounds[0].value == 0
     assert "no leak found by this attack, which does not mean that there is none" in found.conclusion
     assert (
-        "As many hits, all in the source, would have shown ε = 0.1" in found.conclusion
+        "As many hits, all in the source, would have shown only ε = 0.1" in found.conclusion
     )  # ln(1/(.05^(-1/5) − 1)) = .19…
 
 

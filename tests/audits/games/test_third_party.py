@@ -226,7 +226,7 @@ def test_what_a_conclusion_says_of_the_claim() -> None:
     assert refutes(design(), audit(design(), included, full).bounds) is True
     assert refutes(design(), nothing.bounds) is False
     assert refutes(design(claim=None), audit(design(), included, full).bounds) is None
-    assert "would have shown ε = " in audit(design(claim=None), included, silent).conclusion
+    assert "would have shown only ε = " in audit(design(claim=None), included, silent).conclusion
     for words in ("private", "passed", "safe"):
         assert words not in audit(design(), included, silent).conclusion
 
