@@ -166,7 +166,8 @@ def reasons_assumed(bound: Bound) -> list[str]:
 
 def reason_rigor(bound: Bound) -> str:
     """Why a bound whose error is not controlled does not count."""
-    return f"{bound.method} is of rigor {bound.rigor}: it can neither support nor refute"
+    rigor = "an estimate" if bound.rigor == "estimate" else bound.rigor.replace("_", "-")
+    return f"{bound.method} is only {rigor}: it can neither support nor refute"
 
 
 def reason_unlimited(bound: Bound) -> str:

@@ -210,5 +210,5 @@ def test_other_formats_are_refused(tmp_path: Path) -> None:
 
 def test_the_library_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ValueError, match=r"pip install 'dpassay\[datasets\]'"):
+    with pytest.raises(ValueError, match=r"pip install '\.\[datasets\]'"):
         read_records(HubDataset("a/b"))

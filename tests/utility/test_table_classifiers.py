@@ -232,5 +232,5 @@ def test_no_rows_are_refused() -> None:
 
 def test_without_xgboost_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xgboost", None)
-    with pytest.raises(ValueError, match=r"^xgboost is not installed; .* pip install 'dpassay\[tables\]'"):
+    with pytest.raises(ValueError, match=r"^xgboost is not installed; .* pip install '\.\[tables\]'"):
         scored(rows(0, 20), rows(1, 20), rows(2, 20))
