@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from dpassay.base.terminal import say
-from dpassay.cli.options import Download, Embedder, Json, Quiet, Seed, show
+from dpassay.cli.options import FORMATS, Download, Embedder, Json, Quiet, Seed, show
 
 
 def centres(
-    texts: Annotated[Path, typer.Argument(help="PUBLIC text, a .jsonl, .csv or .parquet file; never private text.")],
+    texts: Annotated[Path, typer.Argument(help=f"PUBLIC text, a {FORMATS} file; never private text.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write, .safetensors.")],
     count: Annotated[int, typer.Option(help="Number of centres.")] = 100,
     text: Annotated[str, typer.Option(help="Column of the text.")] = "text",

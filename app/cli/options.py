@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from dpassay.base.progress import Progress
     from dpassay.jobs.mechanisms import Mechanism
 
+FORMATS = ".jsonl, .csv or .parquet"
+"""Of files of records, as `dpassay.data.records.read_rows` reads them."""
+
 Json = Annotated[
     bool, typer.Option("--json", help="Print results as JSON to stdout, progress and errors as JSON to stderr.")
 ]
@@ -31,7 +34,7 @@ Anchor = Annotated[
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="The folder that `dpassay assay` wrote.")]
 SyntheticTexts = Annotated[
-    Path, typer.Argument(metavar="RUN_FOLDER_OR_FILE", help="A run's folder, or a .jsonl, .csv or .parquet file.")
+    Path, typer.Argument(metavar="RUN_FOLDER_OR_FILE", help=f"A run's folder, or a {FORMATS} file.")
 ]
 SyntheticText = Annotated[str, typer.Option(help="Column of the text in the synthetic file.")]
 

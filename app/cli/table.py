@@ -9,7 +9,7 @@ import typer
 
 from dpassay.base.number_format import format_number
 from dpassay.base.terminal import say
-from dpassay.cli.options import Json, Quiet, Seed, progress, show
+from dpassay.cli.options import FORMATS, Json, Quiet, Seed, progress, show
 
 if TYPE_CHECKING:
     from dpassay.utility.table_measures import TableUtility
@@ -23,7 +23,7 @@ app = typer.Typer(
 
 @app.command(epilog="Example: dpassay table schema sample.csv -o people.schema.yaml --public --ignore person")
 def schema(
-    sample: Annotated[Path, typer.Argument(help="A sample that is public: a .jsonl, .csv or .parquet file.")],
+    sample: Annotated[Path, typer.Argument(help=f"A sample that is public: a {FORMATS} file.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The YAML file to write.")],
     public: Annotated[
         bool, typer.Option("--public", help="State that the sample is public; without it, claims are warned.")
@@ -54,7 +54,7 @@ def schema(
 )
 def utility(
     synthetic: Annotated[
-        Path, typer.Argument(metavar="RUN_FOLDER_OR_FILE", help="A run's folder, or a .jsonl, .csv or .parquet file.")
+        Path, typer.Argument(metavar="RUN_FOLDER_OR_FILE", help=f"A run's folder, or a {FORMATS} file.")
     ],
     real: Annotated[Path, typer.Option(help="File of the private rows that the generator saw.")],
     schema: Annotated[Path, typer.Option(help="YAML file of the public schema of all tables.")],

@@ -11,7 +11,7 @@ from dpassay.accounting.adjacency import RECORD_UNITS
 from dpassay.base import defaults
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import of_audit
-from dpassay.cli.options import Confidence, Device, Json, Quiet, progress, show
+from dpassay.cli.options import FORMATS, Confidence, Device, Json, Quiet, progress, show
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `dpassay audit plan` made.")]
 Expect = Annotated[str | None, typer.Option(metavar="HASH", help="SHA-256 of the manifest that you kept outside DIR.")]
@@ -27,7 +27,7 @@ def plan(
         ),
     ] = None,
     like: Annotated[
-        Path | None, typer.Option(help="File of the data (.jsonl, .csv, .parquet); canaries get the same columns.")
+        Path | None, typer.Option(help=f"File of the data ({FORMATS}); canaries get the same columns.")
     ] = None,
     schema: Annotated[
         Path | None,
@@ -124,9 +124,7 @@ def plan(
 
 def score(
     folder: Folder,
-    synthetic: Annotated[
-        Path | None, typer.Argument(help="What the generator wrote: a .jsonl, .csv or .parquet file.")
-    ] = None,
+    synthetic: Annotated[Path | None, typer.Argument(help=f"What the generator wrote: a {FORMATS} file.")] = None,
     model: Annotated[
         str | None,
         typer.Option(help="In place of a file: the folder of the language model that was trained on the data."),

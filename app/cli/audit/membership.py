@@ -13,7 +13,18 @@ from dpassay.base import defaults
 from dpassay.base.number_format import format_interval, format_lower, format_number
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import IN_AUDIT_HELP, of_audit
-from dpassay.cli.options import BoundDelta, Confidence, Device, Json, Quiet, Seed, SyntheticText, progress, show
+from dpassay.cli.options import (
+    FORMATS,
+    BoundDelta,
+    Confidence,
+    Device,
+    Json,
+    Quiet,
+    Seed,
+    SyntheticText,
+    progress,
+    show,
+)
 
 if TYPE_CHECKING:
     from dpassay.auditing.membership.audit import MembershipAudit, MembershipSettings
@@ -38,7 +49,7 @@ app = typer.Typer(
     "With --coins there is a lower bound on ε; without, only areas under the curve and rates.",
 )
 
-Records = Annotated[Path, typer.Argument(help="Candidates (.csv, .jsonl, .parquet) with columns text and included.")]
+Records = Annotated[Path, typer.Argument(help=f"Candidates ({FORMATS}) with columns text and included.")]
 Text = Annotated[str, typer.Option(help="Column of the text in files of records.")]
 Attack = Annotated[
     list[str] | None,
@@ -69,7 +80,7 @@ def scores(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="Signals (.csv, .jsonl, .parquet) with columns target, included, ref_1, …, ref_in_1, …; a larger "
+            help=f"Signals ({FORMATS}) with columns target, included, ref_1, …, ref_in_1, …; a larger "
             "signal means that a model fits a record better.",
         ),
     ],

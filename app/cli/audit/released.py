@@ -12,7 +12,18 @@ from dpassay.base.errors import InputError
 from dpassay.base.number_format import format_confidence, format_lower, format_p_value, format_points
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import of_audit
-from dpassay.cli.options import BoundDelta, Confidence, Json, Quiet, Seed, SyntheticText, SyntheticTexts, progress, show
+from dpassay.cli.options import (
+    FORMATS,
+    BoundDelta,
+    Confidence,
+    Json,
+    Quiet,
+    Seed,
+    SyntheticText,
+    SyntheticTexts,
+    progress,
+    show,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -96,7 +107,7 @@ def text(
 
 
 def table(
-    synthetic: Annotated[Path, typer.Argument(metavar="FILE", help="A .jsonl, .csv or .parquet file.")],
+    synthetic: Annotated[Path, typer.Argument(metavar="FILE", help=f"A {FORMATS} file.")],
     source: Source,
     holdout: Holdout = None,
     secret: Annotated[

@@ -11,7 +11,7 @@ import typer
 from dpassay.base import defaults
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import IN_AUDIT_HELP, of_audit
-from dpassay.cli.options import Confidence, Json, Quiet, progress, show
+from dpassay.cli.options import FORMATS, Confidence, Json, Quiet, progress, show
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,9 +27,7 @@ _COMMAND = '--command "python gen.py {input} {output}"'
 
 @app.command(epilog=f"Example: dpassay audit runs plan --like people.csv --epsilon 1 -o runs\n\n{IN_AUDIT_HELP}")
 def plan(
-    like: Annotated[
-        Path, typer.Option(help="File of the data (.jsonl, .csv, .parquet) that neighbours are made like.")
-    ],
+    like: Annotated[Path, typer.Option(help=f"File of the data ({FORMATS}) on which neighbours are modelled.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")],
     epsilon: Annotated[
         float | None, typer.Option(help="Claimed ε, for this unit and adjacency. Without it nothing is refuted.")
