@@ -1,7 +1,7 @@
 """Neighbouring data sets on which faulty generators of tables and texts differ most.
 
 Each strategy makes one pair (D, D′) from a sample of the data, and aims at one kind of fault: a range or a set of
-categories that is read off the data, a statistic that is released without noise, and so on. A lower bound on ε holds
+categories that is taken from the data, a statistic that is released without noise, and so on. A lower bound on ε holds
 whatever the pair is, so strategies may be as artful as they like; they only decide what is found.
 
 Where a public schema is given, every value stays inside its domain, so that no generator is blamed for values that it
@@ -601,17 +601,17 @@ STRATEGIES: Final[dict[str, Strategy]] = {
 
 FINDS: Final[dict[str, str]] = {
     "ordinary": "the number of records, or a count, that is released without noise",
-    "extreme_value": "the smallest or largest value of a column, read off the data",
-    "new_category": "the categories of a column, read off the data",
-    "rare_category": "the categories of a column, read off the data",
+    "extreme_value": "the smallest or largest value of a column, taken from the data",
+    "new_category": "the categories of a column, taken from the data",
+    "rare_category": "the categories of a column, taken from the data",
     "outlier": "noise that is too small for a record that shows in several columns at once",
     "repeated_category": "counts that are published above a threshold only",
     "empty_class": "a model for each class that the data have",
-    "new_combination": "combinations of categories, read off the data",
-    "missing_value": "whether a column has empty cells, read off the data",
-    "duplicates": "variances, ranges, distinct values or duplicates, read off the data",
-    "cluster_edge": "centres or splits that one record moves, read off the data",
-    "longest_text": "a length that is read off the data; texts that are clipped too late",
-    "new_token": "a vocabulary, read off the data; texts that are memorised",
+    "new_combination": "combinations of categories, taken from the data",
+    "missing_value": "whether a column has empty cells, taken from the data",
+    "duplicates": "variances, ranges, distinct values or duplicates, taken from the data",
+    "cluster_edge": "centres or splits that one record moves, taken from the data",
+    "longest_text": "a length that is taken from the data; texts that are clipped too late",
+    "new_token": "a vocabulary, taken from the data; texts that are memorised",
 }
 """The faults that each strategy aims at."""

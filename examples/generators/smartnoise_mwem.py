@@ -1,7 +1,7 @@
 """MWEM of SmartNoise: `python smartnoise_mwem.py DATA OUT --epsilon 1`.
 
 It claims (ε, 0)-differential privacy under adding or removing a record. All columns are categories, and their values
-are read off the data, as the library does by default.
+are taken from the data, as the library does by default.
 
 Install: `pip install smartnoise-synth==1.0.8` (MIT).
 """

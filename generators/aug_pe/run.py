@@ -54,7 +54,7 @@ class AugPERun(FinishedRun):
                 "An exchanged record takes its vote from one candidate and gives it to another: √2 apart, not 1."
             )
         if self.mechanism.counts_labels:
-            why.append("How many texts each label gets is read off the private labels without noise.")
+            why.append("How many texts each label gets is taken from the private labels without noise.")
         row = {
             "statement": f"{_claimed_quantity(claimed.guarantee)} after all rounds, with votes of sensitivity 1",
             "published": min(certified),

@@ -117,7 +117,7 @@ def test_wrong_files_and_statements_are_one_line(
 def test_a_group_over_sampled_steps_is_told_what_follows_from_one_record(tmp_path: Path) -> None:
     """kε, and δ (e^{kε} − 1)/(e^ε − 1): Vadhan (2017), Lemma 2.2."""
     path = written(tmp_path, HISTORY)
-    given: dict[str, Any] = {"delta": 1e-5, "sampler": "poisson", "adjacency": "add_remove"}
+    given: dict[str, Any] = {"delta": 1e-5, "sampler": "poisson", "adjacency": "zero_out"}
     found, one = account(path, unit="group(3)", **given), account(path, **given).bounds[0].value
     assert found.bounds == ()
     (hint,) = (hint for hint in found.hints if "a group of 3" in hint)
