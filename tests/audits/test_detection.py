@@ -39,7 +39,7 @@ def test_what_is_printed_is_compared_with_what_chance_prints() -> None:
     """Five printed keys, all planted, are the fewest that show something at 95 %."""
     alone = detectable(AsPrinted(1000), confidence=0.95)
     assert stats.binom.sf(4, 1000, (alone.share or 0) / 2) == pytest.approx(0.5, rel=1e-9)
-    said = f"if {format_percent(alone.share or 0, 'up')} of the planted keys are printed and no others; it"
+    said = f"if {format_percent(alone.share or 0, 'up')} of the planted keys are printed and no others; less"
     assert said in alone.sentence(PRINTED)
     common = detectable(AsPrinted(1000), 1.0, confidence=0.95, by_chance=0.1)
     assert (common.share or 0) > 0.1

@@ -14,7 +14,7 @@ from shared_work import DRAWN
 from dpassay.accounting.bounds import Interval
 from dpassay.audits.verdict_wording import MEANS
 from dpassay.reports.assay import Assay
-from dpassay.reports.html import render
+from dpassay.reports.html import Side, render
 
 SIDES = ["private", "release"]
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -281,7 +281,7 @@ def test_printed_pages_say_whose_they_are(assays: dict[str, Assay]) -> None:
 
 
 @pytest.mark.parametrize("side", ["private", "release"])
-def test_the_glossary_defines_the_words_of_the_page_and_no_others(assay: Assay, side: str) -> None:
+def test_the_glossary_defines_the_words_of_the_page_and_no_others(assay: Assay, side: Side) -> None:
     page = render(assay, side=side)
     main, _, footer = page.partition("<h2>Glossary</h2>")
     words = re.sub("<[^>]*>", " ", main).lower()
