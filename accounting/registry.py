@@ -202,7 +202,7 @@ def unsupported(event: Described, *, adjacency: Adjacency | str, unit: Unit | No
 def group_through_one_record(event: Described, delta: float, *, adjacency: Adjacency | str, size: int) -> str:
     """What the best bound for one record says about a group, in sentences, where no accountant has one for groups."""
     found = f"No accountant has a bound for a group of {size} on these events."
-    another = "bound one record at a smaller δ and convert it with dpassay.accounting.group_privacy.for_group."
+    another = "bound one record at a smaller δ and convert it with dpassay.accounting.for_group."
     single = next(iter(upper_bounds(event, ApproxDP(0.0, delta), adjacency=adjacency)), None)
     if single is None or math.isinf(single.value):
         return found
