@@ -115,7 +115,7 @@ class Output(DocumentPart):
 
 
 class LedgerSummary(DocumentPart):
-    """What the ledger holds; only its head and, where it is what was planned, the composition may leave."""
+    """What the ledger holds; only its head and, where it is what was planned, the composition may be released."""
 
     head: str
     events: int = Field(description="private: slots are charged together as they fit into memory, by their sizes")

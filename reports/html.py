@@ -127,7 +127,7 @@ def render(assay: Assay, *, side: Side) -> str:
 
 
 def render_release(release: Release) -> str:
-    """The page that may leave.
+    """The page that may be released.
 
     Args:
         release: which holds nothing else.

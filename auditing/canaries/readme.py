@@ -125,7 +125,9 @@ def reach(planned: PlannedAudit) -> list[str]:
             f"With confidence {format_confidence(design.confidence)} and {planned.guesses} guesses, all of them "
             f"right, it shows at most ε = {format_upper(planned.ceiling)}{at}; fewer right guesses show less."
         )
-        lines.append(f"With {half} guesses, all right, it would be at most {format_upper(planned.ceiling_of_half)}.")
+        lines.append(
+            f"With {half} guesses, if all are right, it would be at most {format_upper(planned.ceiling_of_half)}."
+        )
     else:
         lines += _ceilings(planned, at)
     if design.claim is not None and needed is not None and not planned.warnings:
@@ -136,7 +138,7 @@ def reach(planned: PlannedAudit) -> list[str]:
     given_away = "of the planted canaries " + ("are printed" if design.guesses is None else "stand out")
     lines += [
         "",
-        "What to expect of one file, computed exactly (a generator with an ε gives away all that this ε allows):",
+        "What to expect of one file, computed exactly (a generator with an ε leaks as much as this ε permits):",
         "",
         *_expected(planned),
         "",

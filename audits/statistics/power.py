@@ -53,7 +53,7 @@ _LARGEST = 1e3  # ε at which randomised response never lies, in floats
 
 @dataclass(frozen=True, slots=True)
 class AsPrinted:
-    """The size of a one-run test that guesses every candidate that the output gives away, by the `adaptive` rule.
+    """The size of a one-run test that guesses every candidate that the output reveals, by the `adaptive` rule.
 
     Attributes:
         m: number of candidates, each in the data by a fair coin.
@@ -106,7 +106,7 @@ class RandomizedResponse:
 
 @dataclass(frozen=True, slots=True)
 class StandOut:
-    """A generator that gives away a share of the candidates that are in its data, and nothing of the others.
+    """A generator that reveals a share of the candidates that are in its data, and nothing of the others.
 
     Attributes:
         share: s, the probability with which each candidate that is in the data stands out.

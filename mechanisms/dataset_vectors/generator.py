@@ -339,7 +339,7 @@ _PUBLIC = ("norms", "clips")
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class DatasetVectorsResult:
-    """What a run released. If the mechanism is releasable, all of it may leave.
+    """What a run released. If the mechanism is releasable, all of it may be published.
 
     Attributes:
         shots: of each label, best first.

@@ -44,7 +44,7 @@ def test_what_is_printed_is_compared_with_what_chance_prints() -> None:
     common = detectable(AsPrinted(1000), 1.0, confidence=0.95, by_chance=0.1)
     assert (common.share or 0) > 0.1
     assert "has 50 % power to refute the claim" in common.sentence(PRINTED)
-    assert "are printed, and others as often as here; it" in common.sentence(PRINTED)
+    assert "are printed, and others as often as here; less" in common.sentence(PRINTED)
     split = detectable(SourceAndHoldout(100, 100), confidence=0.95)
     assert split.epsilon is None
     assert "of the source units are hit and no others" in split.sentence("of the source units are hit")

@@ -218,7 +218,7 @@ def test_what_a_conclusion_says_of_the_claim() -> None:
     assert "which refutes the claim of ε = 1" in audit(design(), included, full).conclusion
     nothing = audit(design(), included, silent)
     assert (
-        "no leak is shown, and the claim of ε = 1 is not refuted. A test of this size refutes the claim"
+        "no leak is shown, and the claim of ε = 1 is not refuted. A test of this size has 50 % power to refute"
         in nothing.conclusion
     )
     assert nothing.conclusion.endswith("so it is not known whether this attack sees leaks of this generator.")

@@ -1,4 +1,4 @@
-"""An evolution killed at any point goes on where it was: nothing committed changes, is charged twice or is lost."""
+"""An evolution killed at any point resumes: nothing committed changes, is charged twice or is lost."""
 
 from __future__ import annotations
 
