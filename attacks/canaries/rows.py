@@ -268,14 +268,19 @@ def draw_unusual_rows(
     if draw is draw_rows and math.prod(column.distinct_values for column in used) < count:
         raise ValueError(few)
     pool: dict[tuple[str, ...], dict[str, Value]] = {}
-    for _ in range(20):
+    rows: list[dict[str, Value]] = []
+    distances = np.empty(0)
+    for attempts_left in reversed(range(20)):
         before = len(pool)
         for row in draw(2 * count, columns, rng):
             pool.setdefault(tuple(canonical(row[column.name]) for column in used), row)
-        if len(pool) >= 2 * count or len(pool) < 1.01 * before:
+        exhausted = len(pool) < 1.01 * before
+        if len(pool) < 2 * count and not exhausted and attempts_left:
+            continue
+        rows = list(pool.values())
+        distances, _ = nearest(rows, columns, known)
+        if exhausted or np.count_nonzero(distances > 0) >= count:
             break
-    rows = list(pool.values())
-    distances, _ = nearest(rows, columns, known)
     order = np.argsort(-distances, kind="stable")[:count]
     if len(order) < count or distances[order[-1]] <= 0:
         raise ValueError(few)

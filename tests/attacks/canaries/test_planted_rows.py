@@ -126,6 +126,19 @@ def test_unusual_rows_are_distinct_far_from_the_data_and_in_its_ranges() -> None
     assert {row["city"] for row in rows} <= {"Bergen", "Delft", "Ghent"}
 
 
+def test_rows_that_the_columns_allow_are_found_whatever_is_drawn_first() -> None:
+    """Twenty of forty rows are in the data, so eight others can be had; a pool of sixteen may hold fewer."""
+    columns = [
+        ColumnRange("name", "word", values=tuple(f"C-{number}" for number in range(20))),
+        ColumnRange("place", "word", values=("Delft", "Oslo")),
+    ]
+    known = [{"name": f"C-{number}", "place": ("Oslo", "Delft")[number % 2]} for number in range(20)]
+    for seed in range(1000):
+        rows, distances = draw_unusual_rows(8, columns, known, np.random.default_rng(seed))
+        assert len({(row["name"], row["place"]) for row in rows}) == 8
+        assert distances.min() > 0
+
+
 def test_too_few_different_rows_are_refused() -> None:
     few = [ColumnRange("a", "word", values=("x", "y")), ColumnRange("b", "word", values=("x", "y"))]
     with pytest.raises(ValueError, match="fewer than 4 distinct rows that are not in the data; plan fewer"):
