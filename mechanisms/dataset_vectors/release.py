@@ -43,7 +43,8 @@ def clipped(differences: ArrayLike, clips: Sequence[float]) -> Integers:
         Shape (blocks, d), each row of length at most `RADIUS`.
     """
     rows = np.asarray(differences, dtype=np.float64)
-    return whole_vectors(rows / np.asarray(clips, dtype=np.float64)[:, None], RADIUS)
+    with np.errstate(over="ignore"):  # a quotient beyond the floats is not finite, either
+        return whole_vectors(rows / np.asarray(clips, dtype=np.float64)[:, None], RADIUS)
 
 
 def noise_scale(noise_multiplier: float, blocks: int, adjacency: Adjacency, *, as_published: bool = False) -> float:

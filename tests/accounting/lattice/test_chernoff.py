@@ -46,6 +46,7 @@ def test_of_gaussians_it_is_off_by_a_small_factor_of_the_exponent(mu: float, cou
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::dpassay.accounting.lattice.pairs.WidthNotMet")
 def test_one_rare_large_loss_is_counted_as_such() -> None:
     """Moments alone would say 2.5e-8: most of e^{λL} comes from losses that never happen."""
     pair = DominatingPair.gaussian(1.0).poisson_sampled(1e-6)

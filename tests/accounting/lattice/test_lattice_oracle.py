@@ -147,6 +147,7 @@ def test_different_gaussians_compose() -> None:
 # --- exact compositions of finite pairs
 
 
+@pytest.mark.filterwarnings("ignore::dpassay.accounting.lattice.pairs.WidthNotMet")
 @pytest.mark.parametrize("uniform", [0.5, 0.97])
 @pytest.mark.parametrize("count", [1, 10, 1000, pytest.param(10**4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("null", [False, True])
