@@ -52,6 +52,7 @@ DESCENT = "tests/mechanisms/two_stage/test_descent.py"
 NOISE = "tests/mechanisms/primitives/test_noise.py"
 BOUNDS = "tests/accounting/test_bounds_hold.py"
 BOUND = f"{BOUNDS}::test_no_attacker_exceeds_a_bound"
+EX_POST = "tests/accounting/ex_post/test_ex_post.py"
 
 MECHANISMS = (
     Mutant(
@@ -81,6 +82,20 @@ MECHANISMS = (
         "    whole *= scale\n    np.trunc(whole, out=whole)\n    while whole @ whole > grid.radius**2:",
         "    whole *= 1.1 * scale\n    np.trunc(whole, out=whole)\n    while whole @ whole > 1.21 * grid.radius**2:",
         (f"{DRAWN}::test_noise_of_gradients",),
+    ),
+    Mutant(
+        "fine-tuning: gradients are not clipped",
+        "mechanisms/two_stage/descent.py",
+        "    while whole @ whole > grid.radius**2:",
+        "    whole *= max(length, clip) / clip\n    while False:",
+        (f"{DESCENT}::test_no_gradient_leaves_the_clip_however_small_or_large",),
+    ),
+    Mutant(
+        "fine-tuning: batches are cut at their expected size",
+        "mechanisms/two_stage/training.py",
+        "yield self._present[self.source.bernoulli(np.full(count, min(1.0, mechanism.rate)))]",
+        "yield self._present[self.source.bernoulli(np.full(count, min(1.0, mechanism.rate)))][: mechanism.batch_size]",
+        (f"{DRAWN}::test_batches_of_fine_tuning",),
     ),
     Mutant(
         "fine-tuning: drawn rate + 5 %",
@@ -571,6 +586,41 @@ ACCOUNTANTS = (
         (f"{BOUNDS}::test_an_ex_post_epsilon_bounds_the_run",),
     ),
     Mutant(
+        "ex_post: γ* is the cost of a row that leaves",
+        "accounting/ex_post/costs.py",
+        "return np.maximum(self.u_minus, self.u_plus)",
+        "return self.u_minus",
+        (EX_POST,),
+    ),
+    Mutant(
+        "ex_post: γ* of a row that enters × .95",
+        "accounting/ex_post/medians.py",
+        "max(highest - base, 0.0) + extra,",
+        "0.95 * max(highest - base, 0.0) + extra,",
+        (f"{EX_POST}::test_costs_are_the_worst_neighbour",),
+    ),
+    Mutant(
+        "blow-up of a curve × .95",
+        "accounting/accountants/base.py",
+        "float((np.exp(epsilons) * p + deltas).min()) * (1 + 1e-14)",
+        "float((np.exp(epsilons) * p + deltas).min()) * 0.95",
+        (f"{BOUND}[basic-nothing-add_remove]",),
+    ),
+    Mutant(
+        "lattice: blow-up of a Gaussian at μ × .95",
+        "accounting/lattice/gaussian_curve.py",
+        "    gap += 16 * UNIT * (abs(quantile) + mu)\n",
+        "    mu *= 0.95\n    gap += 16 * UNIT * (abs(quantile) + mu)\n",
+        (f"{BOUND}[lattice-Gaussian noise-add_remove]",),
+    ),
+    Mutant(
+        "secret_protection: blow-up of a mixture × .95",
+        "accounting/secret_protection/noise.py",
+        "return lower.reshape(noises.shape), upper.reshape(noises.shape)",
+        "return 0.95 * lower.reshape(noises.shape), 0.95 * upper.reshape(noises.shape)",
+        ("tests/accounting/secret_protection/test_secret_protection.py",),
+    ),
+    Mutant(
         "disjoint parts: only one counts where a unit moves",
         "accounting/accountants/base.py",
         "1 if one else min(2, len(costs))",
@@ -580,7 +630,57 @@ ACCOUNTANTS = (
 )
 """What accountants answer."""
 
-MUTANTS = MECHANISMS + ACCOUNTANTS
+AUDITS = (
+    Mutant(
+        "one run: β is doubled",
+        "audits/statistics/one_run.py",
+        "    beta = 1 - confidence\n    pure",
+        "    beta = 2 * (1 - confidence)\n    pure",
+        ("tests/audits/statistics/test_one_run.py::test_agrees_with_brute_force",),
+    ),
+    Mutant(
+        "Clopper and Pearson: β is doubled",
+        "audits/statistics/binomial.py",
+        "limit = special.betaincinv(np.maximum(hits, 1), trials - hits + 1.0, tail)",
+        "limit = special.betaincinv(np.maximum(hits, 1), trials - hits + 1.0, min(0.5, 2 * tail))",
+        ("tests/audits/statistics/test_binomial.py",),
+    ),
+)
+"""What audits show."""
+
+FILES = (
+    Mutant(
+        "ledger: the hash of an entry is not verified",
+        "accounting/ledger/chain.py",
+        "if row.hash != row.computed_hash():",
+        "if False:",
+        ("tests/accounting/ledger/test_ledger_chain.py::test_a_changed_byte_anywhere_is_found",),
+    ),
+    Mutant(
+        "ledger: what follows the end of a run is not verified",
+        "accounting/ledger/chain.py",
+        '            raise LedgerError(f"{row.kind} in a run that was finished")',
+        "            return",
+        ("tests/accounting/ledger/test_ledger_chain.py",),
+    ),
+    Mutant(
+        "ledger: a charge beyond the plan is verified",
+        "accounting/ledger/chain.py",
+        '    run.allowance.take(charge, body["key"])\n',
+        "",
+        ("tests/accounting/ledger/test_ledger_chain.py::test_a_well_chained_forgery_must_make_sense_too",),
+    ),
+    Mutant(
+        "private/: what lies in an existing one stays open",
+        "base/private_files.py",
+        'for path in folder.rglob("*"):\n            with contextlib',
+        "for path in ():\n            with contextlib",
+        ("tests/base/test_private_folder.py::test_an_open_folder_is_closed_with_all_that_it_holds",),
+    ),
+)
+"""What is kept of a run."""
+
+MUTANTS = MECHANISMS + ACCOUNTANTS + AUDITS + FILES
 
 _FINDER = '''
 """Imports the packages of this checkout in place of the installed ones."""
