@@ -6,7 +6,7 @@ Code outside a generator's folder uses only its claim and its `FinishedRun`, and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from dpassay.claims.lints import public_warnings
 from dpassay.data.records import Record
 from dpassay.generators.documents import Documents
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
-from dpassay.reports.assay import Output
+from dpassay.reports.assay import Difference, Output, Tables
 from dpassay.reports.claim import prefix_of
 
 
@@ -57,6 +57,11 @@ class RunSettings:
     anchor: Path | None = None
     allow_endpoint: str | None = None
 
+    @property
+    def noise_in_words(self) -> str:
+        """Where the noise comes from, for a report."""
+        return "operating system entropy" if self.source.name == OS_ENTROPY.name else "recorded"
+
     def warn(self, claim: Claim) -> None:
         """Shows what is easily misread in a claim, or in what it would make, before its run begins."""
         for warning in public_warnings(claim):
@@ -66,8 +71,51 @@ class RunSettings:
 CHANGES = {Adjacency.ADD_REMOVE: "added or removed", Adjacency.REPLACE_ONE: "exchanged for another"}
 """How one unit differs between neighbouring data sets, in words."""
 
+
+def threat_model(known: str, every: str, seen: str, neighbours: str) -> list[str]:
+    """The adversary of a generator that protects one unit, in the sentences of a report.
+
+    Args:
+        known: what it knows besides the mechanism and its parameters.
+        every: what it knows all of but one, such as ``record``.
+        seen: what it sees.
+        neighbours: how neighbouring data differ, a sentence.
+    """
+    return [
+        f"The adversary knows the mechanism, its parameters, {known}, and every {every} but the one in question; it "
+        f"sees {seen}.",
+        neighbours,
+        NOT_SEEN,
+    ]
+
+
 NOT_SEEN = "It does not see the private folder, the machine, or how long the run took."
 """What the adversary of every generator does not see."""
+
+
+def in_common(many: str) -> str:
+    """What many records, or rows, say together is not protected."""
+    return f"What many {many} say together may appear in the output: that is what synthetic data are for."
+
+
+def not_protected(public: str, one: str) -> list[str]:
+    """What a guarantee for one record, or row, does not protect.
+
+    Args:
+        public: what is public by assumption.
+        one: what is protected.
+    """
+    return [
+        f"{public} are public by assumption.",
+        in_common(f"{one}s"),
+        f"One {one} is protected; what several of them hold in common, such as copies of one {one}, is protected less. "
+        f"A person with several {one}s is not protected as one unit.",
+    ]
+
+
+def certified(bounds: Iterable[Bound]) -> float | None:
+    """The least certified upper bound; None if there is none."""
+    return min((bound.value for bound in bounds if bound.rigor.may_support), default=None)
 
 
 @dataclass(frozen=True)
@@ -80,6 +128,11 @@ class BoundedGuarantee:
     guarantee: Guarantee
     event: DpEvent
     bounds: list[Bound] = field(default_factory=list)
+
+    @property
+    def certified(self) -> float | None:
+        """The least certified upper bound; None if there is none."""
+        return certified(self.bounds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +199,7 @@ class FinishedRun(ABC):
         whole, ends = self.endings()
         return self.documents.output(whole=whole, ends=ends, prefix=prefix_of(self.claim.described()))
 
-    def summary(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Name, documents, files and ledger head of the run, in JSON types."""
         output = self.output()
         return {
@@ -181,17 +234,39 @@ class FinishedRun(ABC):
         """Upper bounds for a part if its events are what the run cost."""
         return upper_bounds(part.event, part.guarantee, adjacency=self.adjacency, unit=self.unit)
 
-    def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> dict[str, Any]:
-        """Tables of this mechanism: fields of `dpassay.reports.assay.Assay` beyond the common ones."""
-        return {}
+    def tables(self, parts: Sequence[Part], audits: Sequence[AuditResult]) -> Tables:
+        """The tables of this mechanism."""
+        return Tables()
 
     def warnings(self) -> list[str]:
         """What is easily misread in what ran, or keeps it from a verdict, a sentence each; public."""
         return []
 
-    def differences(self, claimed: BoundedGuarantee) -> list[dict[str, Any]]:
+    def differences(self, claimed: Part) -> list[Difference]:
         """Where published accounting of this mechanism and ours differ, and why."""
         return []
+
+    def published_difference(
+        self, published: Callable[[], DpEvent], claimed: Part, statement: str, why: Sequence[str], alike: str = ""
+    ) -> list[Difference]:
+        """The difference of a run as published, if the published accounting gives a certified bound.
+
+        Args:
+            published: the event by that accounting.
+            claimed: with the bounds on what ran.
+            statement: what is compared.
+            why: the reasons, sentences.
+            alike: stands in their place if there is none.
+        """
+        if self.claim.variant != "as_published":
+            return []
+        value = certified(upper_bounds(published(), claimed.guarantee, adjacency=self.adjacency, unit=self.unit))
+        if value is None:
+            return []
+        ours = float("inf") if claimed.certified is None else claimed.certified
+        return [
+            Difference(statement=statement, published=value, recomputed=ours, why=" ".join(why) or alike, private=False)
+        ]
 
     @abstractmethod
     def not_protected(self) -> list[str]:

@@ -1,30 +1,49 @@
-"""The run of a claim in its ledger, for generators whose texts are kept in a journal."""
+"""The run of a claim, or of an audit, in its ledger."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dp_accounting import DpEvent
 
-from dpassay.accounting.adjacency import Unit
-from dpassay.accounting.ledger.entries import LedgerError
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.ledger.entries import Json, LedgerError
 from dpassay.accounting.ledger.evidence import Basis, begin_run
 from dpassay.accounting.ledger.run import Run
-from dpassay.accounting.ledger.run_files import open_ledger, removed_if_unused
+from dpassay.accounting.ledger.run_files import LEDGER, open_ledger, prepare, removed_if_unused
 from dpassay.base.errors import InputError, input_errors
+from dpassay.base.private_files import PRIVATE
 from dpassay.claims.base import Claim
-from dpassay.generators.base import RunSettings
+from dpassay.generators.documents import Documents
 from dpassay.mechanisms.evolution.journal import JournalError
 from dpassay.mechanisms.models.writers import WriterError
 from dpassay.mechanisms.primitives.charged import RunMismatchError
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
+
+if TYPE_CHECKING:
+    from dpassay.generators.base import FinishedRun, RunSettings
+
+T = TypeVar("T")
+
+
+def described(claim: Claim) -> dict[str, Json]:
+    """The claim as its run begins with it.
+
+    Paths describe a machine, addresses a network; fingerprints and the run's digest cover their content.
+    """
+    body: dict[str, Any] = claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})
+    for hidden in ("centres", "embedder", "secrets", "endpoint", "judge", "first_table"):
+        body["parameters"].pop(hidden, None)
+    body["public"].pop("columns", None)
+    return body
 
 
 @contextmanager
 def open_run(
-    claim: Claim, ledger: Path, plan: DpEvent, settings: RunSettings, basis: Basis, **about: Any
+    claim: Claim, ledger: Path, plan: DpEvent, settings: RunSettings, basis: Basis, about: Mapping[str, Json]
 ) -> Iterator[Run]:
     """The claim's run in its ledger, started or resumed, and finished after the block.
 
@@ -34,17 +53,12 @@ def open_run(
         plan: what the run may charge.
         settings: of the run.
         basis: what bounds on it rest on.
-        **about: what a resumed run must have in common with the one that began, beside the claim.
+        about: what a resumed run must have in common with the one that began, beside the claim.
 
     Raises:
         InputError: if the ledger is damaged or holds a run of that name with another claim or another `about`, or if an
             endpoint or a disk fails; the same command resumes the run.
     """
-    described = claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})
-    # Paths describe a machine, addresses a network; fingerprints and the run's digest cover their content.
-    for hidden in ("embedder", "secrets", "endpoint", "judge", "first_table"):
-        described["parameters"].pop(hidden, None)
-    described["public"].pop("columns", None)
     with removed_if_unused(ledger, settings.anchor), open_ledger(ledger, settings.anchor) as opened:
         with input_errors():
             new = claim.name not in opened.runs()
@@ -54,7 +68,7 @@ def open_run(
                 plan=plan,
                 adjacency=claim.adjacency,
                 unit=Unit.parse(claim.unit),
-                about={"claim": described, "noise": settings.source.name, **about},
+                about={"claim": described(claim), "noise": settings.source.name, **about},
                 basis=basis,
             )
         if new:  # what a resumed run is refused for is found later, and must be the only line
@@ -68,4 +82,74 @@ def open_run(
         except OSError as error:
             with input_errors():
                 raise error
+        run.finish()
+
+
+def make_in_ledger(
+    claim: Claim,
+    output: Path,
+    plan: DpEvent,
+    settings: RunSettings,
+    make: Callable[[Run, Path], tuple[T, Documents]],
+    about: Mapping[str, Json],
+) -> tuple[T, Documents, Path]:
+    """Runs a generator in the claim's ledger, commits its documents before the run is finished, and writes them.
+
+    Args:
+        claim: of the run.
+        output: whose folder ``private/`` is made.
+        plan: what the run may charge.
+        settings: of the run.
+        make: makes the output, given the run and the private folder.
+        about: as for `open_run`.
+
+    Returns:
+        What `make` made, its documents, and the path of the ledger.
+
+    Raises:
+        InputError: as for `open_run`, or if the folder holds files of another run.
+    """
+    ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
+    with open_run(claim, ledger, plan, settings, claim.basis(), about) as run:
+        made, documents = make(run, ledger.parent)
+        documents.commit(run)
+    with input_errors():
+        documents.write(ledger.parent)
+    return made, documents, ledger
+
+
+class Planned(Protocol):
+    """A mechanism whose plan depends on public parameters alone."""
+
+    @property
+    def adjacency(self) -> Adjacency: ...
+    @property
+    def unit(self) -> Unit: ...
+    def plan(self) -> DpEvent: ...
+
+
+@contextmanager
+def open_audit_run(
+    audited: FinishedRun, folder: Path, name: str, mechanism: Planned, about: Mapping[str, Json]
+) -> Iterator[Run]:
+    """A run that an audit makes, in a ledger of its own, started or resumed, and finished after the block.
+
+    Args:
+        audited: the claimed run.
+        folder: of the ledger.
+        name: of the audit's run.
+        mechanism: which is run.
+        about: what a resumed run must have in common with the one that began.
+    """
+    with open_ledger(folder / LEDGER, audited.settings.anchor) as opened:
+        run = begin_run(
+            opened,
+            name,
+            plan=mechanism.plan(),
+            adjacency=mechanism.adjacency,
+            unit=mechanism.unit,
+            about={**about, "noise": OS_ENTROPY.name},
+            basis=audited.basis,
+        )
+        yield run
         run.finish()

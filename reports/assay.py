@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -171,7 +172,17 @@ class Difference(DocumentPart):
     private: bool = Field(default=True, description="a number or a sentence of it depends on the private data")
 
 
-class Assay(DocumentPart):
+@dataclass(frozen=True, kw_only=True)
+class Tables:
+    """What only some mechanisms have, under the names that `Assay` gives it."""
+
+    batches: list[BatchCost] = field(default_factory=list)
+    tokens: list[TokenCost] = field(default_factory=list)
+    secrets: Secrets | None = None
+    spent: dict[str, float] = field(default_factory=dict)
+
+
+class Assay(Part):
     """A finished assay (`assay.json`)."""
 
     schema_: Literal[1] = Field(default=SCHEMA_VERSION, alias="schema")

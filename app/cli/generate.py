@@ -71,7 +71,7 @@ def generate(
         allow_endpoint=allow_endpoint,
         progress=progress(json_, quiet),
     )
-    summary = run.summary()
+    summary = run.to_json()
 
     def in_words() -> None:
         made = run.output()

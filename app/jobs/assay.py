@@ -32,7 +32,7 @@ from dpassay.generators import registry
 from dpassay.generators.base import BoundedGuarantee, FinishedRun, RunSettings
 from dpassay.jobs.verdict_history import bounds_of, confidence_of_next, distinct, record, recorded, refuted_runs
 from dpassay.reports import text
-from dpassay.reports.assay import Assay, Digests, PastAudit, PastVerdict
+from dpassay.reports.assay import Assay, Digests, LedgerSummary, PastAudit, PastVerdict
 from dpassay.reports.html import render
 from dpassay.reports.release import claim_digest, releasable
 
@@ -47,8 +47,8 @@ class Proof:
         warnings: of `lints.private_warnings`.
     """
 
-    parts: list[BoundedGuarantee]
-    ledger: dict[str, Any]
+    parts: list[Part]
+    ledger: LedgerSummary
     warnings: list[str]
 
 
@@ -245,58 +245,58 @@ def prove(done: FinishedRun, guarantee: Guarantee) -> Proof:
     with open_ledger(done.ledger_path, done.settings.anchor) as ledger:
         event, charged = ledger.event(name), ledger.run(name)
         parts = [dataclasses.replace(part, bounds=done.bounds(part, charged)) for part in done.parts(guarantee, event)]
-        summary = {
-            "head": ledger.head,
-            "events": sum(
-                row.count
-                for row in ledger.events()
-                if row.run == name and not isinstance(row.event, dp_event.NoOpDpEvent)
-            ),
-            "entries": ledger.entries,
-            "composition": to_json(event),
-            "planned": event == done.plan,
-        }
+        own = (row for row in ledger.events() if row.run == name)
+        summary = LedgerSummary(
+            head=ledger.head,
+            events=sum(row.count for row in own if not isinstance(row.event, dp_event.NoOpDpEvent)),
+            entries=ledger.entries,
+            composition=to_json(event),
+            planned=event == done.plan,
+        )
         runs = ledger.runs()
     return Proof(parts, summary, private_warnings(done.claim, done.records, runs))
 
 
 def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdict) -> Assay:
     """The document of an assay, from which reports are rendered."""
-    claimed, audits = proof.parts[0], evidence.audits
-    body: dict[str, Any] = {
-        "schema": 1,
-        "name": done.claim.name,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "claim": done.claim.described(),
-        "guarantee": describe(claimed.guarantee),
-        "verdict": verdict.name,
-        "verdict_is_private": verdict.is_private,
-        "sentence": verdict.sentence,
-        "reasons": list(verdict.reasons),
-        "contradictions": list(verdict.contradictions),
-        "missing": verdict.missing,
-        "refuted_runs": evidence.refuted_runs,
-        "bounds": [*claimed.bounds, *evidence.bounds],
-        "best_upper": verdict.best_upper,
-        "best_lower": verdict.best_lower,
-        "audits": audits,
-        **done.tables(proof.parts, audits),
-        "differences": done.differences(claimed),
-        "ledger": proof.ledger,
-        "warnings": [*public_warnings(done.claim), *done.warnings()],
-        "private_warnings": proof.warnings,
-        "output": done.output(),
-        "unfinished": done.unfinished,
-        "protected": done.claim.generator().releasable,
-        "not_protected": done.not_protected(),
-        "limitations": limitations(done.claim),
-        "threat_model": done.threat_model(),
-        "side_channels": done.side_channels(),
-        "implementation": done.implementation(),
-        "versions": versions(),
-    }
-    digests = Digests(documents=done.documents.sha256, claim=claim_digest(body["claim"]))
-    assay = Assay.model_validate(body | {"digests": digests if done.has_documents else None})
+    claimed, claim = proof.parts[0], done.claim
+    described, tables = claim.described(), done.tables(proof.parts, evidence.audits)
+    digests = Digests(documents=done.documents.sha256, claim=claim_digest(described))
+    assay = Assay(
+        name=claim.name,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        claim=described,
+        guarantee=describe(claimed.guarantee),
+        verdict=verdict.name,
+        verdict_is_private=verdict.is_private,
+        sentence=verdict.sentence,
+        reasons=list(verdict.reasons),
+        contradictions=list(verdict.contradictions),
+        missing=verdict.missing,
+        bounds=[*claimed.bounds, *evidence.bounds],
+        best_upper=verdict.best_upper,
+        best_lower=verdict.best_lower,
+        audits=evidence.audits,
+        batches=tables.batches,
+        tokens=tables.tokens,
+        refuted_runs=evidence.refuted_runs,
+        digests=digests if done.has_documents else None,
+        output=done.output(),
+        unfinished=done.unfinished,
+        protected=claim.generator().releasable,
+        secrets=tables.secrets,
+        spent=tables.spent,
+        differences=done.differences(claimed),
+        ledger=proof.ledger,
+        warnings=[*public_warnings(claim), *done.warnings()],
+        private_warnings=proof.warnings,
+        not_protected=done.not_protected(),
+        limitations=limitations(claim),
+        threat_model=done.threat_model(),
+        side_channels=done.side_channels(),
+        implementation=done.implementation(),
+        versions=versions(),
+    )
     return assay.model_copy(update={"history": [*evidence.earlier, verdict_record(assay, digests, evidence)]})
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee
-from dpassay.accounting.ledger.run_files import check_ledger_is_there, prepare
-from dpassay.accounting.registry import upper_bounds
+from dpassay.accounting.ledger.run import Run
+from dpassay.accounting.ledger.run_files import check_ledger_is_there
 from dpassay.base.errors import input_errors
 from dpassay.base.number_format import format_number
 from dpassay.base.private_files import PRIVATE
 from dpassay.generators.aug_pe.claim import AugPEClaim
-from dpassay.generators.base import CHANGES, NOT_SEEN, BoundedGuarantee, FinishedRun, RunSettings
+from dpassay.generators.base import CHANGES, FinishedRun, Part, RunSettings, not_protected, threat_model
+from dpassay.generators.documents import Documents
 from dpassay.generators.evolution.run import (
     FLOATING_POINT,
     JOURNAL,
@@ -25,9 +25,10 @@ from dpassay.generators.evolution.run import (
     load_writer,
     sent_to_writer,
 )
-from dpassay.generators.ledger_run import open_run
+from dpassay.generators.ledger_run import make_in_ledger
 from dpassay.mechanisms.aug_pe.generator import AugPE, AugPEResult
 from dpassay.mechanisms.models.writers import Writer
+from dpassay.reports.assay import Difference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +40,7 @@ class AugPERun(FinishedRun):
     writer: Writer
     result: AugPEResult
 
-    def differences(self, claimed: BoundedGuarantee) -> list[dict[str, Any]]:
-        if self.claim.variant != "as_published":
-            return []
-        event = self.mechanism.published_plan()
-        published = upper_bounds(event, claimed.guarantee, adjacency=self.adjacency, unit=self.unit)
-        best = min((bound.value for bound in claimed.bounds if bound.rigor.may_support), default=float("inf"))
-        certified = [bound.value for bound in published if bound.rigor.may_support]
-        if not certified:
-            return []
+    def differences(self, claimed: Part) -> list[Difference]:
         why = []
         if self.adjacency is Adjacency.REPLACE_ONE:
             why.append(
@@ -55,33 +48,27 @@ class AugPERun(FinishedRun):
             )
         if self.mechanism.counts_labels:
             why.append("How many texts each label gets is taken from the private labels without noise.")
-        row = {
-            "statement": f"{_claimed_quantity(claimed.guarantee)} after all rounds, with votes of sensitivity 1",
-            "published": min(certified),
-            "recomputed": best,
-            "why": " ".join(why) or "Both count the same: one record more or less moves one vote.",
-            "private": False,
-        }
-        return [row]
+        return self.published_difference(
+            self.mechanism.published_plan,
+            claimed,
+            f"{_claimed_quantity(claimed.guarantee)} after all rounds, with votes of sensitivity 1",
+            why,
+            "Both count the same: one record more or less moves one vote.",
+        )
 
     def endings(self) -> tuple[bool, str]:
         return endings(self.claim, self.writer)
 
     def not_protected(self) -> list[str]:
-        return [
-            f"The number of records ({self.claim.public.records}) and the set of labels are public by assumption.",
-            "What many records say together may appear in the output: that is what synthetic data are for.",
-            "One record is protected; what several of them hold in common, such as copies of one record, is protected "
-            "less. A person with several records is not protected as one unit.",
-        ]
+        return not_protected(f"The number of records ({self.claim.public.records}) and the set of labels", "record")
 
     def threat_model(self) -> list[str]:
-        return [
-            "The adversary knows the mechanism, its parameters, the writer, the embedder, and every record but the one "
-            "in question; it sees the noisy votes of all rounds and all candidates.",
+        return threat_model(
+            "the writer, the embedder",
+            "record",
+            "the noisy votes of all rounds and all candidates",
             f"Neighbouring data sets differ in one record, which is {CHANGES[self.adjacency]}.",
-            NOT_SEEN,
-        ]
+        )
 
     def side_channels(self) -> list[str]:
         sent = sent_to_writer(self.claim, releasable=self.mechanism.releasable)
@@ -122,18 +109,16 @@ def generate(claim: AugPEClaim, output: Path, settings: RunSettings) -> AugPERun
     writer = load_writer(claim, settings)
     with input_errors():
         mechanism.check(records, writer)
-    ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
-    with (
-        open_run(claim, ledger, mechanism.plan(), settings, claim.basis(), writer=writer.fingerprint) as run,
-        settings.progress.stage("Generating") as step,
-    ):
-        result = mechanism.generate(
-            records, writer, run, journal=ledger.parent / JOURNAL, progress=step, source=settings.source
-        )
-        documents = documents_of(result.texts)
-        documents.commit(run)
-    with input_errors():
-        documents.write(ledger.parent)
+
+    def make(run: Run, folder: Path) -> tuple[AugPEResult, Documents]:
+        with settings.progress.stage("Generating") as step:
+            result = mechanism.generate(
+                records, writer, run, journal=folder / JOURNAL, progress=step, source=settings.source
+            )
+        return result, documents_of(result.texts)
+
+    about = {"writer": writer.fingerprint}
+    result, documents, ledger = make_in_ledger(claim, output, mechanism.plan(), settings, make, about)
     return AugPERun(
         claim=claim,
         settings=settings,

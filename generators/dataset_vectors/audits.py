@@ -13,8 +13,7 @@ import numpy as np
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.guarantees import Guarantee
-from dpassay.accounting.ledger.evidence import begin_run
-from dpassay.accounting.ledger.run_files import LEDGER, open_ledger, prepare
+from dpassay.accounting.ledger.run_files import prepare
 from dpassay.attacks.black_box.repetitions import repeat
 from dpassay.attacks.canaries.reconstruction import PREFIX, Canaries, extract_keys
 from dpassay.attacks.dataset_vectors.games import GAMES, ReleaseGame
@@ -30,13 +29,13 @@ from dpassay.base.private_files import create_once
 from dpassay.data.records import Record, with_content_ids
 from dpassay.generators.base import BoundedGuarantee
 from dpassay.generators.dataset_vectors.run import VectorsRun
+from dpassay.generators.ledger_run import open_audit_run
 from dpassay.mechanisms.dataset_vectors import release
 from dpassay.mechanisms.dataset_vectors.differences import Differences
 from dpassay.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
 from dpassay.mechanisms.dataset_vectors.vectors import ReleasedVectors
 from dpassay.mechanisms.evolution.journal import Journal
 from dpassay.mechanisms.evolution.loop import text_seed
-from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
 
 PLAYED = 50_000
 """The number of games of the distinguishing audit on each side."""
@@ -257,20 +256,10 @@ def _play(run: VectorsRun, mechanism: DatasetVectors, folder: Path, name: str) -
     about = {"mechanism": repr(mechanism), "writer": repr(run.writer), "model": run.writer.model.fingerprint}
     with (
         run.settings.progress.stage(f"Attacking: {name}") as step,
-        open_ledger(folder / LEDGER, run.settings.anchor) as opened,
+        open_audit_run(run, folder, name, mechanism, about) as charged,
         Journal(folder / f"{name}.jsonl", about) as journal,
     ):
-        charged = begin_run(
-            opened,
-            name,
-            plan=mechanism.plan(),
-            adjacency=mechanism.adjacency,
-            unit=mechanism.unit,
-            about={**about, "noise": OS_ENTROPY.name},
-            basis=run.basis,
-        )
         result = mechanism.release(records, run.writer, charged, journal=journal, progress=step)
-        charged.finish()
     by_attack = _of_vectors(run, mechanism, result, coins)
     by_attack[PRINTED] = _of_texts(run, mechanism, result, coins)
     return MembershipScores(by_attack, coins.included)

@@ -5,24 +5,25 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dpassay.accounting.adjacency import Adjacency
-from dpassay.accounting.ledger.run_files import check_ledger_is_there, prepare
-from dpassay.accounting.registry import upper_bounds
+from dpassay.accounting.ledger.run import Run
+from dpassay.accounting.ledger.run_files import check_ledger_is_there
 from dpassay.base.errors import input_errors
 from dpassay.base.private_files import PRIVATE
-from dpassay.generators.base import CHANGES, NOT_SEEN, BoundedGuarantee, FinishedRun, RunSettings
+from dpassay.generators.base import CHANGES, FinishedRun, Part, RunSettings, not_protected, threat_model
 from dpassay.generators.dataset_vectors.claim import STATES_ALIKE, DatasetVectorsClaim
 from dpassay.generators.dataset_vectors.texts import JOURNAL, judged, load_writer, write_all
+from dpassay.generators.documents import Documents
 from dpassay.generators.evolution.run import CUT_TEXTS
-from dpassay.generators.ledger_run import open_run
+from dpassay.generators.ledger_run import make_in_ledger
 from dpassay.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
 from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
 from dpassay.mechanisms.dataset_vectors.vectors import ReleasedVectors
 from dpassay.mechanisms.embedding.load import fetch_embedder
 from dpassay.mechanisms.evolution.journal import Journal
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
+from dpassay.reports.assay import Difference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,15 +51,7 @@ class VectorsRun(FinishedRun):
             "every forward pass has the same public shape. So every bound on this run is an estimate."
         )
 
-    def differences(self, claimed: BoundedGuarantee) -> list[dict[str, Any]]:
-        if self.claim.variant != "as_published":
-            return []
-        event = self.mechanism.published_plan()
-        published = upper_bounds(event, claimed.guarantee, adjacency=self.adjacency, unit=self.unit)
-        certified = [bound.value for bound in published if bound.rigor.may_support]
-        if not certified:
-            return []
-        best = min((bound.value for bound in claimed.bounds if bound.rigor.may_support), default=float("inf"))
+    def differences(self, claimed: Part) -> list[Difference]:
         why = []
         if self.adjacency is Adjacency.REPLACE_ONE:
             why.append("A record that is replaced moves a mean of clipped vectors by twice the clip over n.")
@@ -66,35 +59,28 @@ class VectorsRun(FinishedRun):
             why.append("A record more or less in a label pairs all later ones with other negatives.")
         if self.mechanism.sample is not None:
             why.append("The sample is drawn with a public seed, and a sample that is known does not amplify.")
-        return [
-            {
-                "statement": "All vectors together, with the noise of the published code",
-                "published": min(certified),
-                "recomputed": best,
-                "why": " ".join(why) or "Both count the same: a record more or less moves a mean by the clip over n.",
-                "private": False,
-            }
-        ]
+        return self.published_difference(
+            self.mechanism.published_plan,
+            claimed,
+            "All vectors together, with the noise of the published code",
+            why,
+            "Both count the same: a record more or less moves a mean by the clip over n.",
+        )
 
     def endings(self) -> tuple[bool, str]:
         return False, CUT_TEXTS
 
     def not_protected(self) -> list[str]:
-        return [
-            f"The number of records ({self.claim.public.records}), that of each label and the set of labels are public "
-            "by assumption.",
-            "What many records say together may appear in the output: that is what synthetic data are for.",
-            "One record is protected; what several of them hold in common, such as copies of one record, is protected "
-            "less. A person with several records is not protected as one unit.",
-        ]
+        public = f"The number of records ({self.claim.public.records}), that of each label and the set of labels"
+        return not_protected(public, "record")
 
     def threat_model(self) -> list[str]:
-        return [
-            "The adversary knows the mechanism, its parameters, the language model, and every record but the one in "
-            "question; it sees the noisy votes, the noisy vectors and all texts.",
+        return threat_model(
+            "the language model",
+            "record",
+            "the noisy votes, the noisy vectors and all texts",
             f"Neighbouring data sets differ in one record, which is {CHANGES[self.adjacency]}.",
-            NOT_SEEN,
-        ]
+        )
 
     def side_channels(self) -> list[str]:
         return [
@@ -113,13 +99,13 @@ class VectorsRun(FinishedRun):
         return [line if self.mechanism.releasable else f"{line} They are not protected as claimed."]
 
     def implementation(self) -> dict[str, str]:
-        model, drawn = self.writer.model, self.settings.source.name == OS_ENTROPY.name
+        model = self.writer.model
         return {
             "language model": model.name,
             "model fingerprint (SHA-256)": model.fingerprint,
             "device": f"{model.device} (asked for: {self.settings.device})",
             "precision": model.dtype,
-            "source of noise": "operating system entropy" if drawn else "recorded",
+            "source of noise": self.settings.noise_in_words,
             "decoder blocks": ", ".join(map(str, self.result.blocks)),
             "fingerprint of the vectors (SHA-256)": self.vectors.fingerprint,
             **self.claim.data.facts(),
@@ -143,29 +129,20 @@ def generate(claim: DatasetVectorsClaim, output: Path, settings: RunSettings) ->
             fetch_embedder(claim.parameters.embedder)
         writer = load_writer(claim, settings)
         mechanism.check(records, writer)
-    ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
-    about = {"mechanism": repr(mechanism), "writer": repr(writer), "model": writer.model.fingerprint}
-    with (
-        open_run(
-            claim,
-            ledger,
-            mechanism.plan(),
-            settings,
-            claim.basis(),
-            model=writer.model.fingerprint,
-            **judged(claim),
-        ) as run,
-        Journal(ledger.parent / JOURNAL, about) as journal,
-    ):
-        with settings.progress.stage("Releasing vectors") as step:
-            result = mechanism.release(records, writer, run, journal=journal, progress=step, source=settings.source)
-        protected = mechanism.releasable and settings.source.name == OS_ENTROPY.name
-        vectors = ReleasedVectors.of(mechanism, result, writer, protected=protected)
-        documents = write_all(claim, vectors, writer, journal, settings)
-        documents = dataclasses.replace(documents, files={"vectors.safetensors": vectors.to_bytes()})
-        documents.commit(run)
-    with input_errors():
-        documents.write(ledger.parent)
+    of_journal = {"mechanism": repr(mechanism), "writer": repr(writer), "model": writer.model.fingerprint}
+
+    def make(run: Run, folder: Path) -> tuple[tuple[DatasetVectorsResult, ReleasedVectors], Documents]:
+        with Journal(folder / JOURNAL, of_journal) as journal:
+            with settings.progress.stage("Releasing vectors") as step:
+                result = mechanism.release(records, writer, run, journal=journal, progress=step, source=settings.source)
+            protected = mechanism.releasable and settings.source.name == OS_ENTROPY.name
+            vectors = ReleasedVectors.of(mechanism, result, writer, protected=protected)
+            documents = write_all(claim, vectors, writer, journal, settings)
+        files = {"vectors.safetensors": vectors.to_bytes()}
+        return (result, vectors), dataclasses.replace(documents, files=files)
+
+    about = {"model": writer.model.fingerprint, **judged(claim)}
+    (result, vectors), documents, ledger = make_in_ledger(claim, output, mechanism.plan(), settings, make, about)
     return VectorsRun(
         claim=claim,
         settings=settings,

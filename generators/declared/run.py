@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dp_accounting import dp_event
 
 from dpassay.accounting import events
 from dpassay.accounting.guarantees import ApproxDP
-from dpassay.accounting.ledger.entries import Charge
+from dpassay.accounting.ledger.entries import Charge, Json
 from dpassay.accounting.ledger.evidence import Basis
 from dpassay.accounting.ledger.run_files import check_ledger_is_there, prepare
 from dpassay.accounting.registry import upper_bounds
 from dpassay.base.errors import InputError
 from dpassay.base.number_format import format_number
 from dpassay.base.private_files import PRIVATE
-from dpassay.generators.base import CHANGES, BoundedGuarantee, FinishedRun, RunSettings
+from dpassay.generators.base import CHANGES, FinishedRun, Part, RunSettings, certified
 from dpassay.generators.declared.claim import DeclaredClaim, ReadPart, basis_of_parts
 from dpassay.generators.documents import Documents
 from dpassay.generators.ledger_run import open_run
 from dpassay.mechanisms.primitives.charged import commit
+from dpassay.reports.assay import Difference
 
 NOT_PRIVATE = "What it declares is not private, such as a release without noise."
 """Why a part without a hint has no bound."""
@@ -42,23 +42,25 @@ class DeclaredRun(FinishedRun):
     def basis(self) -> Basis:
         return basis_of_parts(self.parts_read)
 
-    def differences(self, claimed: BoundedGuarantee) -> list[dict[str, Any]]:
+    def differences(self, claimed: Part) -> list[Difference]:
+        if not isinstance(claimed.guarantee, ApproxDP):
+            return []
         found = []
         for part in self.parts_read:
-            if part.stated is None or not isinstance(claimed.guarantee, ApproxDP):
+            if part.stated is None:
                 continue
             bounds = upper_bounds(part.event, claimed.guarantee, adjacency=self.adjacency, unit=self.unit)
-            certified = [bound.value for bound in bounds if bound.rigor.may_support]
+            best = certified(bounds)
             found.append(
-                {
-                    "statement": f"{part.label}: the ε that its file states; recomputed at "
+                Difference(
+                    statement=f"{part.label}: the ε that its file states; recomputed at "
                     f"δ = {format_number(claimed.guarantee.delta)}",
-                    "published": part.stated,
-                    "recomputed": min(certified, default=float("inf")),
-                    "why": "The file may mean another δ or another neighbouring relation, or its accountant is looser, "
-                    "or it was asked for and not computed, or it assumes a sampler that nobody stated.",
-                    "private": False,
-                }
+                    published=part.stated,
+                    recomputed=float("inf") if best is None else best,
+                    why="The file may mean another δ or another neighbouring relation, or its accountant is looser, or "
+                    "it was asked for and not computed, or it assumes a sampler that nobody stated.",
+                    private=False,
+                )
             )
         return found
 
@@ -124,7 +126,8 @@ def generate(claim: DeclaredClaim, output: Path, settings: RunSettings) -> Decla
     plan = events.compose([(part.event, 1) for part in parts])
     claim.read_audits(plan)  # fails early
     ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
-    with open_run(claim, ledger, plan, settings, basis_of_parts(parts), files=[part.sha256 for part in parts]) as run:
+    files: list[Json] = [part.sha256 for part in parts]
+    with open_run(claim, ledger, plan, settings, basis_of_parts(parts), {"files": files}) as run:
         for number, part in enumerate(parts):
             charge = Charge(key=f"{part.label}/{number}", stage=part.label, event=part.event)
             commit(run, charge, {"declared": part.label})

@@ -11,7 +11,6 @@ from dpassay.generators.evolution.claim import EvolutionClaim
 from dpassay.mechanisms.embedding.load import fetch_embedder
 from dpassay.mechanisms.evolution.loop import SyntheticText
 from dpassay.mechanisms.models.writers import Writer
-from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
 
 JOURNAL = "candidates.jsonl"
 """The file of all candidates, beside the ledger."""
@@ -69,7 +68,7 @@ def facts(claim: EvolutionClaim, settings: RunSettings, writer: Writer) -> dict[
     found = {
         "language model": writer.name if endpoint is None else endpoint.model,
         "fingerprint of the writer (SHA-256)": writer.fingerprint,
-        "source of noise": "operating system entropy" if settings.source.name == OS_ENTROPY.name else "recorded",
+        "source of noise": settings.noise_in_words,
     }
     if endpoint is None:
         found["device"] = f"{writer.model.device} (asked for: {settings.device})"  # type: ignore[attr-defined]

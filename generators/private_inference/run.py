@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from dpassay.base.errors import input_errors
 from dpassay.base.private_files import PRIVATE
 from dpassay.generators.base import BoundedGuarantee, FinishedRun, RunSettings
 from dpassay.generators.documents import Documents
+from dpassay.generators.ledger_run import described
 from dpassay.generators.private_inference import words
 from dpassay.generators.private_inference.canaries import canary_records, kept_canaries, plays_on_canaries
 from dpassay.generators.private_inference.charged import charge_and_generate
@@ -31,6 +31,7 @@ from dpassay.mechanisms.embedding.load import fetch_embedder
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.transcripts import Generation
+from dpassay.reports.assay import BatchCost, Difference, Tables, TokenCost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,14 +94,11 @@ class InferenceRun(FinishedRun):
         running = self.generation.transcript.running
         return {slot: (float(max(row[0], row[1])), float(row[2])) for slot, row in enumerate(spent) if running[slot]}
 
-    def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> dict[str, Any]:
-        return {
-            "batches": self._batch_rows(audits),
-            "tokens": self._token_rows(),
-            "spent": self._spending(parts[0].guarantee),
-        }
+    def tables(self, parts: Sequence[Part], audits: Sequence[AuditResult]) -> Tables:
+        spent = self._spending(parts[0].guarantee)
+        return Tables(batches=self._batch_rows(audits), tokens=self._token_rows(), spent=spent)
 
-    def _batch_rows(self, audits: Sequence[AuditResult]) -> list[dict[str, Any]]:
+    def _batch_rows(self, audits: Sequence[AuditResult]) -> list[BatchCost]:
         """A row for each slot that ran, with its cost and its leave-one-out loss; for medians only."""
         costs = self.slot_costs()
         if costs is None:
@@ -111,38 +109,36 @@ class InferenceRun(FinishedRun):
                 losses = {row["slot"]: row["loss"] for row in audit.details["batches"]}
         documents = np.bincount([document.slot for document in self.generation.documents], minlength=len(costs))
         return [
-            {
-                "slot": slot,
-                "label": self.mechanism.label_of(slot),
-                "size": int(self.generation.slot_sizes[slot]),
-                "documents": int(documents[slot]),
-                "tokens": len(self.generation.transcript.tokens[slot]),
-                "epsilon": exact,
-                "epsilon_published": published,
-                "leave_one_out": losses.get(slot, 0.0),
-            }
+            BatchCost(
+                slot=slot,
+                label=self.mechanism.label_of(slot),
+                size=int(self.generation.slot_sizes[slot]),
+                documents=int(documents[slot]),
+                tokens=len(self.generation.transcript.tokens[slot]),
+                epsilon=exact,
+                epsilon_published=published,
+                leave_one_out=losses.get(slot, 0.0),
+            )
             for slot, (exact, published) in costs.items()
         ]
 
-    def _token_rows(self) -> list[dict[str, Any]]:
+    def _token_rows(self) -> list[TokenCost]:
         """Mean and largest ex-post cost by position in the document; for medians only."""
         costs, positions = self.generation.token_costs, self.generation.positions
         if costs is None:
             return []
         exact = costs[..., :2].max(axis=-1)
-        rows = []
-        for position in range(int(positions.max(initial=-1)) + 1):
-            at = positions == position
-            rows.append(
-                {
-                    "position": position,
-                    "count": int(at.sum()),
-                    "mean": float(exact[at].mean()),
-                    "largest": float(exact[at].max()),
-                    "mean_published": float(costs[..., 2][at].mean()),
-                }
+        masks = [(position, positions == position) for position in range(int(positions.max(initial=-1)) + 1)]
+        return [
+            TokenCost(
+                position=position,
+                count=int(at.sum()),
+                mean=float(exact[at].mean()),
+                largest=float(exact[at].max()),
+                mean_published=float(costs[..., 2][at].mean()),
             )
-        return rows
+            for position, at in masks
+        ]
 
     def _spending(self, guarantee: Guarantee) -> dict[str, float]:
         """The ε of each stage of the run."""
@@ -156,20 +152,20 @@ class InferenceRun(FinishedRun):
             stages["tokens of the costliest batch"] = max(exact for exact, _ in costs.values())
         return stages
 
-    def differences(self, claimed: BoundedGuarantee) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = []
+    def differences(self, claimed: Part) -> list[Difference]:
+        rows = []
         spent = self.generation.spent
         ours = next((bound.value for bound in claimed.bounds if bound.method == "ex_post"), None)
         if spent is not None and ours is not None and len(spent):
             rows.append(
-                {
-                    "statement": "Ex-post cost of the costliest batch, median aggregation",
-                    "published": float(spent[:, 2].max()),
-                    "recomputed": ours,
-                    "why": "The published cost per token bounds numerator and normaliser apart and takes the whole gap "
+                Difference(
+                    statement="Ex-post cost of the costliest batch, median aggregation",
+                    published=float(spent[:, 2].max()),
+                    recomputed=ours,
+                    why="The published cost per token bounds numerator and normaliser apart and takes the whole gap "
                     "beside the median; the exact cost takes both at once over the medians a neighbour can reach.",
-                    "private": True,
-                }
+                    private=True,
+                )
             )
         if self.mechanism.variant == "as_published" and isinstance(claimed.guarantee, ApproxDP):
             published = upper_bounds(
@@ -179,17 +175,16 @@ class InferenceRun(FinishedRun):
                 unit=self.mechanism.unit,
                 methods=["zcdp"],
             )
-            best = min((bound.value for bound in claimed.bounds if bound.rigor.may_support), default=None)
-            if published and best is not None:
+            if published and claimed.certified is not None:
                 rows.append(
-                    {
-                        "statement": "Clusters cut into batches of a fixed size",
-                        "published": published[0].value,
-                        "recomputed": best,
-                        "why": "One record more shifts every later batch: batches compose instead of running in "
+                    Difference(
+                        statement="Clusters cut into batches of a fixed size",
+                        published=published[0].value,
+                        recomputed=claimed.certified,
+                        why="One record more shifts every later batch: batches compose instead of running in "
                         "parallel, and each shifted batch has a row replaced, which doubles the range of a mean.",
-                        "private": False,
-                    }
+                        private=False,
+                    )
                 )
         return rows
 
@@ -207,7 +202,7 @@ class InferenceRun(FinishedRun):
             "language model": self.model.name,
             "model fingerprint (SHA-256)": self.model.fingerprint,
             "device": f"{self.model.device} (asked for: {self.settings.device})",
-            "source of noise": "operating system entropy",
+            "source of noise": self.settings.noise_in_words,
             "batching key": self.key.hex(),
             "precision": self.model.dtype,
             "rows": "packed" if self.generation.row_plan.shapes is None else words.shapes_of(self.generation.row_plan),
@@ -269,16 +264,13 @@ def generate(claim: PrivateInferenceClaim, output: Path, settings: RunSettings) 
     records = given if canaries is None else canary_records(canaries, claim.public.labels, mechanism.unit)
     watched = settings.audited and "leave_one_out" in claim.audits
     observer = loss_observer(mechanism, len(records)) if watched else None
-    # Paths describe a machine; the digest at the start of the run covers the content of the files.
-    about = {"claim": claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})}
-    about["claim"]["parameters"] = claim.parameters.model_dump(mode="json", exclude={"centres", "embedder"})
     generation, key = charge_and_generate(
         mechanism,
         records,
         model,
         ledger,
         name=claim.name,
-        about=about,
+        about={"claim": described(claim)},
         basis=claim.basis(),
         observers=[observer] if observer else [],
         source=settings.source,

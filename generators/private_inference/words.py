@@ -8,7 +8,8 @@ from dpassay.accounting.adjacency import Unit
 from dpassay.accounting.ledger.evidence import Basis
 from dpassay.base.number_format import format_number
 from dpassay.claims.base import Claim
-from dpassay.generators.base import CHANGES, NOT_SEEN
+from dpassay.generators.base import CHANGES, in_common
+from dpassay.generators.base import threat_model as adversary
 from dpassay.generators.private_inference.claim import ROWS_ALIKE
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def not_protected(claim: Claim) -> list[str]:
     """What is not protected even if the claim holds."""
     lines = [
         f"The number of {claim.unit}s ({claim.public.records}) and the set of labels are public by assumption.",
-        "What many records say together may appear in the output: that is what synthetic data are for.",
+        in_common("records"),
         f"One {claim.unit} is protected; what several of them hold in common, such as copies of one record, is "
         "protected less.",
     ]
@@ -72,12 +73,8 @@ def not_protected(claim: Claim) -> list[str]:
 
 def threat_model(claim: Claim) -> list[str]:
     """The adversary that the guarantee is about."""
-    return [
-        "The adversary knows the mechanism, its parameters, the batching key, the language model, and every record "
-        "but the one in question; it sees all released tokens.",
-        f"Neighbouring data sets differ by one {claim.unit}, {CHANGES[claim.adjacency]}.",
-        NOT_SEEN,
-    ]
+    neighbours = f"Neighbouring data sets differ by one {claim.unit}, {CHANGES[claim.adjacency]}."
+    return adversary("the batching key, the language model", "record", "all released tokens", neighbours)
 
 
 def side_channels(generation: Generation) -> list[str]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from dp_accounting import DpEvent
 
 from dpassay.accounting.guarantees import Guarantee, SecretProtection
-from dpassay.accounting.ledger.run_files import check_ledger_is_there, prepare
+from dpassay.accounting.ledger.entries import Json
+from dpassay.accounting.ledger.run import Run
+from dpassay.accounting.ledger.run_files import check_ledger_is_there
 from dpassay.accounting.registry import upper_bounds
 from dpassay.accounting.secret_protection.groups import of_group
 from dpassay.audits.result import AuditResult
@@ -20,7 +22,8 @@ from dpassay.base.errors import input_errors
 from dpassay.base.private_files import PRIVATE
 from dpassay.data.batching import label_indices
 from dpassay.data.records import Record
-from dpassay.generators.base import NOT_SEEN, BoundedGuarantee, FinishedRun, RunSettings
+from dpassay.generators.base import NOT_SEEN, FinishedRun, Part, RunSettings, certified
+from dpassay.generators.documents import Documents
 from dpassay.generators.evolution.run import (
     FLOATING_POINT,
     JOURNAL,
@@ -31,11 +34,12 @@ from dpassay.generators.evolution.run import (
     load_writer,
     sent_to_writer,
 )
-from dpassay.generators.ledger_run import open_run
+from dpassay.generators.ledger_run import make_in_ledger
 from dpassay.generators.secret_evolution.claim import SecretEvolutionClaim
 from dpassay.mechanisms.models.writers import Writer
 from dpassay.mechanisms.secret_evolution.generator import EvolutionResult, SecretEvolution
 from dpassay.mechanisms.secret_evolution.incidence import Incidence
+from dpassay.reports.assay import Difference, SecretGroup, Secrets, SecretSource, Tables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,73 +87,60 @@ class SecretEvolutionRun(FinishedRun):
         budgets = (self.incidence.budgets[own],)
         return Incidence(self.incidence.matrix[rows], budgets, np.zeros(len(rows), dtype=np.int64))
 
-    def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> dict[str, Any]:
+    def tables(self, parts: Sequence[Part], audits: Sequence[AuditResult]) -> Tables:
         places, noise = self.incidence, self.result.noise
         own = self.default_group
         order = [own] if own is not None else []
         order += [group for group in range(len(places.budgets)) if group != own]
         of_groups = parts if own is not None else parts[1:]
-        return {
-            "secrets": {
-                "sources": [
-                    {
-                        "kind": found.kind,
-                        "secrets": found.secrets,
-                        "records": found.records,
-                        "occurrences": found.occurrences,
-                        "nowhere": found.nowhere,
-                    }
-                    for found in self.result.found
-                ],
-                "groups": [self._group_row(group, part) for group, part in zip(order, of_groups, strict=True)],
-                "public_records": int((~places.private).sum()),
-                "private_records": int(places.private.sum()),
-                "releases": self.mechanism.paid_releases,
-                "sigma": noise.sigma,
-                "expected_sample": noise.expected_sample,
-            }
-        }
+        secrets = Secrets(
+            sources=[SecretSource(**dataclasses.asdict(found)) for found in self.result.found],
+            groups=[self._group_row(group, part) for group, part in zip(order, of_groups, strict=True)],
+            public_records=int((~places.private).sum()),
+            private_records=int(places.private.sum()),
+            releases=self.mechanism.paid_releases,
+            sigma=noise.sigma,
+            expected_sample=noise.expected_sample,
+        )
+        return Tables(secrets=secrets)
 
-    def _group_row(self, group: int, part: BoundedGuarantee) -> dict[str, Any]:
+    def _group_row(self, group: int, part: Part) -> SecretGroup:
         places = self.incidence
         rows = np.flatnonzero(places.group == group)
         assert isinstance(part.guarantee, SecretProtection)
-        certified = [bound.value for bound in part.bounds if bound.rigor.may_support]
-        return {
-            "secrets": len(rows),
-            "records": len(np.unique(places.matrix[rows].indices)),
-            "p": part.guarantee.p,
-            "claimed": part.guarantee.r,
-            "certified": min(certified, default=None),
-        }
+        return SecretGroup(
+            secrets=len(rows),
+            records=len(np.unique(places.matrix[rows].indices)),
+            p=part.guarantee.p,
+            claimed=part.guarantee.r,
+            certified=part.certified,
+        )
 
-    def differences(self, claimed: BoundedGuarantee) -> list[dict[str, Any]]:
+    def differences(self, claimed: Part) -> list[Difference]:
         if self.claim.variant != "as_published":
             return []
         own = self.default_group
         event = self.mechanism.published_plan(self.incidence)
         event = event if own is None else of_group(event, own)
-        counted = upper_bounds(event, claimed.guarantee, adjacency=self.adjacency, unit=self.unit)
-        exact = min((bound.value for bound in counted if bound.rigor.may_support), default=None)
-        best = min((bound.value for bound in claimed.bounds if bound.rigor.may_support), default=None)
+        exact = certified(upper_bounds(event, claimed.guarantee, adjacency=self.adjacency, unit=self.unit))
         return [
-            {
-                "statement": "r after all rounds, when a secret occurs in a random number of drawn records",
-                "published": self.mechanism.r,
-                "recomputed": exact,
-                "why": "The published noise takes a secret to occur in its mean number of drawn records, as one "
-                "Gaussian; the exact r is that of the mixture over the numbers in which it may occur.",
-                "private": False,
-            },
-            {
-                "statement": "r after all rounds, when records are assigned to sums that run along",
-                "published": exact,
-                "recomputed": best,
-                "why": "As printed, a record is put to the nearest of sums that earlier records have moved. So one "
+            Difference(
+                statement="r after all rounds, when a secret occurs in a random number of drawn records",
+                published=self.mechanism.r,
+                recomputed=exact,
+                why="The published noise takes a secret to occur in its mean number of drawn records, as one Gaussian; "
+                "the exact r is that of the mixture over the numbers in which it may occur.",
+                private=False,
+            ),
+            Difference(
+                statement="r after all rounds, when records are assigned to sums that run along",
+                published=exact,
+                recomputed=claimed.certified,
+                why="As printed, a record is put to the nearest of sums that earlier records have moved. So one "
                 "occurrence may move all records after it, for which no noise was made: it is taken to reveal the "
                 "secret.",
-                "private": False,
-            },
+                private=False,
+            ),
         ]
 
     def endings(self) -> tuple[bool, str]:
@@ -230,34 +221,26 @@ def generate(claim: SecretEvolutionClaim, output: Path, settings: RunSettings) -
     with input_errors():
         mechanism.check(records, writer, incidence)
         plan = mechanism.plan(incidence)
-    ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
-    budgets = [[budget.p, budget.r] for budget in incidence.budgets]
-    with (
-        open_run(
-            claim,
-            ledger,
-            plan,
-            settings,
-            claim.basis(),
-            writer=writer.fingerprint,
-            secrets=incidence.fingerprint,
-            budgets=budgets,
-        ) as run,
-        settings.progress.stage("Generating") as step,
-    ):
-        result = mechanism.generate(
-            records,
-            writer,
-            run,
-            journal=ledger.parent / JOURNAL,
-            incidence=incidence,
-            progress=step,
-            source=settings.source,
-        )
-        documents = documents_of(result.texts)
-        documents.commit(run)
-    with input_errors():
-        documents.write(ledger.parent)
+    about: dict[str, Json] = {
+        "writer": writer.fingerprint,
+        "secrets": incidence.fingerprint,
+        "budgets": [[budget.p, budget.r] for budget in incidence.budgets],
+    }
+
+    def make(run: Run, folder: Path) -> tuple[EvolutionResult, Documents]:
+        with settings.progress.stage("Generating") as step:
+            result = mechanism.generate(
+                records,
+                writer,
+                run,
+                journal=folder / JOURNAL,
+                incidence=incidence,
+                progress=step,
+                source=settings.source,
+            )
+        return result, documents_of(result.texts)
+
+    result, documents, ledger = make_in_ledger(claim, output, plan, settings, make, about)
     return SecretEvolutionRun(
         claim=claim,
         settings=settings,

@@ -12,8 +12,7 @@ import numpy as np
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.guarantees import Guarantee
-from dpassay.accounting.ledger.evidence import begin_run
-from dpassay.accounting.ledger.run_files import LEDGER, open_ledger, prepare
+from dpassay.accounting.ledger.run_files import prepare
 from dpassay.attacks.two_stage.membership import (
     LIKELIHOOD,
     NEAREST,
@@ -31,10 +30,10 @@ from dpassay.base.arrays import Bools, Floats
 from dpassay.base.errors import input_errors
 from dpassay.base.private_files import create_once
 from dpassay.data.table_schema import Row, Schema
-from dpassay.generators.base import BoundedGuarantee
+from dpassay.generators.base import Part
+from dpassay.generators.ledger_run import open_audit_run
 from dpassay.generators.two_stage.run import TwoStageRun
 from dpassay.mechanisms.models.language_model import LanguageModel
-from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
 from dpassay.mechanisms.two_stage.generator import Table, TwoStage
 from dpassay.mechanisms.two_stage.sampling import RowSampler, sampled_rows
 from dpassay.mechanisms.two_stage.training import Spikes, TwoStageTraining
@@ -239,21 +238,12 @@ def _play(run: TwoStageRun, folder: Path, name: str) -> tuple[MembershipScores, 
         spikes=spikes,
         rows=max(1, len(table.rows)) if control else None,
     )
+    about = {"mechanism": repr(mechanism), "model": run.model.fingerprint}
     with (
         run.settings.progress.stage(f"Attacking: {name}") as step,
-        open_ledger(folder / LEDGER, run.settings.anchor) as opened,
+        open_audit_run(run, folder, name, mechanism, about) as charged,
     ):
-        charged = begin_run(
-            opened,
-            name,
-            plan=mechanism.plan(),
-            adjacency=mechanism.adjacency,
-            unit=mechanism.unit,
-            about={"mechanism": repr(mechanism), "model": run.model.fingerprint, "noise": OS_ENTROPY.name},
-            basis=run.basis,
-        )
         trained = training.run(charged, step)
-        charged.finish()
     settings = run.claim.parameters.generation
     sampler = RowSampler(seed=mechanism.seed, temperature=settings.temperature, rounds=settings.rounds)
     synthetic = list(sampled_rows(trained.model, training.tokens, sampler, range(ROWS)))

@@ -5,25 +5,24 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from dpassay.accounting.ledger.run_files import check_ledger_is_there, prepare
-from dpassay.accounting.registry import upper_bounds
+from dpassay.accounting.ledger.run import Run
+from dpassay.accounting.ledger.run_files import check_ledger_is_there
 from dpassay.base.errors import input_errors
 from dpassay.base.private_files import PRIVATE
 from dpassay.data.records import Record
 from dpassay.data.table_schema import Row
-from dpassay.generators.base import CHANGES, NOT_SEEN, BoundedGuarantee, FinishedRun, RunSettings
+from dpassay.generators.base import CHANGES, FinishedRun, Part, RunSettings, not_protected, threat_model
 from dpassay.generators.documents import Documents
-from dpassay.generators.ledger_run import open_run
+from dpassay.generators.ledger_run import make_in_ledger
 from dpassay.generators.two_stage.claim import ROWS_ALIKE, TwoStageClaim
 from dpassay.mechanisms.evolution.journal import Entry, Journal
 from dpassay.mechanisms.models.language_model import LanguageModel
-from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
 from dpassay.mechanisms.two_stage.generator import Table, TwoStage
 from dpassay.mechanisms.two_stage.row_tokens import RowTokens
 from dpassay.mechanisms.two_stage.sampling import MOST_ROWS, RowSampler, sampled_rows
-from dpassay.mechanisms.two_stage.training import Trained, TwoStageTraining
+from dpassay.mechanisms.two_stage.training import Trained, Training
+from dpassay.reports.assay import Difference
 
 CHECKPOINTS, JOURNAL = "checkpoints", "rows.jsonl"
 
@@ -62,15 +61,7 @@ class TwoStageRun(FinishedRun):
             "has the same public shape. So every bound on this run is an estimate."
         )
 
-    def differences(self, claimed: BoundedGuarantee) -> list[dict[str, Any]]:
-        if self.claim.variant != "as_published":
-            return []
-        published = upper_bounds(
-            self.mechanism.published_plan(), claimed.guarantee, adjacency=self.adjacency, unit=self.unit
-        )
-        certified = [bound.value for bound in published if bound.rigor.may_support]
-        if not certified:
-            return []
+    def differences(self, claimed: Part) -> list[Difference]:
         why = []
         if self.mechanism.sampling == "shuffled":
             why.append(
@@ -79,35 +70,24 @@ class TwoStageRun(FinishedRun):
             )
         if self.mechanism.loss == "batch":
             why.append("The loss is divided by numbers of tokens of the whole batch, so one row moves all gradients.")
-        return [
-            {
-                "statement": "All steps together, accounted as Poisson samples",
-                "published": min(certified),
-                "recomputed": min((b.value for b in claimed.bounds if b.rigor.may_support), default=float("inf")),
-                "why": " ".join(why),
-                "private": False,
-            }
-        ]
+        return self.published_difference(
+            self.mechanism.published_plan, claimed, "All steps together, accounted as Poisson samples", why
+        )
 
     def endings(self) -> tuple[bool, str]:
         return True, "Every row is whole: each of its columns has a value of the schema, or is empty where it may be."
 
     def not_protected(self) -> list[str]:
-        return [
-            f"The number of rows ({self.claim.public.records}) and the schema of the table, with all its domains, are "
-            "public by assumption.",
-            "What many rows say together may appear in the output: that is what synthetic data are for.",
-            "One row is protected; what several of them hold in common, such as copies of one row, is protected less. "
-            "A person with several rows is not protected as one unit.",
-        ]
+        public = f"The number of rows ({self.claim.public.records}) and the schema of the table, with all its domains,"
+        return not_protected(public, "row")
 
     def threat_model(self) -> list[str]:
-        return [
-            "The adversary knows the mechanism, its parameters, the language model, the public table, and every row "
-            "but the one in question; it sees the weights after every step, and all synthetic rows.",
+        return threat_model(
+            "the language model, the public table",
+            "row",
+            "the weights after every step, and all synthetic rows",
             f"Neighbouring tables differ in one row, which is {CHANGES[self.adjacency]}.",
-            NOT_SEEN,
-        ]
+        )
 
     def side_channels(self) -> list[str]:
         return [
@@ -119,7 +99,6 @@ class TwoStageRun(FinishedRun):
         ]
 
     def implementation(self) -> dict[str, str]:
-        drawn = self.settings.source.name == OS_ENTROPY.name
         return {
             "fine-tuned model": self.trained.model.name,
             "fingerprint of its weights (SHA-256)": self.trained.model.fingerprint,
@@ -127,7 +106,7 @@ class TwoStageRun(FinishedRun):
             "precision": self.mechanism.precision,
             "rows in one pass": str(self.trained.rows_at_once),
             "tokens to which rows are padded": str(self.tokens.width),
-            "source of noise": "operating system entropy" if drawn else "recorded",
+            "source of noise": self.settings.noise_in_words,
             **self.claim.data.facts(),
         }
 
@@ -151,24 +130,23 @@ def generate(claim: TwoStageClaim, output: Path, settings: RunSettings) -> TwoSt
     folder = output / PRIVATE / CHECKPOINTS
     with input_errors():
         model = LanguageModel.load(settings.model or claim.model, settings.device, allow_network=settings.download)
-        training = TwoStageTraining(mechanism, model, table, folder, public=public, source=settings.source)
-    ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
-    with input_errors():
-        folder.mkdir(mode=0o700, exist_ok=True)
+        training = Training(mechanism, model, table, folder, public=public, source=settings.source)
     sampler = RowSampler(seed=mechanism.seed, **claim.parameters.generation.model_dump(exclude={"rows"}))
-    with open_run(claim, ledger, mechanism.plan(), settings, claim.basis(), model=model.fingerprint) as run:
+
+    def make(run: Run, private: Path) -> tuple[Trained, Documents]:
+        folder.mkdir(mode=0o700, exist_ok=True)
         with settings.progress.stage("Training") as step:
             trained = training.run(run, step)
-        about = {"sampler": repr(sampler), "weights": trained.model.fingerprint}
-        with Journal(ledger.parent / JOURNAL, about) as journal, input_errors():
+        of_journal = {"sampler": repr(sampler), "weights": trained.model.fingerprint}
+        with Journal(private / JOURNAL, of_journal) as journal, input_errors():
             rows = write_rows(
                 trained.model, training.tokens, sampler, claim.parameters.generation.rows, journal, settings
             )
         columns = {column.name: column.kind for column in table.schema.columns}
-        documents = Documents(columns, [table.schema.cells(row) for row in rows])
-        documents.commit(run)
-    with input_errors():
-        documents.write(ledger.parent)
+        return trained, Documents(columns, [table.schema.cells(row) for row in rows])
+
+    about = {"model": model.fingerprint}
+    trained, documents, ledger = make_in_ledger(claim, output, mechanism.plan(), settings, make, about)
     return TwoStageRun(
         claim=claim,
         settings=settings,

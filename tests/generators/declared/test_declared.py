@@ -639,21 +639,21 @@ def test_a_ledger_in_which_nothing_was_charged_does_not_outlive_bad_input(tmp_pa
     plan = dp_event.GaussianDpEvent(1.0)
     (tmp_path / "private").mkdir()
     ledger = tmp_path / "private" / "ledger.sqlite"
-    with pytest.raises(InputError), open_run(named, ledger, plan, RunSettings(), Basis()) as begun:
+    with pytest.raises(InputError), open_run(named, ledger, plan, RunSettings(), Basis(), {}) as begun:
         begun.step(charge=Charge(key="a\n", stage="part", event=plan))
     assert not list(ledger.parent.iterdir())
     journal = ledger.with_name("texts.jsonl")
     journal.touch()  # it is refused without its ledger
-    with pytest.raises(InputError), open_run(named, ledger, plan, RunSettings(), Basis()) as begun:
+    with pytest.raises(InputError), open_run(named, ledger, plan, RunSettings(), Basis(), {}) as begun:
         begun.step(charge=Charge(key="a\n", stage="part", event=plan))
     assert ledger.exists()
     ledger.unlink()
     journal.unlink()
-    with open_run(named, ledger, plan, RunSettings(), Basis()) as begun:
+    with open_run(named, ledger, plan, RunSettings(), Basis(), {}) as begun:
         begun.step(charge=Charge(key="part/0", stage="part", event=plan))
     with (
         pytest.raises(InputError, match="another plan"),
-        open_run(named, ledger, events.compose([(plan, 2)]), RunSettings(), Basis()),
+        open_run(named, ledger, events.compose([(plan, 2)]), RunSettings(), Basis(), {}),
     ):
         pass
     with Ledger.open(ledger, read_only=True) as opened:
