@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import typing
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
 
@@ -230,6 +230,11 @@ class Claim(Strict):
     def generator(self) -> Mechanism:
         """The mechanism that the claim describes."""
         raise NotImplementedError
+
+    @classmethod
+    def mechanism_in_words(cls, parameters: Mapping[str, Any]) -> str:
+        """What the mechanism does with these parameters, for a report; empty for its name."""
+        return ""
 
     def plan(self) -> Plan:
         """What a run would charge. It reads the data only if the charge depends on where secrets occur."""

@@ -61,6 +61,16 @@ def json_schema() -> dict[str, Any]:
     return read.json_schema(CLAIMS)
 
 
+def mechanism_in_words(claim: Mapping[str, Any]) -> str:
+    """What the mechanism of a claim does, for a report; empty if nothing but its name is known.
+
+    Args:
+        claim: as its file writes it.
+    """
+    known = CLAIMS.get(str(claim.get("mechanism")))
+    return "" if known is None else known.mechanism_in_words(claim.get("parameters") or {})
+
+
 def generate(claim: Claim, output: Path, settings: RunSettings) -> FinishedRun:
     """Runs the generator of a claim into a folder, or resumes the run that the folder holds.
 

@@ -15,17 +15,6 @@ from dpassay.reports.assay import Output, Secrets
 
 Rows: TypeAlias = list[tuple[str, str]]
 
-MECHANISMS = {
-    "private_inference": "Private inference: each token of a synthetic document is drawn from an aggregate over a "
-    "batch of records, each of which is shown to the language model on its own",
-    "secret_evolution": "Secret-protected evolution of synthetic documents by noisy votes",
-    "aug_pe": "Private evolution of synthetic documents by noisy votes",
-    "dataset_vectors": "Dataset vectors: a language model is steered by one noisy release, the direction from its own "
-    "texts to the records",
-    "declared": "A procedure that ran elsewhere, as the claim declares it",
-}
-"""What a mechanism does, in words; one that is not here is called by its name."""
-
 VARIANTS = {
     "sound": "sound",
     "as_published": "as published: the paper's steps to the letter, accounted as they are",
@@ -142,17 +131,6 @@ def _delta(delta: Any, claim: Mapping[str, Any]) -> float | None:
     return None if delta is None else float(delta)
 
 
-def mechanism(claim: Mapping[str, Any]) -> str:
-    """The mechanism of a claim in words."""
-    name, parameters = str(claim.get("mechanism", "")), claim.get("parameters")
-    if name == "private_inference" and isinstance(parameters, Mapping) and parameters.get("aggregate") == "none":
-        return (
-            "Private inference with its protection taken out, as a control: each synthetic document is written by the "
-            "language model from one record of a batch"
-        )
-    return MECHANISMS.get(name, name.replace("_", " "))
-
-
 def prefix_of(claim: Mapping[str, Any]) -> str:
     """The public text with which every document of a claim begins; empty for most claims."""
     parameters = claim.get("parameters")
@@ -204,12 +182,13 @@ def guarantee_means(claim: Mapping[str, Any]) -> str:
             return ""
 
 
-def claim_rows(claim: Mapping[str, Any], guarantee: str) -> Rows:
+def claim_rows(claim: Mapping[str, Any], guarantee: str, mechanism: str) -> Rows:
     """What is claimed of what.
 
     Args:
         claim: as its file writes it.
         guarantee: in words.
+        mechanism: in words; empty for its name.
     """
     unit = str(claim.get("unit", "record"))
     rows = [
@@ -217,7 +196,7 @@ def claim_rows(claim: Mapping[str, Any], guarantee: str) -> Rows:
         ("What that says", guarantee_means(claim)),
         ("Unit", unit),
         ("Neighbouring data", text.adjacency(str(claim.get("adjacency", "")), unit)),
-        ("Mechanism", mechanism(claim)),
+        ("Mechanism", mechanism or str(claim.get("mechanism", "")).replace("_", " ")),
         ("Variant", VARIANTS.get(str(claim.get("variant", "")), str(claim.get("variant", "")))),
         ("Language model", str(claim.get("model", ""))),
     ]

@@ -15,10 +15,8 @@ from markupsafe import Markup
 
 from dpassay.accounting.bounds import Bound, Direction, Interval, Rigor
 from dpassay.audits import verdict_wording as wording
-from dpassay.audits.result import AuditResult
+from dpassay.audits.result import DETAIL_FORMATS, AuditResult
 from dpassay.base.number_format import (
-    format_ceiling,
-    format_confidence,
     format_difference,
     format_interval,
     format_number,
@@ -102,40 +100,42 @@ class Page:
     earlier: list[BoundRow] = field(default_factory=list)
 
 
-def render(assay: Assay, *, side: Side) -> str:
+def render(assay: Assay, *, side: Side, mechanism: str = "") -> str:
     """The report as one HTML page.
 
     Args:
         assay: the finished assay.
         side: ``private`` for everything; ``release`` for what does not depend on the private data.
+        mechanism: what the mechanism does, in words; empty for its name.
 
     Raises:
         ValueError: for another side.
     """
     match side:
         case "private":
-            page = _page(assay, side)
+            page = _page(assay, side, mechanism)
             page.tokens = figures.tokens(assay.tokens)
             page.batches = figures.batches(assay.batches, page.claim)
             page.spent = _shares(assay.spent) if len(assay.spent) > 1 else []
             page.spent_in_one = _spent_in_one(assay)
         case "release":
-            return render_release(releasable(assay))
+            return render_release(releasable(assay), mechanism)
         case _:
             raise ValueError(f"side must be private or release, not {side!r}")
     return environment().get_template("report.html.j2").render(page=page)
 
 
-def render_release(release: Release) -> str:
+def render_release(release: Release, mechanism: str = "") -> str:
     """The page that may be released.
 
     Args:
         release: which holds nothing else.
+        mechanism: as for `render`.
     """
-    return environment().get_template("report.html.j2").render(page=_page(release, "release"))
+    return environment().get_template("report.html.j2").render(page=_page(release, "release", mechanism))
 
 
-def _page(assay: Assay | Release, side: Side) -> Page:
+def _page(assay: Assay | Release, side: Side, mechanism: str) -> Page:
     claim = claimed(assay.claim)
     audits: Sequence[AuditResult | ReleasedAudit] = assay.audits
     of_audits = [row for audit in audits for row in _found(audit)]
@@ -158,7 +158,7 @@ def _page(assay: Assay | Release, side: Side) -> Page:
         sentence=text.in_words(wording.without_name(assay.sentence, verdict) if verdict else assay.sentence),
         created=date_in_words(assay.created),
         claim=claim,
-        claim_rows=claim_rows(assay.claim, assay.guarantee),
+        claim_rows=claim_rows(assay.claim, assay.guarantee, mechanism),
         parameters=parameters(assay.claim),
         facts=_facts(assay, claim, every),
         rows=sorted(
@@ -329,23 +329,14 @@ def how_it_was_done(audit: AuditResult | ReleasedAudit, claim: ClaimedValue | No
     if audit.p_value is not None:
         rows.append(("p-value", f"{format_p_value(audit.p_value)} (no ε follows from it)"))
     scalars = {key: value for key, value in audit.details.items() if isinstance(value, str | int | float)}
-    details = (
-        (key.replace("_", " ").capitalize(), _detail(audit, key, value, claim)) for key, value in scalars.items()
-    )
+    details = ((key.replace("_", " ").capitalize(), _detail(key, value, claim)) for key, value in scalars.items())
     return [*rows, *details]
 
 
-def _detail(audit: AuditResult, key: str, value: str | int | float, claim: ClaimedValue | None) -> str:
-    """A value among the details of an audit, rounded as its kind is everywhere else."""
-    if isinstance(value, float):
-        if key.endswith("p_value"):
-            return format_p_value(value)
-        if key == "confidence":
-            return format_confidence(value)
-        if key.startswith("ceiling"):
-            return format_ceiling(value, value if any(row.value == value for row in audit.bounds) else None)
-        if key == "limit" and (claim is None or value != claim.value):
-            return format_upper(value)
+def _detail(key: str, value: str | int | float, claim: Claimed | None) -> str:
+    """A value among the details of an audit, rounded as its audit says; the claimed number as it stands elsewhere."""
+    if isinstance(value, float) and key in DETAIL_FORMATS and (claim is None or value != claim.value):
+        return DETAIL_FORMATS[key](value)
     return text.plain(value)
 
 

@@ -105,12 +105,11 @@ def test_imports_go_down(folder: str) -> None:
 def test_a_generator_is_named_in_its_own_folders_only() -> None:
     """Whatever else depends on the mechanism is a method of its claim or of its run."""
     of_old_ledgers = {"dpassay.accounting.ledger.evidence"}  # the first releases did not note which rows were verified
-    in_words = {"dpassay.reports.claim"}  # which falls back on the name
     in_english = {"dpassay.audits.games.replay.record_replay"}  # "declared" is a word, too
     for name, file in FILES.items():
         constants = (node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant))
         named = {value for value in constants if isinstance(value, str) and value in CLAIMS}
-        if name not in {"dpassay.generators.registry", *of_old_ledgers, *in_words, *in_english}:
+        if name not in {"dpassay.generators.registry", *of_old_ledgers, *in_english}:
             room = room_of(name)
             assert named <= ({room[1]} if room else set()), name
 

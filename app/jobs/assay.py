@@ -375,8 +375,13 @@ def record_verdict(done: FinishedRun, assay: Assay) -> Assay:
     return assay.model_copy(update={"ledger": assay.ledger.model_copy(update=ends)})
 
 
+def private_page(assay: Assay) -> str:
+    """The private report of an assay."""
+    return render(assay, side="private", mechanism=registry.mechanism_in_words(assay.claim))
+
+
 def write(assay: Assay, private: Path) -> None:
     """Writes ``assay.json`` and ``report.html`` into the private folder, each atomically."""
     with input_errors():
-        write_atomically(private / REPORT, render(assay, side="private"))
+        write_atomically(private / REPORT, private_page(assay))
         write_atomically(private / ASSAY, assay.model_dump_json(by_alias=True, indent=2) + "\n")

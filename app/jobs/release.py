@@ -30,7 +30,8 @@ from dpassay.base.errors import InputError, input_errors, naming
 from dpassay.base.outputs import real_path
 from dpassay.base.private_files import PRIVATE, one_process, remove_empty, sync, write_atomically
 from dpassay.generators.documents import Documents
-from dpassay.jobs.verdict_history import RecordedVerdict, recorded
+from dpassay.generators.registry import mechanism_in_words
+from dpassay.jobs.verdict_history import Recorded, recorded
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
 from dpassay.reports.assay import Output
 from dpassay.reports.claim import prefix_of
@@ -239,7 +240,7 @@ def _write(folder: Path, page: Release, documents: Documents) -> dict[str, str]:
     """Writes all files of a release; their SHA-256."""
     documents.write(folder, 0o644)
     write_atomically(folder / CLAIM, claim_text(page.claim), 0o644)
-    write_atomically(folder / REPORT, render_release(page), 0o644)
+    write_atomically(folder / REPORT, render_release(page, mechanism_in_words(page.claim)), 0o644)
     sync(folder)
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
 

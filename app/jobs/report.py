@@ -6,9 +6,8 @@ from pathlib import Path
 
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_files import PRIVATE, write_private
-from dpassay.jobs.assay import ASSAY, REPORT, AssayResult
+from dpassay.jobs.assay import ASSAY, REPORT, AssayResult, private_page
 from dpassay.reports.assay import load
-from dpassay.reports.html import render
 
 
 def report(folder: str | Path) -> AssayResult:
@@ -27,5 +26,5 @@ def report(folder: str | Path) -> AssayResult:
         )
     with input_errors():
         found = AssayResult(load(private / ASSAY), Path(folder))
-    write_private(private / REPORT, render(found.document, side="private"))
+    write_private(private / REPORT, private_page(found.document))
     return found

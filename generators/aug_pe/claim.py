@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from dpassay.accounting.adjacency import Unit
@@ -36,6 +36,10 @@ class AugPEClaim(EvolutionClaim):
             unit=Unit.parse(self.unit),
             variant=self.variant,
         )
+
+    @classmethod
+    def mechanism_in_words(cls, parameters: Mapping[str, Any]) -> str:
+        return "Private evolution of synthetic documents by noisy votes"
 
     def plan(self) -> Plan:
         return Plan(self.generator().plan())

@@ -144,6 +144,13 @@ class DatasetVectorsClaim(Claim):
         writing = self.parameters.writing.model_copy(update={"texts": texts})
         return self.model_copy(update={"parameters": self.parameters.model_copy(update={"writing": writing})})
 
+    @classmethod
+    def mechanism_in_words(cls, parameters: Mapping[str, Any]) -> str:
+        return (
+            "Dataset vectors: a language model is steered by one noisy release, the direction from its own texts to "
+            "the records"
+        )
+
     def plan(self) -> Plan:
         return Plan(self.generator().plan())
 

@@ -208,6 +208,10 @@ class DeclaredClaim(Claim):
     def generator(self) -> Declared:
         return Declared(self.adjacency, Unit.parse(self.unit))
 
+    @classmethod
+    def mechanism_in_words(cls, parameters: Mapping[str, Any]) -> str:
+        return "A procedure that ran elsewhere, as the claim declares it"
+
     def plan(self) -> Plan:
         parts = self.read_parts()
         return Plan(events.compose([(part.event, 1) for part in parts]), exact=all(part.exact for part in parts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -59,6 +59,18 @@ class PrivateInferenceClaim(Claim):
             unit=Unit.parse(self.unit),
             variant=self.variant,
             context_tokens=tuple(sorted(lengths.items())) if isinstance(lengths, dict) else lengths,
+        )
+
+    @classmethod
+    def mechanism_in_words(cls, parameters: Mapping[str, Any]) -> str:
+        if parameters.get("aggregate") == "none":
+            return (
+                "Private inference with its protection taken out, as a control: each synthetic document is written by "
+                "the language model from one record of a batch"
+            )
+        return (
+            "Private inference: each token of a synthetic document is drawn from an aggregate over a batch of records, "
+            "each of which is shown to the language model on its own"
         )
 
     def plan(self) -> Plan:

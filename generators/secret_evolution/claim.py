@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -144,6 +144,10 @@ class SecretEvolutionClaim(EvolutionClaim):
         given = self.parameters.model_dump(exclude={*NOT_OF_THE_MECHANISM, "examples", "secrets"})
         sources = [secret_source(source.model_dump(exclude_none=True)) for source in self.parameters.secrets]
         return SecretEvolution(**given, secrets=tuple(sources), labels=tuple(self.public.labels), variant=self.variant)
+
+    @classmethod
+    def mechanism_in_words(cls, parameters: Mapping[str, Any]) -> str:
+        return "Secret-protected evolution of synthetic documents by noisy votes"
 
     def plan(self) -> Plan:
         mechanism, records = self.generator(), self.load_records()
