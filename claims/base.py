@@ -45,6 +45,7 @@ def _lengths(value: object) -> object:
 
 
 Number = Annotated[float, BeforeValidator(no_bool)]
+Count = Annotated[int, BeforeValidator(no_bool)]
 Delta = Annotated[
     float | Annotated[str, Field(pattern=r"^n\^-\d+(\.\d+)?$")],
     BeforeValidator(_delta),
@@ -262,6 +263,10 @@ class Claim(Strict):
     def with_model(self, model: str | None) -> Self:
         """The claim with another model, if one is given."""
         return self if model is None else self.model_copy(update={"model": model})
+
+    def with_parameters(self, **changes: object) -> Self:
+        """The claim with other values of some parameters."""
+        return self.model_copy(update={"parameters": self.parameters.model_copy(update=changes)})
 
     def reads(self, *others: Path | str | None) -> list[Path | None]:
         """Files and folders that the claim names and a run reads, and some others."""

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.base import validate
-from dpassay.claims.base import Claim, Number, Plan, Public, no_bool, parameters_model, public_numbers
-from dpassay.claims.data import Strict, is_local
+from dpassay.claims.base import Count, Number, Plan, Public, parameters_model, public_numbers
+from dpassay.claims.data import Strict
 from dpassay.claims.lints import short_texts
-from dpassay.generators.evolution.claim import EMBEDDED_ALONE, Endpoint, check_allowed
+from dpassay.generators.evolution.claim import EMBEDDED_ALONE, EmbeddingClaim, Endpoint, check_allowed
 from dpassay.mechanisms.dataset_vectors.generator import DatasetVectors
-
-Count = Annotated[int, BeforeValidator(no_bool)]
 
 STATES_ALIKE = (
     "The kernels compute each text's hidden states alike, whatever the other texts of a forward pass are. Every pass "
@@ -84,7 +81,7 @@ DatasetVectorsParameters: Any = parameters_model(
 )
 
 
-class DatasetVectorsClaim(Claim):
+class DatasetVectorsClaim(EmbeddingClaim):
     """A claim about dataset vectors, or the configuration of a run."""
 
     mechanism: Literal["dataset_vectors"]
@@ -141,8 +138,7 @@ class DatasetVectorsClaim(Claim):
         if texts is None:
             return self
         validate.integer(minimum=1, texts=texts)
-        writing = self.parameters.writing.model_copy(update={"texts": texts})
-        return self.model_copy(update={"parameters": self.parameters.model_copy(update={"writing": writing})})
+        return self.with_parameters(writing=self.parameters.writing.model_copy(update={"texts": texts}))
 
     @classmethod
     def mechanism_in_words(cls, parameters: Mapping[str, Any]) -> str:
@@ -176,13 +172,4 @@ class DatasetVectorsClaim(Claim):
         body = super().described()
         if self.parameters.judge is not None:  # its address describes a network
             body["parameters"]["judge"] = {"model": self.parameters.judge.model}
-        if is_local(self.parameters.embedder):
-            body["parameters"]["embedder"] = Path(self.parameters.embedder).resolve().name
         return body
-
-    def located(self, folder: Path) -> Self:
-        located = super().located(folder)
-        if not (folder / self.parameters.embedder).is_dir():
-            return located
-        parameters = self.parameters.model_copy(update={"embedder": str(folder / self.parameters.embedder)})
-        return located.model_copy(update={"parameters": parameters})

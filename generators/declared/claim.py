@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from dp_accounting import DpEvent
-from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from dpassay.accounting import events
 from dpassay.accounting.adjacency import RECORD_UNITS, Adjacency, Unit
@@ -30,14 +30,13 @@ from dpassay.accounting.ledger.evidence import (
 from dpassay.accounting.ledger.ledger import Ledger, open_ledgers
 from dpassay.accounting.registry import unsupported
 from dpassay.base.errors import InputError, input_errors
-from dpassay.claims.base import Claim, ExPostClaim, Number, Plan, Public, SecretProtectionClaim, no_bool
+from dpassay.claims.base import Claim, Count, ExPostClaim, Number, Plan, Public, SecretProtectionClaim
 from dpassay.claims.data import DataSource, Strict
 from dpassay.data.records import Record
 
 if TYPE_CHECKING:
     from dpassay.audits.result import AuditResult
 
-Count = Annotated[int, BeforeValidator(no_bool)]
 _BLOCK = 2**20
 
 COMPLETE = "The declared parts are everything that was computed from these records."

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from dpassay.base.errors import InputError
-from dpassay.claims.base import Claim, Number, no_bool
+from dpassay.claims.base import Claim, Count, Number
 from dpassay.claims.data import Strict, is_local
 from dpassay.claims.lints import short_texts
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
 """Requests to these hosts stay on this machine."""
-
-Count = Annotated[int, BeforeValidator(no_bool)]
 
 
 class Endpoint(Strict):
@@ -83,7 +81,21 @@ EMBEDDED_ALONE = "The vector of a text depends on that text alone, whatever othe
 NOT_OF_THE_MECHANISM = set(WRITER_FIELDS)
 
 
-class EvolutionClaim(Claim):
+class EmbeddingClaim(Claim):
+    """A claim about a generator that embeds texts: its parameter `embedder` may be a folder."""
+
+    def described(self) -> dict[str, Any]:
+        body = super().described()
+        if is_local(self.parameters.embedder):
+            body["parameters"]["embedder"] = Path(self.parameters.embedder).resolve().name
+        return body
+
+    def located(self, folder: Path) -> Self:
+        located, embedder = super().located(folder), folder / self.parameters.embedder
+        return located.with_parameters(embedder=str(embedder)) if embedder.is_dir() else located
+
+
+class EvolutionClaim(EmbeddingClaim):
     """A claim about an evolutionary text generator, or the configuration of a run."""
 
     def check(self) -> None:
@@ -135,13 +147,4 @@ class EvolutionClaim(Claim):
         if self.parameters.endpoint is not None:  # its address describes a network
             parameters["endpoint"] = {"model": self.parameters.endpoint.model}
             del body["model"]
-        if is_local(self.parameters.embedder):
-            parameters["embedder"] = Path(self.parameters.embedder).resolve().name
         return body
-
-    def located(self, folder: Path) -> Self:
-        located = super().located(folder)
-        if not (folder / self.parameters.embedder).is_dir():
-            return located
-        embedder = str(folder / self.parameters.embedder)
-        return located.model_copy(update={"parameters": located.parameters.model_copy(update={"embedder": embedder})})

@@ -9,10 +9,10 @@ from typing import Any, Literal, Self
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.base.number_format import format_number
-from dpassay.claims.base import Claim, Plan, parameters_model, public_numbers
-from dpassay.claims.data import KEYS, BuiltinData, is_local
+from dpassay.claims.base import Plan, parameters_model, public_numbers
+from dpassay.claims.data import KEYS, BuiltinData
 from dpassay.claims.lints import short_texts
-from dpassay.generators.evolution.claim import EMBEDDED_ALONE
+from dpassay.generators.evolution.claim import EMBEDDED_ALONE, EmbeddingClaim
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 
 ROWS_ALIKE = "The kernels compute each row of a batch alike, whatever the other rows hold."
@@ -25,7 +25,7 @@ PrivateInferenceParameters: Any = parameters_model(
 )
 
 
-class PrivateInferenceClaim(Claim):
+class PrivateInferenceClaim(EmbeddingClaim):
     """A claim about private inference, or the configuration of a run."""
 
     mechanism: Literal["private_inference"]
@@ -100,10 +100,8 @@ class PrivateInferenceClaim(Claim):
 
     def described(self) -> dict[str, Any]:
         body = super().described()
-        for name in ("centres", "embedder"):
-            value = body["parameters"].get(name)
-            if value and (is_local(value) or Path(value).exists()):
-                body["parameters"][name] = Path(value).resolve().name
+        if self.parameters.centres:
+            body["parameters"]["centres"] = Path(self.parameters.centres).resolve().name
         return body
 
     def _parameter_files(self) -> list[str]:
@@ -124,8 +122,5 @@ class PrivateInferenceClaim(Claim):
         return [f"claim {self.name!r} packs rows, whose shapes follow the data"] if packed else []
 
     def located(self, folder: Path) -> Self:
-        located = super().located(folder)
-        parameters = {"centres": self.parameters.centres and str(folder / self.parameters.centres)}
-        if (folder / self.parameters.embedder).is_dir():
-            parameters["embedder"] = str(folder / self.parameters.embedder)
-        return located.model_copy(update={"parameters": self.parameters.model_copy(update=parameters)})
+        located, centres = super().located(folder), self.parameters.centres
+        return located.with_parameters(centres=str(folder / centres)) if centres else located

@@ -10,13 +10,12 @@ from pydantic import Discriminator, Field, Tag
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.base.errors import InputError, input_errors
-from dpassay.claims.base import Number, Plan, Public, SecretProtectionClaim, parameters_model
+from dpassay.claims.base import Count, Number, Plan, Public, SecretProtectionClaim, parameters_model
 from dpassay.claims.data import BuiltinData, Strict
 from dpassay.generators.evolution.claim import (
     EMBEDDED_ALONE,
     NOT_OF_THE_MECHANISM,
     WRITER_FIELDS,
-    Count,
     EvolutionClaim,
 )
 from dpassay.mechanisms.secret_evolution.detection import secret_source
@@ -208,4 +207,4 @@ class SecretEvolutionClaim(EvolutionClaim):
             else source
             for source in self.parameters.secrets
         ]
-        return located.model_copy(update={"parameters": located.parameters.model_copy(update={"secrets": sources})})
+        return located.with_parameters(secrets=sources)

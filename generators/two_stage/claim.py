@@ -5,20 +5,18 @@ from __future__ import annotations
 import filecmp
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from dpassay.accounting.adjacency import Unit
 from dpassay.base.errors import InputError, input_errors
-from dpassay.claims.base import Claim, Number, Plan, Public, no_bool, parameters_model, public_numbers
+from dpassay.claims.base import Claim, Count, Number, Plan, Public, parameters_model, public_numbers
 from dpassay.claims.data import Strict
 from dpassay.claims.tables import PublicTable, TableData, schema_of
 from dpassay.data.table_schema import MADE_FROM, Row, Schema
 from dpassay.data.tables import schema_rows
 from dpassay.mechanisms.two_stage.generator import Table, TwoStage
-
-Count = Annotated[int, BeforeValidator(no_bool)]
 
 ROWS_ALIKE = (
     "The kernels compute each row's gradient alike, whatever the other rows of a pass are. Every pass has one public "
@@ -198,12 +196,11 @@ class TwoStageClaim(Claim):
 
     def located(self, folder: Path) -> Self:
         located = super().located(folder)
-        changes: dict[str, Any] = {}
         if self.public.columns is not None:
-            changes["public"] = self.public.model_copy(update={"columns": folder / self.public.columns})
+            public = self.public.model_copy(update={"columns": folder / self.public.columns})
+            located = located.model_copy(update={"public": public})
         table = self.parameters.first_table
         if table is not None:
             paths = {key: folder / path for key in ("path", "columns") if (path := getattr(table, key)) is not None}
-            placed = table.model_copy(update=paths)
-            changes["parameters"] = self.parameters.model_copy(update={"first_table": placed})
-        return located.model_copy(update=changes)
+            located = located.with_parameters(first_table=table.model_copy(update=paths))
+        return located
