@@ -47,7 +47,7 @@ from dpassay.mechanisms.evolution.run import ByLabel
 from dpassay.mechanisms.evolution.voting import record_votes
 from dpassay.mechanisms.models.writers import Writer
 from dpassay.mechanisms.primitives import charged
-from dpassay.mechanisms.primitives.charged import RunMismatchError
+from dpassay.mechanisms.primitives.public_fields import check_adjacency
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
 VOTES, LABEL_COUNTS = "votes", "label-counts"
@@ -100,8 +100,7 @@ class AugPE:
         validate.non_negative(threshold=self.threshold)
         validate.one_of(("rank", "probability"), selection=self.selection)
         validate.one_of(("sound", "as_published"), variant=self.variant)
-        if self.adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
-            raise ValueError(f"adjacency must be add_remove or replace_one, not {str(self.adjacency)!r}")
+        check_adjacency(self.adjacency)
         _ = self.settings  # checks the total number of texts
         if self.unit != Unit():
             raise ValueError(f"unit must be record for Aug-PE, not {str(self.unit)!r}: each record casts a vote")
@@ -189,7 +188,7 @@ class AugPE:
         self.check(records, writer)
         embedder = self.load_embedder()
         public = (self, writer.fingerprint, embedder.fingerprint)
-        evolution_run.note_inputs(run, evolution_run.inputs_digest(records, public))
+        evolution_run.note_inputs(run, records, public)
         with Journal(journal, self.settings.about(writer, embedder)) as candidates:
             rounds = _Rounds(self, records, embedder, run, source)
             evolutions = list(rounds.evolutions())
@@ -260,20 +259,10 @@ class _Rounds:
 
     def _noisy_votes(self, step: int, candidates: Mapping[str | None, Vectors]) -> ByLabel:
         """The committed votes of a step, or new votes, which are charged before they are drawn."""
-        digest, key = evolution_run.vectors_digest(candidates), f"{VOTES}/{step}"
-        value = charged.released_value(
-            self.run,
-            Charge(key=key, stage=VOTES, event=self.mechanism.votes_event()),
-            lambda: {"candidates": digest, "votes": [self._drawn(label, rows) for label, rows in candidates.items()]},
+        charge = Charge(key=f"{VOTES}/{step}", stage=VOTES, event=self.mechanism.votes_event())
+        return evolution_run.released_votes(
+            self.run, charge, candidates, lambda label: self._drawn(label, candidates[label])
         )
-        if value["candidates"] != digest:
-            raise RunMismatchError(
-                "the interrupted run's votes are for other candidates: its journal is missing or was changed, or this "
-                "machine or its libraries compute other vectors; resume where the run began, or start a new one in a "
-                "new folder"
-            )
-        votes = map(evolution_run.unpacked, value["votes"])
-        return dict(zip(candidates, votes, strict=True))
 
     def _drawn(self, label: str | None, candidates: Vectors) -> str:
         if label not in self._vectors:

@@ -59,6 +59,7 @@ from dpassay.mechanisms.evolution import run as evolution_run
 from dpassay.mechanisms.evolution.journal import Journal
 from dpassay.mechanisms.models.writers import WriterError
 from dpassay.mechanisms.primitives import charged
+from dpassay.mechanisms.primitives.public_fields import check_adjacency, check_labels
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
 if TYPE_CHECKING:
@@ -126,8 +127,7 @@ class DatasetVectors:
         validate.one_of(("hashed", "mean", "rows"), pairing=self.pairing)
         validate.one_of(("record", "prompt"), pool=self.pool)
         validate.one_of(("sound", "as_published"), variant=self.variant)
-        if self.adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
-            raise ValueError(f"adjacency must be add_remove or replace_one, not {str(self.adjacency)!r}")
+        check_adjacency(self.adjacency)
         if self.unit != Unit():
             raise ValueError(
                 f"unit must be record for dataset vectors, not {str(self.unit)!r}: each has one difference"
@@ -153,10 +153,7 @@ class DatasetVectors:
             raise ValueError("clip must be one number, or one for each of the blocks, which must be given then")
 
     def _check_labels(self) -> None:
-        if not isinstance(self.labels, tuple) or not all(isinstance(one, str) and one for one in self.labels):
-            raise ValueError("labels must be a tuple of non-empty strings")
-        if len(set(self.labels)) < len(self.labels):
-            raise ValueError("labels must name each label once")
+        check_labels(self.labels)
         if len(self.records_by_label) != len(self.labels):
             raise ValueError("records_by_label must give a public number of records for each label, and for no other")
         for count in self.records_by_label:
@@ -323,7 +320,7 @@ class DatasetVectors:
         self.check(records, writer)
         embedder = load_embedder(self.embedder)
         public = (self, writer, writer.model.fingerprint, writer.model.dtype, embedder.fingerprint)
-        evolution_run.note_inputs(run, evolution_run.inputs_digest(records, public))
+        evolution_run.note_inputs(run, records, public)
         return _Release(self, records, writer, embedder, run, journal, source, progress).result()
 
 
@@ -448,7 +445,6 @@ class _Release:
 
     def _noisy_votes(self, candidates: Mapping[str | None, list[str]]) -> dict[str | None, Floats]:
         vectors = {label: all_embedded(self.embedder, texts) for label, texts in candidates.items()}
-        digest = evolution_run.vectors_digest(vectors)
 
         def drawn(label: str | None) -> str:
             texts = [self.records[index].text for index in self.members[label]]
@@ -457,16 +453,7 @@ class _Release:
             return evolution_run.packed(release.noisy_votes(pieces, vectors[label], scale, self.source))
 
         charge = Charge(key=VOTES, stage=VOTES, event=self.mechanism.votes_event())
-        value = charged.released_value(
-            self.run, charge, lambda: {"candidates": digest, "votes": [drawn(label) for label in candidates]}
-        )
-        if value["candidates"] != digest:
-            raise charged.RunMismatchError(
-                "the interrupted run's votes are for other candidates: its journal is missing or was changed, or this "
-                "machine or its libraries compute other vectors; resume where the run began, or start a new one in a "
-                "new folder"
-            )
-        return dict(zip(candidates, map(evolution_run.unpacked, value["votes"]), strict=True))
+        return evolution_run.released_votes(self.run, charge, vectors, drawn)
 
     def _note_shape(self, shape: StateShape) -> None:
         """Commits the shape of forward passes, and whether rows are exact at it, before sums are computed.
@@ -478,7 +465,7 @@ class _Release:
         if charged.committed_value(self.run, ROWS, noted) != noted and self.run.outcome(VECTORS) is None:
             raise charged.RunMismatchError(
                 "the interrupted run noted another shape of forward passes: this machine computes rows in another way; "
-                "resume where the run began, or start a new one in a new folder"
+                f"{charged.ELSEWHERE}"
             )
 
     def _noisy_sums(
@@ -518,8 +505,8 @@ class _Release:
         value: dict[str, Any] = charged.released_value(self.run, charge, drawn)
         if value["texts"] != public:
             raise charged.RunMismatchError(
-                "the interrupted run's vectors are for other negatives: its journal is missing or was changed; resume "
-                "where the run began, or start a new one in a new folder"
+                "the interrupted run's vectors are for other negatives: its journal is missing or was changed; "
+                f"{charged.ELSEWHERE}"
             )
         return value
 

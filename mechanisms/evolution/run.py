@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from dp_accounting import dp_event
 from numpy.typing import ArrayLike, NDArray
 
+from dpassay.accounting.ledger.entries import Charge
 from dpassay.accounting.ledger.run import Run
 from dpassay.base import validate
 from dpassay.base.arrays import Floats, Integers
 from dpassay.data.batching import label_indices
 from dpassay.data.records import Record, check_ids
+from dpassay.mechanisms.embedding.embedder import Vectors
 from dpassay.mechanisms.primitives import charged
 from dpassay.mechanisms.primitives.charged import RunMismatchError
+from dpassay.mechanisms.primitives.public_fields import check_labels
 
 INPUTS = "inputs"
 """The ledger stage in which a run commits the digest of its inputs."""
-
-NO_EVENT = dp_event.NoOpDpEvent()
 
 ByLabel = Mapping[str | None, Floats]
 
 
 def check_settings(mechanism: object, names: Sequence[str]) -> None:
     """Checks the public fields that both evolutions have."""
-    labels: object = getattr(mechanism, "labels")  # noqa: B009 - YAML and callers may pass another type
-    if not isinstance(labels, tuple) or not all(isinstance(label, str) and label for label in labels):
-        raise ValueError("labels must be a tuple of non-empty strings")
-    if len(set(labels)) != len(labels):
-        raise ValueError("labels must name each label once")
+    check_labels(getattr(mechanism, "labels"))  # noqa: B009
     for name in names:
         validate.integer(minimum=1, **{name: getattr(mechanism, name)})
     for name in ("lookahead", "seed"):
@@ -57,31 +53,49 @@ def by_label(records: Sequence[Record], labels: Sequence[str]) -> dict[str | Non
     return {name: np.flatnonzero(found == index) for index, name in enumerate(names)}
 
 
-def inputs_digest(records: Sequence[Record], public: object) -> str:
-    """SHA-256 of everything that determines what a resumed run computes. Private.
+def note_inputs(run: Run, records: Sequence[Record], public: object) -> None:
+    """Commits the digest of a run's inputs, so that an interrupted run can only be resumed with the same inputs.
 
     Args:
+        run: in its ledger.
         records: private.
         public: parameters and fingerprints, identified by their `repr`.
+
+    Raises:
+        RunMismatchError: if the run was begun with other inputs.
     """
     digest = hashlib.sha256(repr(public).encode("utf-8", "surrogatepass"))
     for record in records:
         fields = repr((record.id, record.label, record.text))
         digest.update(hashlib.sha256(fields.encode("utf-8", "surrogatepass")).digest())
-    return digest.hexdigest()
+    mismatch = charged.other_inputs("records, another writer, embedder or parameters")
+    charged.note(run, INPUTS, digest.hexdigest(), mismatch)
 
 
-def note_inputs(run: Run, digest: str) -> None:
-    """Commits the digest of a run's inputs, so that an interrupted run can only be resumed with the same inputs.
+def released_votes(
+    run: Run, charge: Charge, candidates: Mapping[str | None, Vectors], draw: Callable[[str | None], str]
+) -> dict[str | None, Floats]:
+    """The committed noisy votes for the candidates of each label; if there are none, they are charged and drawn.
+
+    Args:
+        run: in its ledger.
+        charge: of all votes together.
+        candidates: the vectors of those of each label.
+        draw: the noisy votes of a label, packed.
 
     Raises:
-        RunMismatchError: if the run was begun with other inputs.
+        RunMismatchError: if the committed votes are for other candidates.
     """
-    if charged.committed_value(run, INPUTS, digest) != digest:
+    digest = _vectors_digest(candidates)
+    value = charged.released_value(
+        run, charge, lambda: {"candidates": digest, "votes": [draw(label) for label in candidates]}
+    )
+    if value["candidates"] != digest:
         raise RunMismatchError(
-            "the interrupted run had other records, another writer, embedder or parameters; it can be resumed with the "
-            "same ones only: start a new one in a new folder"
+            "the interrupted run's votes are for other candidates: its journal is missing or was changed, or "
+            f"{charged.OTHER_VECTORS}"
         )
+    return dict(zip(candidates, map(unpacked, value["votes"]), strict=True))
 
 
 def packed(values: ArrayLike) -> str:
@@ -94,7 +108,7 @@ def unpacked(text: str) -> Floats:
     return np.frombuffer(base64.b64decode(text), dtype="<f8").astype(np.float64)
 
 
-def vectors_digest(arrays: Mapping[str | None, NDArray[np.floating]]) -> str:
+def _vectors_digest(arrays: Mapping[str | None, NDArray[np.floating]]) -> str:
     """SHA-256 of the vectors of each label."""
     digest = hashlib.sha256()
     for label, array in arrays.items():

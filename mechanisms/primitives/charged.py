@@ -17,6 +17,18 @@ class RunMismatchError(DpassayError):
     """An interrupted run was begun with other records, model, key or parameters. One line, which names no record."""
 
 
+ELSEWHERE = "resume where the run began, or start a new one in a new folder"
+OTHER_VECTORS = f"this machine or its libraries compute other vectors; {ELSEWHERE}"
+
+
+def other_inputs(what: str) -> RunMismatchError:
+    """The error for a run that is resumed with other inputs."""
+    return RunMismatchError(
+        f"the interrupted run had other {what}; it can be resumed with the same ones only: start a new one in a new "
+        "folder"
+    )
+
+
 def check_run(run: Run, plan: DpEvent, source: Source) -> None:
     """Checks that a run was begun for this plan and this source of noise.
 
@@ -57,6 +69,16 @@ def committed_value(run: Run, key: str, value: Json) -> Any:
     if known is None:
         known = commit(run, Charge(key=key, stage=key, event=dp_event.NoOpDpEvent()), value)
     return known.value
+
+
+def note(run: Run, key: str, value: Json, mismatch: RunMismatchError) -> None:
+    """Commits a value without privacy cost that a resumed run must have in common with the interrupted one.
+
+    Raises:
+        RunMismatchError: `mismatch`, if another value is committed.
+    """
+    if committed_value(run, key, value) != value:
+        raise mismatch
 
 
 def released_value(run: Run, charge: Charge, draw: Callable[[], Json]) -> Any:

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from dpassay.data.batching import Batches
     from dpassay.mechanisms.models.language_model import LanguageModel
     from dpassay.mechanisms.models.row_shapes import RowPlan
-    from dpassay.mechanisms.private_inference.clusters import Clusters
+    from dpassay.mechanisms.primitives.public_fields import check_adjacency, check_labels
+from dpassay.mechanisms.private_inference.clusters import Clusters
 
 RECORD_TOKENS = 64
 """Number of tokens of each record for which a context has room, if the claim states no length."""
@@ -151,8 +152,7 @@ class PrivateInference:
             )
 
     def _check_public(self) -> None:
-        if self.adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
-            raise ValueError(f"adjacency must be add_remove or replace_one, not {str(self.adjacency)!r}")
+        check_adjacency(self.adjacency)
         several = self.records_per_context > 1 and self.variant == "sound"
         if self.aggregate == "median" and several and self.adjacency is Adjacency.REPLACE_ONE:
             raise ValueError(
@@ -161,11 +161,7 @@ class PrivateInference:
             )
         if not self.unit.is_single:
             raise ValueError(f"unit must be {SINGLE_UNITS} for private inference, not {str(self.unit)!r}")
-        labels: object = self.labels  # YAML and callers may pass another type
-        if not isinstance(labels, tuple) or not all(isinstance(label, str) and label for label in labels):
-            raise ValueError("labels must be a tuple of non-empty strings")
-        if len(set(self.labels)) != len(self.labels):
-            raise ValueError("labels must name each label once")
+        check_labels(self.labels)
         if self.template is not None:
             check_template(self.template)
         if self.stop is not None and not self.stop:

@@ -114,10 +114,7 @@ class Loop:
         value = {"digest": self.inputs.digest(), "rows_at_once": rows_at_once, "rows": rows}
         known = charged.committed_value(self.run, INPUTS, value)
         if known["digest"] != value["digest"]:
-            raise RunMismatchError(
-                "the interrupted run had other records, another model, key or parameters; it can be resumed with the "
-                "same ones only: start a new one in a new folder"
-            )
+            raise charged.other_inputs("records, another model, key or parameters")
         at_once: int | None = known["rows_at_once"]
         return at_once
 
@@ -137,13 +134,11 @@ class Loop:
 
         Another build of the numerical libraries can round a vector differently, which moves a record next to a border.
         """
-        value = self.inputs.assignment_digest()
-        if charged.committed_value(self.run, ASSIGNMENT, value) != value:
-            raise RunMismatchError(
-                "records fall into other clusters than in the interrupted run, although they are the same: this "
-                "machine or its libraries compute other vectors; resume where the run began, or start a new one in a "
-                "new folder"
-            )
+        mismatch = RunMismatchError(
+            "records fall into other clusters than in the interrupted run, although they are the same: "
+            f"{charged.OTHER_VECTORS}"
+        )
+        charged.note(self.run, ASSIGNMENT, self.inputs.assignment_digest(), mismatch)
 
     def _released_counts(self) -> Integers | None:
         """The noisy number of records (or users) of each slot."""

@@ -246,7 +246,7 @@ class SecretEvolution:
         charged.check_run(run, self.plan(places), source)
         embedder = self.load_embedder(records, places)
         public = (self, places.fingerprint, writer.fingerprint, embedder.fingerprint)
-        evolution_run.note_inputs(run, evolution_run.inputs_digest(records, public))
+        evolution_run.note_inputs(run, records, public)
         with Journal(journal, self.settings.about(writer, embedder)) as candidates:
             releases = _Releases(self, records, places, embedder, run, source)
             texts = evolve(self.settings, writer, embedder, releases.select, candidates, progress)
@@ -330,12 +330,11 @@ class _Releases:
         members = evolution_run.by_label(self.records, self.mechanism.labels)
         self._parts = [self._part(label, indices) for label, indices in members.items()]
         fingerprints = [part.clusters.fingerprint for part in self._parts]
-        if charged.committed_value(self.run, CLUSTERS, fingerprints) != fingerprints:
-            raise RunMismatchError(
-                "the public clusters differ from those of the interrupted run, although the records are the same: this "
-                "machine or its libraries compute other vectors; resume where the run began, or start a new one in a "
-                "new folder"
-            )
+        mismatch = RunMismatchError(
+            "the public clusters differ from those of the interrupted run, although the records are the same: "
+            f"{charged.OTHER_VECTORS}"
+        )
+        charged.note(self.run, CLUSTERS, fingerprints, mismatch)
 
     def _part(self, label: str | None, indices: Integers) -> _Part:
         """The clusters and the private records of one label."""

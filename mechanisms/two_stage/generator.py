@@ -33,6 +33,7 @@ from dpassay.accounting.gaussian import sum_sensitivity
 from dpassay.base import validate
 from dpassay.data.batching import keyed_hash
 from dpassay.data.table_schema import Row, Schema
+from dpassay.mechanisms.primitives.public_fields import check_adjacency
 from dpassay.mechanisms.two_stage.row_tokens import SERIALIZERS, Role
 
 if TYPE_CHECKING:
@@ -120,8 +121,7 @@ class TwoStage:
             raise ValueError(f"batch_size must be at most records ({self.records}), not {self.batch_size}")
         if self.first_stage != "none" and not self.first_steps:
             raise ValueError("first_steps must be at least 1; for a single stage give first_stage: none")
-        if self.adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
-            raise ValueError(f"adjacency must be add_remove or replace_one, not {str(self.adjacency)!r}")
+        check_adjacency(self.adjacency)
         if self.unit != Unit():
             raise ValueError(f"unit must be record for two_stage, not {str(self.unit)!r}: each row has one gradient")
         if self.variant == "sound" and (self.sampling, self.loss) != ("poisson", "row"):

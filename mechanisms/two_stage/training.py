@@ -187,19 +187,15 @@ class TwoStageTraining:
         """
         self._progress = progress or self._progress
         charged.check_run(run, self.mechanism.plan(), self.source)
-        if charged.committed_value(run, INPUTS, self._about) != self._about:
-            raise charged.RunMismatchError(
-                "the interrupted run had other records, another schema, model or parameters; it can be resumed with "
-                "the same ones only: start a new one in a new folder"
-            )
+        charged.note(run, INPUTS, self._about, charged.other_inputs("records, another schema, model or parameters"))
         try:
             exact = self.gradients.find(self._rows)
             noted = {"exact": exact, "rows": self.gradients.rows, "width": self.gradients.width}
-            if charged.committed_value(run, ROWS, noted) != noted:
-                raise charged.RunMismatchError(
-                    "the interrupted run noted another shape of passes: this machine computes rows in another way; "
-                    "resume where the run began, or start a new one in a new folder"
-                )
+            mismatch = charged.RunMismatchError(
+                "the interrupted run noted another shape of passes: this machine computes rows in another way; "
+                f"{charged.ELSEWHERE}"
+            )
+            charged.note(run, ROWS, noted, mismatch)
             descent = self._descent()
             self._resume(run, descent)
         finally:
