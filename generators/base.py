@@ -73,14 +73,7 @@ CHANGES = {Adjacency.ADD_REMOVE: "added or removed", Adjacency.REPLACE_ONE: "exc
 
 
 def threat_model(known: str, every: str, seen: str, neighbours: str) -> list[str]:
-    """The adversary of a generator that protects one unit, in the sentences of a report.
-
-    Args:
-        known: what it knows besides the mechanism and its parameters.
-        every: what it knows all of but one, such as ``record``.
-        seen: what it sees.
-        neighbours: how neighbouring data differ, a sentence.
-    """
+    """The adversary who knows every record, or row, but one, in the sentences of a report."""
     return [
         f"The adversary knows the mechanism, its parameters, {known}, and every {every} but the one in question; it "
         f"sees {seen}.",
@@ -99,12 +92,7 @@ def in_common(many: str) -> str:
 
 
 def not_protected(public: str, one: str) -> list[str]:
-    """What a guarantee for one record, or row, does not protect.
-
-    Args:
-        public: what is public by assumption.
-        one: what is protected.
-    """
+    """What a guarantee for one record, or row, does not protect."""
     return [
         f"{public} are public by assumption.",
         in_common(f"{one}s"),
@@ -249,14 +237,9 @@ class FinishedRun(ABC):
     def published_difference(
         self, published: Callable[[], DpEvent], claimed: Part, statement: str, why: Sequence[str], alike: str = ""
     ) -> list[Difference]:
-        """The difference of a run as published, if the published accounting gives a certified bound.
+        """The difference of a run as published, if the accounting of the event `published` gives a certified bound.
 
-        Args:
-            published: the event by that accounting.
-            claimed: with the bounds on what ran.
-            statement: what is compared.
-            why: the reasons, sentences.
-            alike: stands in their place if there is none.
+        The reasons are sentences; if there is none, `alike` stands in their place.
         """
         if self.claim.variant != "as_published":
             return []

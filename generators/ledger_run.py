@@ -93,21 +93,10 @@ def make_in_ledger(
     make: Callable[[Run, Path], tuple[T, Documents]],
     about: Mapping[str, Json],
 ) -> tuple[T, Documents, Path]:
-    """Runs a generator in the claim's ledger, commits its documents before the run is finished, and writes them.
+    """What `make` makes of a run in the claim's ledger, its documents, and the path of the ledger.
 
-    Args:
-        claim: of the run.
-        output: whose folder ``private/`` is made.
-        plan: what the run may charge.
-        settings: of the run.
-        make: makes the output, given the run and the private folder.
-        about: as for `open_run`.
-
-    Returns:
-        What `make` made, its documents, and the path of the ledger.
-
-    Raises:
-        InputError: as for `open_run`, or if the folder holds files of another run.
+    Documents are committed before the run is finished, and written beside the ledger. Arguments and errors are those of
+    `open_run`; `make` is given the run and the private folder.
     """
     ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
     with open_run(claim, ledger, plan, settings, claim.basis(), about) as run:
@@ -132,15 +121,7 @@ class Planned(Protocol):
 def open_audit_run(
     audited: FinishedRun, folder: Path, name: str, mechanism: Planned, about: Mapping[str, Json]
 ) -> Iterator[Run]:
-    """A run that an audit makes, in a ledger of its own, started or resumed, and finished after the block.
-
-    Args:
-        audited: the claimed run.
-        folder: of the ledger.
-        name: of the audit's run.
-        mechanism: which is run.
-        about: what a resumed run must have in common with the one that began.
-    """
+    """A run that an audit of a claimed run makes, in the ledger of its own folder, finished after the block."""
     with open_ledger(folder / LEDGER, audited.settings.anchor) as opened:
         run = begin_run(
             opened,

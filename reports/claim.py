@@ -224,10 +224,8 @@ def _given(values: Any) -> Rows:
     return [(text.capital(str(key).replace("_", " ")), text.quoted(value)) for key, value in given.items()]
 
 
-def secret_rows(secrets: Secrets | None) -> Rows:
-    """Which records hold secrets, and how they are released; empty for other claims."""
-    if secrets is None:
-        return []
+def secret_rows(secrets: Secrets) -> Rows:
+    """Which records hold secrets, and how they are released."""
     return [
         ("Records that hold a secret", text.plain(secrets.private_records)),
         ("Records without a secret", text.plain(secrets.public_records)),
@@ -235,6 +233,31 @@ def secret_rows(secrets: Secrets | None) -> Rows:
         ("Private records in a release, on average", format_number(secrets.expected_sample)),
         ("Noise σ, for an occurrence of length 1", format_number(secrets.sigma)),
     ]
+
+
+def secrets_tables(secrets: Secrets) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """Caption, header and rows of what the sources found, and of the groups of secrets if there are several."""
+    sources = [
+        (one.kind, *map(text.plain, (one.secrets, one.records, one.occurrences, one.nowhere)))
+        for one in secrets.sources
+    ]
+    header = ("Source", "Secrets", "Records that hold one", "Occurrences", "Found nowhere")
+    tables: list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = [("What the sources found", header, sources)]
+    if len(secrets.groups) > 1:
+        groups = [
+            (
+                str(number),
+                text.plain(one.secrets),
+                text.plain(one.records),
+                format_number(one.p),
+                format_number(one.claimed),
+                format_upper(one.certified),
+            )
+            for number, one in enumerate(secrets.groups, 1)
+        ]
+        of_groups = ("Group", "Secrets", "Records", "p", "r claimed", "r certified")
+        tables.append(("Secrets by their budgets", of_groups, groups))
+    return tables
 
 
 def output_rows(made: Output | None, unfinished: int | None = None) -> Rows:

@@ -25,7 +25,16 @@ from dpassay.base.number_format import (
 )
 from dpassay.reports import composition, figures, text
 from dpassay.reports.assay import Assay, PastVerdict
-from dpassay.reports.claim import ClaimedValue, best_bound, claim_rows, claimed, output_rows, parameters, secret_rows
+from dpassay.reports.claim import (
+    Claimed,
+    best_bound,
+    claim_rows,
+    claimed,
+    output_rows,
+    parameters,
+    secret_rows,
+    secrets_tables,
+)
 from dpassay.reports.release import Release, ReleasedAudit, releasable
 from dpassay.reports.svg import Figure
 
@@ -58,17 +67,6 @@ class AuditSection:
     figure: Figure | None
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
-    """A verdict on the same run as a line of a table."""
-
-    when: str
-    claimed: str
-    verdict: str
-    audits: str
-    bounds: str
-
-
 @dataclass(slots=True)
 class Page:
     """Everything the template prints. On the releasable side it is made from a `Release`, which holds nothing else."""
@@ -93,9 +91,10 @@ class Page:
     spent: list[tuple[str, str, float]] = field(default_factory=list)
     spent_in_one: list[str] = field(default_factory=list)
     digests: list[tuple[str, str]] = field(default_factory=list)
-    history: list[Past] = field(default_factory=list)
+    history: list[tuple[str, ...]] = field(default_factory=list)
     history_in_words: str = ""
     secret_rows: list[tuple[str, str]] = field(default_factory=list)
+    secrets_tables: list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = field(default_factory=list)
     output_rows: list[tuple[str, str]] = field(default_factory=list)
     earlier: list[BoundRow] = field(default_factory=list)
 
@@ -181,7 +180,8 @@ def _page(assay: Assay | Release, side: Side, mechanism: str) -> Page:
     page.history = [_past(past) for past in _history(assay)]
     page.history_in_words = assay.history_in_words if isinstance(assay, Assay) else ""
     page.digests = _digests(assay)
-    page.secret_rows = secret_rows(assay.secrets)
+    if assay.secrets is not None:
+        page.secret_rows, page.secrets_tables = secret_rows(assay.secrets), secrets_tables(assay.secrets)
     page.output_rows = output_rows(assay.output, assay.unfinished if isinstance(assay, Assay) else None)
     page.assumptions = list(assumptions)
     if assay.ledger.composition:
@@ -196,15 +196,11 @@ def _history(assay: Assay | Release) -> list[PastVerdict]:
     return assay.history if isinstance(assay, Assay) else []
 
 
-def _past(past: PastVerdict) -> Past:
+def _past(past: PastVerdict) -> tuple[str, ...]:
+    """A verdict on the same run as a line of a table: when, which, on what, audits and their bounds."""
     bounds = [f"{text.method(row.method)}: {text.bound(row)}" for audit in past.audits for row in audit.bounds]
-    return Past(
-        when=date_in_words(past.created),
-        claimed=past.claimed,
-        verdict=past.verdict,
-        audits=", ".join(map(text.method_within, past.asked)) or "none",
-        bounds="; ".join(bounds) or "none",
-    )
+    asked = ", ".join(map(text.method_within, past.asked)) or "none"
+    return date_in_words(past.created), past.verdict, past.claimed, asked, "; ".join(bounds) or "none"
 
 
 def _digests(assay: Assay | Release) -> list[tuple[str, str]]:

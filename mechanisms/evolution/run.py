@@ -80,11 +80,8 @@ def released_votes(
     Args:
         run: in its ledger.
         charge: of all votes together.
-        candidates: the vectors of those of each label.
+        candidates: their vectors; a run that is resumed with others is refused.
         draw: the noisy votes of a label, packed.
-
-    Raises:
-        RunMismatchError: if the committed votes are for other candidates.
     """
     digest = _vectors_digest(candidates)
     value = charged.released_value(

@@ -72,11 +72,7 @@ def committed_value(run: Run, key: str, value: Json) -> Any:
 
 
 def note(run: Run, key: str, value: Json, mismatch: RunMismatchError) -> None:
-    """Commits a value without privacy cost that a resumed run must have in common with the interrupted one.
-
-    Raises:
-        RunMismatchError: `mismatch`, if another value is committed.
-    """
+    """Commits a value without privacy cost, and raises `mismatch` if the interrupted run committed another one."""
     if committed_value(run, key, value) != value:
         raise mismatch
 
