@@ -14,6 +14,8 @@ from dpassay.reports import text
 from dpassay.reports.assay import Output, Secrets
 
 Rows: TypeAlias = list[tuple[str, str]]
+Table: TypeAlias = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+"""Caption, header and rows."""
 
 VARIANTS = {
     "sound": "sound",
@@ -235,16 +237,16 @@ def secret_rows(secrets: Secrets) -> Rows:
     ]
 
 
-def secrets_tables(secrets: Secrets) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
-    """Caption, header and rows of what the sources found, and of the groups of secrets if there are several."""
-    sources = [
+def secrets_tables(secrets: Secrets) -> list[Table]:
+    """What the sources found, and the groups of secrets if there are several."""
+    sources: list[tuple[str, ...]] = [
         (one.kind, *map(text.plain, (one.secrets, one.records, one.occurrences, one.nowhere)))
         for one in secrets.sources
     ]
     header = ("Source", "Secrets", "Records that hold one", "Occurrences", "Found nowhere")
-    tables: list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = [("What the sources found", header, sources)]
+    tables: list[Table] = [("What the sources found", header, sources)]
     if len(secrets.groups) > 1:
-        groups = [
+        groups: list[tuple[str, ...]] = [
             (
                 str(number),
                 text.plain(one.secrets),

@@ -27,6 +27,7 @@ from dpassay.reports import composition, figures, text
 from dpassay.reports.assay import Assay, PastVerdict
 from dpassay.reports.claim import (
     Claimed,
+    Table,
     best_bound,
     claim_rows,
     claimed,
@@ -94,7 +95,7 @@ class Page:
     history: list[tuple[str, ...]] = field(default_factory=list)
     history_in_words: str = ""
     secret_rows: list[tuple[str, str]] = field(default_factory=list)
-    secrets_tables: list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = field(default_factory=list)
+    secrets_tables: list[Table] = field(default_factory=list)
     output_rows: list[tuple[str, str]] = field(default_factory=list)
     earlier: list[BoundRow] = field(default_factory=list)
 
