@@ -222,7 +222,7 @@ class FinishedRun(ABC):
         """Upper bounds for a part if its events are what the run cost."""
         return upper_bounds(part.event, part.guarantee, adjacency=self.adjacency, unit=self.unit)
 
-    def tables(self, parts: Sequence[Part], audits: Sequence[AuditResult]) -> Tables:
+    def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> Tables:
         """The tables of this mechanism."""
         return Tables()
 
@@ -230,12 +230,17 @@ class FinishedRun(ABC):
         """What is easily misread in what ran, or keeps it from a verdict, a sentence each; public."""
         return []
 
-    def differences(self, claimed: Part) -> list[Difference]:
+    def differences(self, claimed: BoundedGuarantee) -> list[Difference]:
         """Where published accounting of this mechanism and ours differ, and why."""
         return []
 
     def published_difference(
-        self, published: Callable[[], DpEvent], claimed: Part, statement: str, why: Sequence[str], alike: str = ""
+        self,
+        published: Callable[[], DpEvent],
+        claimed: BoundedGuarantee,
+        statement: str,
+        why: Sequence[str],
+        alike: str = "",
     ) -> list[Difference]:
         """The difference of a run as published, if the accounting of the event `published` gives a certified bound.
 

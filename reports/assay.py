@@ -182,7 +182,7 @@ class Tables:
     spent: dict[str, float] = field(default_factory=dict)
 
 
-class Assay(Part):
+class Assay(DocumentPart):
     """A finished assay (`assay.json`)."""
 
     schema_: Literal[1] = Field(default=SCHEMA_VERSION, alias="schema")

@@ -26,7 +26,7 @@ from dpassay.base.number_format import (
 from dpassay.reports import composition, figures, text
 from dpassay.reports.assay import Assay, PastVerdict
 from dpassay.reports.claim import (
-    Claimed,
+    ClaimedValue,
     Table,
     best_bound,
     claim_rows,
@@ -330,7 +330,7 @@ def how_it_was_done(audit: AuditResult | ReleasedAudit, claim: ClaimedValue | No
     return [*rows, *details]
 
 
-def _detail(key: str, value: str | int | float, claim: Claimed | None) -> str:
+def _detail(key: str, value: str | int | float, claim: ClaimedValue | None) -> str:
     """A value among the details of an audit, rounded as its audit says; the claimed number as it stands elsewhere."""
     if isinstance(value, float) and key in DETAIL_FORMATS and (claim is None or value != claim.value):
         return DETAIL_FORMATS[key](value)

@@ -47,7 +47,7 @@ class Proof:
         warnings: of `lints.private_warnings`.
     """
 
-    parts: list[Part]
+    parts: list[BoundedGuarantee]
     ledger: LedgerSummary
     warnings: list[str]
 

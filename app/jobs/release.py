@@ -31,7 +31,7 @@ from dpassay.base.outputs import real_path
 from dpassay.base.private_files import PRIVATE, one_process, remove_empty, sync, write_atomically
 from dpassay.generators.documents import Documents
 from dpassay.generators.registry import mechanism_in_words
-from dpassay.jobs.verdict_history import Recorded, recorded
+from dpassay.jobs.verdict_history import RecordedVerdict, recorded
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
 from dpassay.reports.assay import Output
 from dpassay.reports.claim import prefix_of

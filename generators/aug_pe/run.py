@@ -13,7 +13,7 @@ from dpassay.base.errors import input_errors
 from dpassay.base.number_format import format_number
 from dpassay.base.private_files import PRIVATE
 from dpassay.generators.aug_pe.claim import AugPEClaim
-from dpassay.generators.base import CHANGES, FinishedRun, Part, RunSettings, not_protected, threat_model
+from dpassay.generators.base import CHANGES, BoundedGuarantee, FinishedRun, RunSettings, not_protected, threat_model
 from dpassay.generators.documents import Documents
 from dpassay.generators.evolution.run import (
     FLOATING_POINT,
@@ -40,7 +40,7 @@ class AugPERun(FinishedRun):
     writer: Writer
     result: AugPEResult
 
-    def differences(self, claimed: Part) -> list[Difference]:
+    def differences(self, claimed: BoundedGuarantee) -> list[Difference]:
         why = []
         if self.adjacency is Adjacency.REPLACE_ONE:
             why.append(

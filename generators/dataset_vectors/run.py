@@ -11,7 +11,7 @@ from dpassay.accounting.ledger.run import Run
 from dpassay.accounting.ledger.run_files import check_ledger_is_there
 from dpassay.base.errors import input_errors
 from dpassay.base.private_files import PRIVATE
-from dpassay.generators.base import CHANGES, FinishedRun, Part, RunSettings, not_protected, threat_model
+from dpassay.generators.base import CHANGES, BoundedGuarantee, FinishedRun, RunSettings, not_protected, threat_model
 from dpassay.generators.dataset_vectors.claim import STATES_ALIKE, DatasetVectorsClaim
 from dpassay.generators.dataset_vectors.texts import JOURNAL, judged, load_writer, write_all
 from dpassay.generators.documents import Documents
@@ -51,7 +51,7 @@ class VectorsRun(FinishedRun):
             "every forward pass has the same public shape. So every bound on this run is an estimate."
         )
 
-    def differences(self, claimed: Part) -> list[Difference]:
+    def differences(self, claimed: BoundedGuarantee) -> list[Difference]:
         why = []
         if self.adjacency is Adjacency.REPLACE_ONE:
             why.append("A record that is replaced moves a mean of clipped vectors by twice the clip over n.")

@@ -16,7 +16,7 @@ from dpassay.accounting.registry import upper_bounds
 from dpassay.base.errors import InputError
 from dpassay.base.number_format import format_number
 from dpassay.base.private_files import PRIVATE
-from dpassay.generators.base import CHANGES, FinishedRun, Part, RunSettings, certified
+from dpassay.generators.base import CHANGES, BoundedGuarantee, FinishedRun, RunSettings, certified
 from dpassay.generators.declared.claim import DeclaredClaim, ReadPart, basis_of_parts
 from dpassay.generators.documents import Documents
 from dpassay.generators.ledger_run import open_run
@@ -42,7 +42,7 @@ class DeclaredRun(FinishedRun):
     def basis(self) -> Basis:
         return basis_of_parts(self.parts_read)
 
-    def differences(self, claimed: Part) -> list[Difference]:
+    def differences(self, claimed: BoundedGuarantee) -> list[Difference]:
         if not isinstance(claimed.guarantee, ApproxDP):
             return []
         found = []

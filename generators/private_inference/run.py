@@ -94,7 +94,7 @@ class InferenceRun(FinishedRun):
         running = self.generation.transcript.running
         return {slot: (float(max(row[0], row[1])), float(row[2])) for slot, row in enumerate(spent) if running[slot]}
 
-    def tables(self, parts: Sequence[Part], audits: Sequence[AuditResult]) -> Tables:
+    def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> Tables:
         spent = self._spending(parts[0].guarantee)
         return Tables(batches=self._batch_rows(audits), tokens=self._token_rows(), spent=spent)
 
@@ -152,7 +152,7 @@ class InferenceRun(FinishedRun):
             stages["tokens of the costliest batch"] = max(exact for exact, _ in costs.values())
         return stages
 
-    def differences(self, claimed: Part) -> list[Difference]:
+    def differences(self, claimed: BoundedGuarantee) -> list[Difference]:
         rows = []
         spent = self.generation.spent
         ours = next((bound.value for bound in claimed.bounds if bound.method == "ex_post"), None)

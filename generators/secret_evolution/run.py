@@ -22,7 +22,7 @@ from dpassay.base.errors import input_errors
 from dpassay.base.private_files import PRIVATE
 from dpassay.data.batching import label_indices
 from dpassay.data.records import Record
-from dpassay.generators.base import NOT_SEEN, FinishedRun, Part, RunSettings, certified
+from dpassay.generators.base import NOT_SEEN, BoundedGuarantee, FinishedRun, RunSettings, certified
 from dpassay.generators.documents import Documents
 from dpassay.generators.evolution.run import (
     FLOATING_POINT,
@@ -87,7 +87,7 @@ class SecretEvolutionRun(FinishedRun):
         budgets = (self.incidence.budgets[own],)
         return Incidence(self.incidence.matrix[rows], budgets, np.zeros(len(rows), dtype=np.int64))
 
-    def tables(self, parts: Sequence[Part], audits: Sequence[AuditResult]) -> Tables:
+    def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> Tables:
         places, noise = self.incidence, self.result.noise
         own = self.default_group
         order = [own] if own is not None else []
@@ -104,7 +104,7 @@ class SecretEvolutionRun(FinishedRun):
         )
         return Tables(secrets=secrets)
 
-    def _group_row(self, group: int, part: Part) -> SecretGroup:
+    def _group_row(self, group: int, part: BoundedGuarantee) -> SecretGroup:
         places = self.incidence
         rows = np.flatnonzero(places.group == group)
         assert isinstance(part.guarantee, SecretProtection)
@@ -116,7 +116,7 @@ class SecretEvolutionRun(FinishedRun):
             certified=part.certified,
         )
 
-    def differences(self, claimed: Part) -> list[Difference]:
+    def differences(self, claimed: BoundedGuarantee) -> list[Difference]:
         if self.claim.variant != "as_published":
             return []
         own = self.default_group

@@ -30,7 +30,7 @@ from dpassay.base.arrays import Bools, Floats
 from dpassay.base.errors import input_errors
 from dpassay.base.private_files import create_once
 from dpassay.data.table_schema import Row, Schema
-from dpassay.generators.base import Part
+from dpassay.generators.base import BoundedGuarantee
 from dpassay.generators.ledger_run import open_audit_run
 from dpassay.generators.two_stage.run import TwoStageRun
 from dpassay.mechanisms.models.language_model import LanguageModel

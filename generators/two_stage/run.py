@@ -12,7 +12,7 @@ from dpassay.base.errors import input_errors
 from dpassay.base.private_files import PRIVATE
 from dpassay.data.records import Record
 from dpassay.data.table_schema import Row
-from dpassay.generators.base import CHANGES, FinishedRun, Part, RunSettings, not_protected, threat_model
+from dpassay.generators.base import CHANGES, BoundedGuarantee, FinishedRun, RunSettings, not_protected, threat_model
 from dpassay.generators.documents import Documents
 from dpassay.generators.ledger_run import make_in_ledger
 from dpassay.generators.two_stage.claim import ROWS_ALIKE, TwoStageClaim
@@ -61,7 +61,7 @@ class TwoStageRun(FinishedRun):
             "has the same public shape. So every bound on this run is an estimate."
         )
 
-    def differences(self, claimed: Part) -> list[Difference]:
+    def differences(self, claimed: BoundedGuarantee) -> list[Difference]:
         why = []
         if self.mechanism.sampling == "shuffled":
             why.append(
