@@ -29,7 +29,6 @@ REPLICATES = 200
 HALVINGS = 20
 _GROUP_BYTES = 2**28  # of second moments of groups, on each side
 _MOST_DIMENSIONS = 1024  # that are resampled; the time goes with the cube
-_ASYMMETRY = 1e-10  # rounding that is forgiven, relative
 _ROWS = 1024  # texts embedded at once
 
 
@@ -69,46 +68,14 @@ class GaussianFit:
 
     def distance(self, other: GaussianFit) -> float:
         """The squared Fréchet distance of the two Gaussians."""
-        return _distance(self.mean, self.factor, other.mean, other.factor)
+        together = np.linalg.svd(self.factor @ other.factor.T, compute_uv=False).sum()
+        spread = np.square(self.factor).sum() + np.square(other.factor).sum() - 2 * together
+        return float(np.square(self.mean - other.mean).sum() + max(spread, 0.0))
 
 
 def _triangle(rows: Floats) -> Floats:
     """R with RᵀR = rowsᵀ rows, of at most d rows."""
     return np.asarray(np.linalg.qr(rows, mode="r"), dtype=np.float64)
-
-
-def frechet_distance(mean_1: ArrayLike, covariance_1: ArrayLike, mean_2: ArrayLike, covariance_2: ArrayLike) -> float:
-    """The squared Fréchet distance of two Gaussians of given moments.
-
-    Args:
-        mean_1, mean_2: shape (d,).
-        covariance_1, covariance_2: shape (d, d), symmetric and positive semidefinite up to rounding.
-
-    Raises:
-        ValueError: for other shapes, or a covariance that is not symmetric or has a negative eigenvalue.
-    """
-    means = [np.atleast_1d(np.asarray(mean, dtype=np.float64)) for mean in (mean_1, mean_2)]
-    factors = []
-    for mean, given in zip(means, (covariance_1, covariance_2), strict=True):
-        covariance = np.atleast_2d(np.asarray(given, dtype=np.float64))
-        if mean.shape != means[0].shape or mean.ndim != 1 or covariance.shape != mean.shape * 2:
-            raise ValueError("means must be of shape (d,) and covariances of shape (d, d), for one d")
-        if not (np.isfinite(covariance).all() and np.isfinite(mean).all()):
-            raise ValueError("means and covariances must be finite")
-        size = float(np.abs(covariance).max())
-        values, vectors = np.linalg.eigh(covariance)
-        if np.abs(covariance - covariance.T).max() > _ASYMMETRY * size or values[0] < -_ASYMMETRY * size:
-            raise ValueError("a covariance must be symmetric without a negative eigenvalue")
-        rounding = len(mean) * np.finfo(np.float64).eps * size
-        # An eigenvalue within the rounding of 0 may be 0: its root would be far above rounding.
-        factors.append((np.sqrt(np.where(values > rounding, values, 0)) * vectors).T)
-    return _distance(means[0], factors[0], means[1], factors[1])
-
-
-def _distance(mean_1: Floats, factor_1: Floats, mean_2: Floats, factor_2: Floats) -> float:
-    together = np.linalg.svd(factor_1 @ factor_2.T, compute_uv=False).sum()
-    spread = np.square(factor_1).sum() + np.square(factor_2).sum() - 2 * together
-    return float(np.square(mean_1 - mean_2).sum() + max(spread, 0.0))
 
 
 class Moments:

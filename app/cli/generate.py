@@ -57,7 +57,8 @@ def generate(
             allow_endpoint=allow_endpoint,
             progress=progress(json_, quiet),
         )
-        show(written, lambda: say(f"{written['documents']} documents in {written['path']}"), json_, quiet)
+        count = len(written.documents.rows)
+        show(written.to_json(), lambda: say(f"{count} documents in {written.path}"), json_, quiet)
         return
     if texts is not None:
         raise InputError("--texts: goes with --vectors; a run writes as many texts as the claim says")

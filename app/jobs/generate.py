@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_files import PRIVATE, one_process
@@ -12,6 +12,9 @@ from dpassay.claims.base import Claim
 from dpassay.generators import registry
 from dpassay.generators.base import FinishedRun, RunSettings
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
+
+if TYPE_CHECKING:
+    from dpassay.generators.dataset_vectors.texts import WrittenTexts
 
 
 def generate(
@@ -70,7 +73,7 @@ def generate_from_vectors(
     download: bool = False,
     progress: Progress | None = None,
     allow_endpoint: str | None = None,
-) -> dict[str, Any]:
+) -> WrittenTexts:
     """Writes texts under vectors that a run of dataset vectors released; resumes an interrupted call.
 
     Reads no records and charges nothing: texts are post-processing of the vectors.
@@ -81,9 +84,6 @@ def generate_from_vectors(
         output: folder for ``synthetic.jsonl`` and ``synthetic.parquet``, which may be released, and for a journal.
         texts: number of texts of each label; None for the claim's.
         model, device, download, progress, allow_endpoint: as for `generate`.
-
-    Returns:
-        Name, number of documents, path, SHA-256 of the texts and fingerprint of the vectors.
 
     Raises:
         InputError: if the claim is of another mechanism, the vectors are of another model, or the folder holds a run.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,39 @@ def write_all(
     return Documents({"label": "string", "index": "int64", "text": "string"}, rows)
 
 
+@dataclass(frozen=True)
+class WrittenTexts:
+    """Texts that were written under released vectors.
+
+    Attributes:
+        name: of the claim.
+        documents: the texts.
+        folder: that holds them, and may be released.
+        vectors: fingerprint of the vectors.
+    """
+
+    name: str
+    documents: Documents
+    folder: Path
+    vectors: str
+
+    @property
+    def path(self) -> Path:
+        """The file of the texts."""
+        return self.folder / DOCUMENTS
+
+    def to_json(self) -> dict[str, Any]:
+        """Name, number of documents, path and hash of the texts, and the vectors' fingerprint."""
+        return {
+            "name": self.name,
+            "documents": len(self.documents.rows),
+            "output": self.documents.output(whole=False, ends=CUT_TEXTS).model_dump(mode="json"),
+            "path": str(self.path),
+            "sha256": self.documents.sha256,
+            "vectors": self.vectors,
+        }
+
+
 def _check_folder(output: Path) -> None:
     """Removes what a killed call was writing.
 
@@ -120,7 +154,7 @@ def _check_folder(output: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def write_from_file(claim: DatasetVectorsClaim, path: Path, output: Path, settings: RunSettings) -> dict[str, Any]:
+def write_from_file(claim: DatasetVectorsClaim, path: Path, output: Path, settings: RunSettings) -> WrittenTexts:
     """Writes texts under vectors from a file; reads no records and charges nothing.
 
     Args:
@@ -128,9 +162,6 @@ def write_from_file(claim: DatasetVectorsClaim, path: Path, output: Path, settin
         path: of the vectors.
         output: folder of the texts, which holds what may be released; texts of an interrupted call are kept.
         settings: of the run.
-
-    Returns:
-        Name, number of documents, path and hash of the texts, and the vectors' fingerprint, in JSON types.
 
     Raises:
         InputError: one line, if the file is invalid or for another model, or the folder holds a run or other texts.
@@ -163,11 +194,4 @@ def write_from_file(claim: DatasetVectorsClaim, path: Path, output: Path, settin
         raise InputError(str(error)) from None
     with input_errors():
         documents.write(output, mode=0o644)
-    return {
-        "name": claim.name,
-        "documents": len(documents.rows),
-        "output": documents.output(whole=False, ends=CUT_TEXTS).model_dump(mode="json"),
-        "path": str(output / DOCUMENTS),
-        "sha256": documents.sha256,
-        "vectors": vectors.fingerprint,
-    }
+    return WrittenTexts(claim.name, documents, output, vectors.fingerprint)

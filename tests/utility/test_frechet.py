@@ -7,10 +7,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpassay.utility.frechet import GaussianFit, Moments, compare_embeddings, embedded_moments, frechet_distance
+from dpassay.utility.frechet import GaussianFit, Moments, compare_embeddings, embedded_moments
 
 Floats = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)
+
+
+def frechet_distance(mean_1: Floats, covariance_1: Floats, mean_2: Floats, covariance_2: Floats) -> float:
+    """The distance of two fits of given moments. The scatter of two rows is a factor of their covariance itself."""
+
+    def fit(mean: Floats, covariance: Floats) -> GaussianFit:
+        values, vectors = np.linalg.eigh(covariance)
+        rounding = len(mean) * EPS * np.abs(covariance).max()  # an eigenvalue below it may be 0
+        return GaussianFit(2, mean, (np.sqrt(np.where(values > rounding, values, 0)) * vectors).T)
+
+    return fit(mean_1, covariance_1).distance(fit(mean_2, covariance_2))
 
 
 def rotation(d: int, seed: int) -> Floats:
@@ -108,20 +119,6 @@ def test_pieces_add_up(sizes: tuple[int, ...]) -> None:
     assert fit.count == len(rows)
     np.testing.assert_allclose(fit.mean, rows.mean(axis=0), rtol=1e-13)
     np.testing.assert_allclose(fit.factor.T @ fit.factor, np.cov(rows.T), rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize(
-    ("mean", "covariance", "says"),
-    [
-        ([0, 0], [[1, 0], [0, -1]], "negative eigenvalue"),
-        ([0, 0], [[1, 2], [0, 1]], "symmetric"),
-        ([0], [[1, 0], [0, 1]], "shape"),
-        ([0, np.nan], [[1, 0], [0, 1]], "finite"),
-    ],
-)
-def test_bad_moments_are_refused(mean: object, covariance: object, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        frechet_distance(mean, covariance, [0, 0], np.eye(2))  # type: ignore[arg-type]
 
 
 def moments_of(rows: Floats, seed: int) -> Moments:

@@ -145,7 +145,7 @@ def test_in_python(finished: Path, tmp_path: Path) -> None:
 
     claim = read_claim(finished / "claim.yaml")
     said = generate_from_vectors(claim, finished / "out/private/vectors.safetensors", tmp_path / "more", texts=1)
-    assert said["documents"] == 1
+    assert len(said.documents.rows) == 1
 
 
 @pytest.mark.parametrize(
