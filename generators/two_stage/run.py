@@ -21,7 +21,7 @@ from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.two_stage.generator import Table, TwoStage
 from dpassay.mechanisms.two_stage.row_tokens import RowTokens
 from dpassay.mechanisms.two_stage.sampling import MOST_ROWS, RowSampler, sampled_rows
-from dpassay.mechanisms.two_stage.training import Trained, Training
+from dpassay.mechanisms.two_stage.training import Trained, TwoStageTraining
 from dpassay.reports.assay import Difference
 
 CHECKPOINTS, JOURNAL = "checkpoints", "rows.jsonl"
@@ -130,7 +130,7 @@ def generate(claim: TwoStageClaim, output: Path, settings: RunSettings) -> TwoSt
     folder = output / PRIVATE / CHECKPOINTS
     with input_errors():
         model = LanguageModel.load(settings.model or claim.model, settings.device, allow_network=settings.download)
-        training = Training(mechanism, model, table, folder, public=public, source=settings.source)
+        training = TwoStageTraining(mechanism, model, table, folder, public=public, source=settings.source)
     sampler = RowSampler(seed=mechanism.seed, **claim.parameters.generation.model_dump(exclude={"rows"}))
 
     def make(run: Run, private: Path) -> tuple[Trained, Documents]:
