@@ -18,7 +18,7 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -137,22 +137,6 @@ class NoisyClusters:
             raise ValueError("noisy clusters must be finite numbers")
         object.__setattr__(self, "centres", centres)
         object.__setattr__(self, "sizes", sizes)
-
-    def to_json(self) -> dict[str, Any]:
-        """Lists of numbers; `from_json` restores the same clusters, bit by bit."""
-        return {"centres": self.centres.tolist(), "sizes": self.sizes.tolist()}
-
-    @classmethod
-    def from_json(cls, value: Any) -> Self:
-        """Reads what `to_json` wrote.
-
-        Raises:
-            ValueError: one line, if the value is invalid.
-        """
-        try:
-            return cls(np.array(value["centres"], dtype=np.float64), np.array(value["sizes"], dtype=np.float64))
-        except (TypeError, KeyError, ValueError):
-            raise ValueError("noisy clusters must be centres and sizes, as `NoisyClusters.to_json` writes") from None
 
 
 def release(

@@ -114,7 +114,10 @@ def written(folder: Path, chosen: SecretEvolution, records: list[Record], source
     noise = result.noise
     return result, {
         "texts": result.texts,
-        "releases": [{label: noisy.to_json() for label, noisy in release.items()} for release in result.releases],
+        "releases": [
+            {label: (noisy.centres.tolist(), noisy.sizes.tolist()) for label, noisy in release.items()}
+            for release in result.releases
+        ],
         "found": result.found,
         "noise": (noise.sigma, noise.probabilities.tolist(), noise.rounds, noise.event(), noise.published_event()),
         "places": (places.fingerprint, places.budgets, places.group.tolist(), places.matrix.toarray().tolist()),
