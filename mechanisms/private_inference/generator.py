@@ -38,14 +38,14 @@ from dpassay.data.records import Record
 from dpassay.mechanisms.models.end_rule import EndRule
 from dpassay.mechanisms.models.prompts import FENCE, INSTRUCTION, PRETRAINED, Prompt, check_template
 from dpassay.mechanisms.primitives import counts, token_sampler
+from dpassay.mechanisms.primitives.public_fields import check_adjacency, check_labels
 
 if TYPE_CHECKING:
     from dpassay.base.arrays import Integers
     from dpassay.data.batching import Batches
     from dpassay.mechanisms.models.language_model import LanguageModel
     from dpassay.mechanisms.models.row_shapes import RowPlan
-    from dpassay.mechanisms.primitives.public_fields import check_adjacency, check_labels
-from dpassay.mechanisms.private_inference.clusters import Clusters
+    from dpassay.mechanisms.private_inference.clusters import Clusters
 
 RECORD_TOKENS = 64
 """Number of tokens of each record for which a context has room, if the claim states no length."""
