@@ -149,16 +149,6 @@ class Bound:
         """The method, and whose number it is if it is another's."""
         return self.method if self.source is None else f"{self.method} ({self.source})"
 
-    def comparable(self, other: Bound) -> bool:
-        """Whether both bound the same quantity at the same unit, adjacency, δ and argument."""
-        return (self.quantity, self.unit, self.adjacency, self.delta, self.at) == (
-            other.quantity,
-            other.unit,
-            other.adjacency,
-            other.delta,
-            other.at,
-        )
-
     def to_json(self) -> dict[str, Any]:
         """The bound as plain JSON types; an infinite number becomes the string ``"inf"``."""
         out = dataclasses.asdict(self)

@@ -89,66 +89,6 @@ class Advanced(Accountant[Alternatives]):
         return _limited([_merged(a, b) for pair in pairs for a, b in itertools.product(*pair)])
 
 
-def optimal_delta(epsilons: Sequence[float], counts: Sequence[int], epsilon: float) -> float:
-    """The exact δ(ε) of the worst composition of pure ε_i-DP mechanisms, `counts` of each, rounded up.
-
-    Args:
-        epsilons: ε_i ≥ 0, in nats.
-        counts: how many of each, at least 0.
-        epsilon: the ε of δ(ε), at least 0.
-
-    Raises:
-        ValueError: if the product of all counts plus one is above 2^18, or an argument is invalid.
-
-    Source: Kairouz, Oh and Viswanath (2015), Theorem 3.3 and its extension to different ε in Murtagh and Vadhan (2016),
-        Theorem 1.5.
-    """
-    composition = composition_of(epsilons, counts)
-    validate.non_negative(epsilon=epsilon)
-    if (count := terms_of(composition)) > _MOST_TERMS:
-        raise ValueError(f"the optimum has {count} terms, more than {_MOST_TERMS}; use the closed forms")
-    return _optimal_delta(composition, epsilon)
-
-
-def kairouz_oh_viswanath(epsilons: Sequence[float], counts: Sequence[int], delta: float) -> float:
-    """The published closed form of ε(δ) for different ε, rounded up: the least of its three terms.
-
-    Σ ε_i;  K + √(2 S log(e + √S/δ));  K + √(2 S log(1/δ)), with K = Σ ε_i tanh(ε_i/2), S = Σ ε_i².
-
-    Source: Kairouz, Oh and Viswanath (2015), Theorem 3.5.
-    """
-    composition, mean, square = _sums(epsilons, counts, delta)
-    logs = -math.log(delta), math.log(math.e + math.sqrt(square) / delta)
-    return min(summed(composition), *((mean + math.sqrt(2 * square * log)) * (1 + 64 * _UNIT) for log in logs))
-
-
-def dwork_rothblum_vadhan(epsilons: Sequence[float], counts: Sequence[int], delta: float) -> float:
-    """The first closed form of ε(δ), rounded up: Σ ε_i(e^{ε_i} − 1) + √(2 log(1/δ) Σ ε_i²).
-
-    Source: Dwork, Rothblum and Vadhan (2010), Theorem III.3, in the form for different ε of Rogers, Roth, Ullman and
-        Vadhan, "Privacy Odometers and Filters" (2016).
-    """
-    composition, _, square = _sums(epsilons, counts, delta)
-    if any(epsilon > 700 for epsilon, _ in composition):
-        return math.inf
-    mean = math.fsum(n * float(epsilon) * math.expm1(float(epsilon)) for epsilon, n in composition)
-    return (mean + math.sqrt(-2 * math.log(delta) * square)) * (1 + 64 * _UNIT)
-
-
-def _sums(epsilons: Sequence[float], counts: Sequence[int], delta: float) -> tuple[Composition, float, float]:
-    validate.open_probability(delta=delta)
-    composition = composition_of(epsilons, counts)
-    square = formulas.up(sum((Fraction(epsilon) ** 2 * n for epsilon, n in composition), start=Fraction(0)))
-    return composition, concentrated(composition), square
-
-
-def composition_of(epsilons: Sequence[float], counts: Sequence[int]) -> Composition:
-    if len(epsilons) != len(counts):
-        raise ValueError(f"epsilons and counts must have the same length, not {len(epsilons)} and {len(counts)}")
-    pairs = zip(epsilons, counts, strict=True)
-    return _merged(tuple((Fraction(validate.non_negative(epsilon=e)), validate.integer(count=n)) for e, n in pairs))
-
-
 # --- bounds on one composition
 
 

@@ -60,11 +60,6 @@ class TokenCosts:
         """ε* of the batch that released these tokens: max(Σ u⁻, Σ u⁺), rounded up."""
         return max(upward_sum(self.u_minus), upward_sum(self.u_plus))
 
-    @property
-    def published_epsilon(self) -> float:
-        """The ε of Theorem 2 for the batch: Σ γ, rounded up."""
-        return upward_sum(self.gamma)
-
 
 class RealisedCost(Protocol):
     """The cost of one disjoint part of a run: Σ u⁻ and Σ u⁺ over its tokens, rounded up."""

@@ -16,7 +16,7 @@ import numpy as np
 from dpassay.accounting.bounds import Interval
 from dpassay.accounting.lattice import components, gaussian_curve
 from dpassay.accounting.lattice.components import DIRECTIONS, Component
-from dpassay.accounting.lattice.laws import Blend, Cdfs, Law, Sampled
+from dpassay.accounting.lattice.laws import Blend, Law, Sampled
 from dpassay.accounting.lattice.products import (
     Composition,
     distinct,
@@ -194,37 +194,6 @@ class DominatingPair:
     def finite(p: Sequence[float] | Floats, q: Sequence[float] | Floats) -> DominatingPair:
         """Two probability vectors over the same outcomes, each with sum 1 (to 1e-9; they are normalised)."""
         return DominatingPair._of(components.finite(p, q))
-
-    @staticmethod
-    def cdfs(
-        p_cdf: Callable[[Floats], Floats],
-        p_sf: Callable[[Floats], Floats],
-        q_cdf: Callable[[Floats], Floats],
-        q_sf: Callable[[Floats], Floats],
-        inverse: Callable[[Floats], Floats],
-        *,
-        error: float = 1e-13,
-        shift: float = 1e-13,
-        lowest: float = -math.inf,
-        highest: float = math.inf,
-        atom: float | None = None,
-    ) -> DominatingPair:
-        """A pair on the line whose loss increases with x, given by vectorised functions of x.
-
-        Args:
-            p_cdf, p_sf, q_cdf, q_sf: distribution and survival functions.
-            inverse: b ↦ x with log P/Q = b at x; −∞ or ∞ outside the support.
-            error: relative error of the four functions; the intervals rely on it.
-            shift: bound on the distance of the loss at inverse(b) from b.
-            lowest, highest: the least and largest loss, if they are finite.
-            atom: a loss of positive probability, if there is one.
-        """
-        for name, value in (("error", error), ("shift", shift)):
-            validate.non_negative(**{name: value})
-        law = Cdfs(
-            p_cdf, p_sf, q_cdf, q_sf, inverse, error=error, shift=shift, lowest=lowest, highest=highest, atom=atom
-        )
-        return DominatingPair.of(law, label=f"cdfs({id(law)})")
 
     @staticmethod
     def profile(

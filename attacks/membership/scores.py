@@ -40,25 +40,6 @@ def loss_threshold(signals: ArrayLike) -> Floats:
     return _row("signals", signals)
 
 
-def log_likelihood_ratio(log_in: ArrayLike, log_out: ArrayLike) -> Floats:
-    """log P(observation | in) − log P(observation | out), the optimal score by the Neyman–Pearson lemma.
-
-    Args:
-        log_in, log_out: shape (n,), both known exactly; −inf if impossible, but not in both.
-
-    Returns:
-        Shape (n,), inf if only "in" is possible, −inf if only "out" is.
-    """
-    first, second = np.asarray(log_in, dtype=np.float64), np.asarray(log_out, dtype=np.float64)
-    if first.ndim != 1 or first.shape != second.shape:
-        raise ValueError(f"log_in and log_out must be 1-D and of equal length, not {first.shape} and {second.shape}")
-    if np.isnan(first).any() or np.isnan(second).any() or np.isposinf([first, second]).any():
-        raise ValueError("log-probabilities must be numbers or −inf, not NaN or inf")
-    if (np.isneginf(first) & np.isneginf(second)).any():
-        raise ValueError("log_in and log_out must not both be −inf for a record: it must be possible in or out")
-    return np.asarray(first - second)
-
-
 def logit(log_confidences: ArrayLike) -> Floats:
     """log(p/(1 − p)) from log p < 0, which is close to Gaussian over models, as LiRA assumes.
 

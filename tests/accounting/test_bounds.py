@@ -31,14 +31,6 @@ def test_rigor_says_what_a_bound_may_do() -> None:
     assert [rigor for rigor in Rigor if rigor.may_refute] == [Rigor.CERTIFIED, Rigor.FINITE_SAMPLE]
 
 
-def test_bounds_compare_only_at_the_same_meaning() -> None:
-    assert bound(delta=1e-5).comparable(bound(delta=1e-5, value=9.0, method="pld", rigor=Rigor.ESTIMATE))
-    assert not bound(quantity="delta", at=1.0).comparable(bound(quantity="delta", at=2.0))
-    assert bound(quantity="r", at=0.1, value=0.2).comparable(bound(quantity="r", at=0.1, value=0.3))
-    for change in ({"delta": 1e-6}, {"adjacency": Adjacency.REPLACE_ONE}, {"unit": Unit("user")}, {"quantity": "rho"}):
-        assert not bound(delta=1e-5).comparable(bound(**({"delta": 1e-5} | change)))
-
-
 def test_json_has_no_infinities() -> None:
     plain = bound(value=math.inf, delta=1e-5, interval=Interval(1.0, math.inf), assumptions=("One.",)).to_json()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain

@@ -14,6 +14,7 @@ from dp_accounting import dp_event
 from scipy.special import ndtr
 
 from dpassay.accounting.lattice.accountant import dominating_pair
+from dpassay.accounting.lattice.laws import Cdfs
 from dpassay.accounting.lattice.pairs import DominatingPair
 
 
@@ -35,7 +36,7 @@ def gaussian_by_cdfs(mu: float) -> DominatingPair:
 
     Errors: ndtr 1e-13 relative, and x − μ rounded by 2⁻⁵²·|x| times a hazard of at most |x| + 1, |x| below 40.
     """
-    return DominatingPair.cdfs(
+    law = Cdfs(
         lambda x: np.asarray(ndtr(x - mu)),
         lambda x: np.asarray(ndtr(mu - x)),
         lambda x: np.asarray(ndtr(x)),
@@ -44,6 +45,7 @@ def gaussian_by_cdfs(mu: float) -> DominatingPair:
         error=1e-12,
         shift=1e-13,
     )
+    return DominatingPair.of(law, label=f"cdfs({id(law)})")
 
 
 def _gaussian(chance: random.Random) -> Case:

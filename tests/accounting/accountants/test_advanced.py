@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpassay.accounting.accountants import advanced
-from dpassay.accounting.accountants.advanced import Advanced, dwork_rothblum_vadhan, kairouz_oh_viswanath, optimal_delta
+from dpassay.accounting.accountants.advanced import Advanced
 from dpassay.accounting.accountants.basic import Basic
 from dpassay.accounting.accountants.zcdp import ZeroConcentrated
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Rigor
-from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ParallelDpEvent
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent
 
 Number: TypeAlias = mpmath.mpf
 
@@ -33,6 +33,30 @@ def composed(*parts: tuple[float, int], unit: Unit | None = None) -> Advanced:
     for epsilon, count in parts:
         chosen = chosen.compose(pure(epsilon), count)
     return chosen
+
+
+def optimal_delta(epsilons: list[float], counts: list[int], at: float) -> float:
+    """δ(ε) of exactly these pure ε, by the accountant."""
+    chosen = Advanced("add_remove")
+    for epsilon, count in zip(epsilons, counts, strict=True):
+        chosen = chosen.compose(EpsilonDeltaDpEvent(epsilon), count)
+    return chosen.delta(at).value
+
+
+def published_forms(epsilons: list[float], counts: list[int], delta: float) -> tuple[float, float]:
+    """ε(δ) by Kairouz, Oh and Viswanath (2015), Theorem 3.5, and by Dwork, Rothblum and Vadhan (2010), Theorem III.3,
+    for different ε, in 50 digits."""
+    with mpmath.workdps(50):
+        pairs = [(Number(e), n) for e, n in zip(epsilons, counts, strict=True)]
+        mean = mpmath.fsum(n * e * mpmath.tanh(e / 2) for e, n in pairs)
+        square, d = mpmath.fsum(n * e**2 for e, n in pairs), Number(delta)
+        kov = min(
+            mpmath.fsum(n * e for e, n in pairs),
+            mean + mpmath.sqrt(2 * square * mpmath.log(mpmath.e + mpmath.sqrt(square) / d)),
+            mean + mpmath.sqrt(2 * square * mpmath.log(1 / d)),
+        )
+        drv = mpmath.fsum(n * e * mpmath.expm1(e) for e, n in pairs) + mpmath.sqrt(2 * mpmath.log(1 / d) * square)
+    return float(kov), float(drv)
 
 
 def enumerated(epsilons: list[float], at: float) -> Number:
@@ -94,7 +118,7 @@ def test_epsilon_is_the_inverse_of_the_optimum() -> None:
         assert optimal_delta([epsilon], [count], value) <= delta
         # At a kink of the curve log δ falls by less than 200 a unit of ε here; bisection stops at 1e-13 of ε.
         assert optimal_delta([epsilon], [count], value * (1 - 1e-9)) > delta * (1 - 1e-6)
-        assert value < kairouz_oh_viswanath([epsilon], [count], delta)
+        assert value < published_forms([epsilon], [count], delta)[0]
     assert composed((0.1, 50)).epsilon(0.9).value == 0
 
 
@@ -107,8 +131,6 @@ def test_few_kinds_are_exact_and_many_are_not() -> None:
     many = composed(*different)
     value = many.epsilon(1e-6).value
     assert value < many.epsilon(1e-9).value < sum(epsilon for epsilon, _ in different)
-    with pytest.raises(ValueError, match="1099511627776 terms, more than 262144"):
-        optimal_delta([epsilon for epsilon, _ in different], [1] * 40, 1.0)
     # All ε replaced by the largest, which has an optimum of its own: the closed form may not lie far above it.
     assert value < 1.2 * composed((0.089, 40)).epsilon(1e-6).value
 
@@ -125,7 +147,7 @@ def test_the_order_of_the_bounds(parts: list[tuple[float, int]], power: float) -
     """Optimum ≤ closed form ≤ Theorem 3.5 ≤ Dwork, Rothblum and Vadhan, and none below what 50 digits say of δ."""
     delta = 10.0**power
     epsilons, counts = [epsilon for epsilon, _ in parts], [count for _, count in parts]
-    composition = advanced.composition_of(epsilons, counts)
+    composition = tuple((Fraction(epsilon), count) for epsilon, count in parts)
     best = composed(*parts).epsilon(delta).value
     closed = min(
         advanced.summed(composition),
@@ -134,7 +156,7 @@ def test_the_order_of_the_bounds(parts: list[tuple[float, int]], power: float) -
         .epsilon(delta)
         .value,
     )
-    published, first = (form(epsilons, counts, delta) for form in (kairouz_oh_viswanath, dwork_rothblum_vadhan))
+    published, first = published_forms(epsilons, counts, delta)
     # 1/ε of a Laplace event is rounded, so its ε may differ by 2u.
     assert best <= closed * (1 + 1e-15) ** 4
     assert closed <= published * (1 + 1e-9)  # the search for the best order is good to a relative 1e-9
@@ -143,30 +165,10 @@ def test_the_order_of_the_bounds(parts: list[tuple[float, int]], power: float) -
         assert optimal_delta(epsilons, counts, published) <= delta * (1 + 1e-9)
 
 
-def test_closed_forms_are_rounded_up() -> None:
-    """Against the formulas in 50 digits; relative error below 64u and a little."""
-    epsilons, counts, delta = [0.3, 0.01, 2.0], [7, 1000, 2], 1e-7
-    with mpmath.workdps(50):
-        pairs = [(Number(e), n) for e, n in zip(epsilons, counts, strict=True)]
-        mean = mpmath.fsum(n * e * (mpmath.exp(e) - 1) / (mpmath.exp(e) + 1) for e, n in pairs)
-        square = mpmath.fsum(n * e**2 for e, n in pairs)
-        d = Number(delta)
-        kov = min(
-            mpmath.fsum(n * e for e, n in pairs),
-            mean + mpmath.sqrt(2 * square * mpmath.log(mpmath.e + mpmath.sqrt(square) / d)),
-            mean + mpmath.sqrt(2 * square * mpmath.log(1 / d)),
-        )
-        drv = mpmath.fsum(n * e * (mpmath.exp(e) - 1) for e, n in pairs) + mpmath.sqrt(2 * mpmath.log(1 / d) * square)
-    for exact, form in ((kov, kairouz_oh_viswanath), (drv, dwork_rothblum_vadhan)):
-        got = form(epsilons, counts, delta)
-        assert exact <= got <= exact * (1 + 200 * 2.0**-53)
-    assert math.isinf(dwork_rothblum_vadhan([800.0], [1], 0.1))
-
-
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 5.0, 40.0])
 def test_pure_dp_is_concentrated(epsilon: float) -> None:
     """D_α of randomised response ≤ α·ε tanh(ε/2) in 60 digits, close to equality as α → 1."""
-    rho = advanced.concentrated(advanced.composition_of([epsilon], [1]))
+    rho = advanced.concentrated(((Fraction(epsilon), 1),))
     with mpmath.workdps(60):
         e = Number(epsilon)
         for order in (1 + Number(10) ** -6, Number("1.1"), Number(2), Number(8), Number(100)):
@@ -274,18 +276,3 @@ def test_other_pure_events_are_taken_from_basic() -> None:
     nothing = Advanced("add_remove").compose(dp_event.NonPrivateDpEvent())
     assert math.isinf(nothing.epsilon(1e-6).value)
     assert nothing.delta(5.0).value == 1
-
-
-@pytest.mark.parametrize(
-    ("epsilons", "counts", "delta", "message"),
-    [
-        ([0.1], [1, 2], 1e-6, "must have the same length, not 1 and 2"),
-        ([-0.1], [1], 1e-6, "epsilon must be at least 0"),
-        ([0.1], [-1], 1e-6, "count must be at least 0"),
-        ([0.1], [1], 1.0, "delta must be strictly between 0 and 1"),
-    ],
-)
-def test_impossible_questions(epsilons: list[float], counts: list[int], delta: float, message: str) -> None:
-    for form in (kairouz_oh_viswanath, dwork_rothblum_vadhan):
-        with pytest.raises(ValueError, match=message):
-            form(epsilons, counts, delta)
