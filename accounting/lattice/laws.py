@@ -586,42 +586,6 @@ class Symmetrized(Law):
         return Tails(p_above, p_below, q_above, q_below, grown, shift)
 
 
-class Cdfs(Law):
-    """A pair on the line given by its cdfs, with a loss that increases with x.
-
-    Args:
-        p_cdf, p_sf, q_cdf, q_sf: vectorised cdfs and survival functions (1 − cdf, without its cancellation).
-        inverse: vectorised, b ↦ x with L(x) = b; −∞ or ∞ outside the support.
-        error: relative error of the four functions.
-        shift: bound on |L(inverse(b)) − b|.
-        atom, lowest, highest: as for every law.
-    """
-
-    def __init__(
-        self,
-        p_cdf: Callable[[Floats], Floats],
-        p_sf: Callable[[Floats], Floats],
-        q_cdf: Callable[[Floats], Floats],
-        q_sf: Callable[[Floats], Floats],
-        inverse: Callable[[Floats], Floats],
-        *,
-        error: float,
-        shift: float,
-        atom: float | None = None,
-        lowest: float = -math.inf,
-        highest: float = math.inf,
-    ) -> None:
-        self._sides = (p_sf, p_cdf, q_sf, q_cdf)
-        self._inverse, self._error, self._shift = inverse, error, shift
-        self.atom, self.lowest, self.highest = atom, lowest, highest
-
-    def tails(self, thresholds: Floats) -> Tails:
-        x = np.asarray(self._inverse(thresholds), dtype=np.float64)
-        p_above, p_below, q_above, q_below = (np.asarray(side(x), dtype=np.float64) for side in self._sides)
-        error, shift = np.full(x.shape, self._error), np.full(x.shape, self._shift)
-        return Tails(p_above, p_below, q_above, q_below, error, shift)
-
-
 class Profile(Law):
     """A law of which only an upper bound on the hockey-stick curve is known.
 

@@ -14,8 +14,9 @@ from dp_accounting import dp_event
 from scipy.special import ndtr
 
 from dpassay.accounting.lattice.accountant import dominating_pair
-from dpassay.accounting.lattice.laws import Cdfs
+from dpassay.accounting.lattice.laws import Law, Tails
 from dpassay.accounting.lattice.pairs import DominatingPair
+from dpassay.base.arrays import Floats
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,37 @@ class Case:
 
 def log_uniform(chance: random.Random, low: float, high: float) -> float:
     return 10 ** chance.uniform(math.log10(low), math.log10(high))
+
+
+class Cdfs(Law):
+    """A pair on the line given by its cdfs, with a loss that increases with x.
+
+    Args:
+        p_cdf, p_sf, q_cdf, q_sf: vectorised cdfs and survival functions (1 − cdf, without its cancellation).
+        inverse: vectorised, b ↦ x with L(x) = b.
+        error: relative error of the four functions.
+        shift: bound on |L(inverse(b)) − b|.
+    """
+
+    def __init__(
+        self,
+        p_cdf: Callable[[Floats], Floats],
+        p_sf: Callable[[Floats], Floats],
+        q_cdf: Callable[[Floats], Floats],
+        q_sf: Callable[[Floats], Floats],
+        inverse: Callable[[Floats], Floats],
+        *,
+        error: float,
+        shift: float,
+    ) -> None:
+        self._sides = (p_sf, p_cdf, q_sf, q_cdf)
+        self._inverse, self._error, self._shift = inverse, error, shift
+
+    def tails(self, thresholds: Floats) -> Tails:
+        x = np.asarray(self._inverse(thresholds), dtype=np.float64)
+        p_above, p_below, q_above, q_below = (np.asarray(side(x), dtype=np.float64) for side in self._sides)
+        error, shift = np.full(x.shape, self._error), np.full(x.shape, self._shift)
+        return Tails(p_above, p_below, q_above, q_below, error, shift)
 
 
 def gaussian_by_cdfs(mu: float) -> DominatingPair:
