@@ -20,14 +20,14 @@ app = typer.Typer(
     epilog="Example: dpassay calibrate dp-sgd --target-epsilon 1 --delta 1e-5 --sampling-probability .01 --steps 1000",
 )
 
-_P = "Largest probability of guessing it before, in (0, 1)."
+_P = "Largest probability of guessing it before the release, in (0, 1)."
 _TARGETS: list[Option] = [
     (name, Annotated[float | None, typer.Option(help=text)], None)
     for name, text in {
         "target_epsilon": "ε of (ε, δ)-DP; with --delta.",
         "target_mu": "μ of Gaussian DP; with --delta, for δ(ε) above it only.",
         "target_beta": "Smallest type II error of any test; with --alpha.",
-        "target_r": "Largest probability of guessing a secret afterwards; with --p.",
+        "target_r": "Largest probability of guessing a secret after the release; with --p.",
         "delta": "δ in (0, 1).",
         "alpha": "Type I error, in (0, 1).",
         "p": _P,
@@ -36,7 +36,7 @@ _TARGETS: list[Option] = [
 _SECRET_TARGET: list[Option] = [
     (
         "target_r",
-        Annotated[float, typer.Option(help="Largest probability of guessing the secret afterwards.")],
+        Annotated[float, typer.Option(help="Largest probability of guessing the secret after the release.")],
         REQUIRED,
     ),
     ("p", Annotated[float, typer.Option(help=_P)], REQUIRED),

@@ -71,7 +71,7 @@ def _show(compared: Compared, json_: bool, quiet: bool) -> None:
     show(compared.to_json(), lambda: _print(compared), json_, quiet)
 
 
-P = Annotated[float, typer.Option(help="Largest probability of guessing the secret before, in (0, 1).")]
+P = Annotated[float, typer.Option(help="Largest probability of guessing the secret before the release, in (0, 1).")]
 
 
 def _mechanism(name: str, command: Command) -> None:
