@@ -136,9 +136,9 @@ class SecretEvolutionRun(FinishedRun):
                 statement="r after all rounds, when records are assigned to sums that run along",
                 published=exact,
                 recomputed=claimed.certified,
-                why="As printed, a record is put to the nearest of sums that earlier records have moved. So one "
-                "occurrence may move all records after it, for which no noise was made: it is taken to reveal the "
-                "secret.",
+                why="In the printed algorithm a record is assigned to the nearest of running sums, which earlier records "
+                "have moved. So one occurrence may move all later records, which no noise covers: it is counted as "
+                "revealing the secret.",
                 private=False,
             ),
         ]
@@ -154,8 +154,9 @@ class SecretEvolutionRun(FinishedRun):
             "Records without a secret are used in the clear: their text makes clusters and may be shown to the writer, "
             "who may repeat it.",
             "What is no secret by the claim's sources is not protected, in private records either: what a list leaves "
-            "out, a pattern does not match or a detector misses may come out as it is.",
-            "Whoever holds a secret in other text, or can work it out from what surrounds it, is not kept from it.",
+            "out, a pattern does not match or a detector misses may appear in the output unchanged.",
+            "The claim does not protect a secret from anyone who knows it from other text, or can infer it from its "
+            "context.",
         ]
         nowhere = sum(source.nowhere for source in found)
         if nowhere:
