@@ -142,9 +142,14 @@ def _alternatives(names: typing.Iterable[str]) -> str:
 def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
     """The first error of a validation in one line, and the number of others.
 
-    An unknown key comes first: it is often the misspelt name of a key that is then missing.
+    An unknown key that resembles a missing one comes first: the missing one is misspelt.
     """
-    first, *rest = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+    found = error.errors(include_url=False)
+    missing = [str(one["loc"][-1]) for one in found if one["type"] == "missing"]
+    first, *rest = sorted(
+        found,
+        key=lambda one: one["type"] != "extra_forbidden" or not did_you_mean(str(one["loc"][-1]), missing),
+    )
     keys, known = _place(first["loc"], model)
     where = ".".join(keys)
     message = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")

@@ -87,7 +87,7 @@ WRONG_SECRETS = [
     ("records: 400", "labels: []", "public.records: is missing"),
     ("rounds: 5", "rounds: 0", "rounds must be at least 1, not 0"),
     ("rounds: 5", "rounds: true", "parameters.rounds: must be a number, not a truth value"),
-    ("synthetic: 20", "sintetic: 20", "parameters.synthetic: is missing"),
+    ("synthetic: 20", "sintetic: 20", "parameters.sintetic: unknown key; known are "),
     ("rounds: 5", "rounds: 5\n  writing: {heat: 1}", "parameters.writing.heat: unknown key; known are random_prompt"),
     ("rounds: 5", "rounds: 5\n  endpoint: {url: x}", "parameters.endpoint.model: is missing"),
     ("rounds: 5", "rounds: 5\n  endpoint: {url: x, model: y}", "url of the endpoint must begin with https://"),
