@@ -136,9 +136,9 @@ class SecretEvolutionRun(FinishedRun):
                 statement="r after all rounds, when records are assigned to sums that run along",
                 published=exact,
                 recomputed=claimed.certified,
-                why="In the printed algorithm a record is assigned to the nearest of running sums, which earlier records "
-                "have moved. So one occurrence may move all later records, which no noise covers: it is counted as "
-                "revealing the secret.",
+                why="In the printed algorithm a record is assigned to the nearest of running sums, which earlier "
+                "records have moved. So one occurrence may move all later records, which no noise covers: it is "
+                "counted as revealing the secret.",
                 private=False,
             ),
         ]
