@@ -56,6 +56,7 @@ def gated(path: Path, words: dict[str, Any]) -> None:
     gate([path], policy, assume=True, **others)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("row", ROWS, ids=identity)
 def test_what_agrees_is_accepted(tmp_path: Path, row: Row) -> None:
     path = written(tmp_path, row)
@@ -66,6 +67,7 @@ def test_what_agrees_is_accepted(tmp_path: Path, row: Row) -> None:
     assert part.event
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("row", ROWS, ids=identity)
 def test_what_contradicts_is_refused(tmp_path: Path, row: Row) -> None:
     """In one line that names the file and both values, before anything is computed."""

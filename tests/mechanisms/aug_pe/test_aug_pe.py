@@ -223,6 +223,7 @@ def test_the_records_decide(tmp_path: Path) -> None:
     assert sum(text.text.split().count("oak") for text in texts) >= 7
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("changes", [{}, {"labels": LABELS}, {"variant": "as_published", "labels": LABELS}], ids=str)
 @pytest.mark.parametrize("stop_at", range(1, 8))
 def test_an_interrupted_run_goes_on_where_it_was(

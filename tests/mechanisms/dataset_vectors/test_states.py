@@ -43,6 +43,7 @@ def test_states_are_the_mean_of_the_texts_own_tokens(architecture: str) -> None:
             np.testing.assert_allclose(mean[place], expected, rtol=0, atol=2e-5)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_no_bit_depends_on_another_text(architecture: str, dtype: torch.dtype) -> None:

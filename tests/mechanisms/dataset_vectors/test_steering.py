@@ -50,6 +50,7 @@ def recomputed(network: Any, tokens: list[int], vectors: dict[int, np.ndarray], 
     return logits
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("where", ["last", "all"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_cache_gives_what_recomputing_gives(architecture: str, where: Where) -> None:
@@ -74,6 +75,7 @@ def unsteered(network: Any) -> torch.Tensor:
     return rows.logits()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("where", ["last", "all"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_vector_of_zeros_changes_no_bit(architecture: str, where: Where) -> None:
@@ -85,6 +87,7 @@ def test_a_vector_of_zeros_changes_no_bit(architecture: str, where: Where) -> No
     assert torch.equal(rows.logits(), unsteered(network))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_blocks_are_those_of_the_hidden_states(architecture: str) -> None:
     """Block ℓ gives `hidden_states[ℓ + 1]`, but for the last, where the final norm has been applied."""

@@ -63,6 +63,7 @@ def random_network(architecture: str, dtype: str = "float32") -> Any:
 every_network = pytest.mark.parametrize("dtype", DTYPES)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_row_keeps_its_bits_whatever_other_rows_hold(architecture: str, dtype: str) -> None:

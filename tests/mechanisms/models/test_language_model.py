@@ -40,6 +40,7 @@ either_way = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.grid
 @either_way
 def test_rows_equal_plain_forwards_through_resets(rows: Any, any_model: LanguageModel) -> None:
     model = any_model
@@ -71,6 +72,7 @@ def test_sliding_windows_are_shorter_than_the_tests_sequences(tmp_path: Path, ma
     assert influence() > 10 * TOLERANCE
 
 
+@pytest.mark.grid
 def test_a_row_does_not_move_when_others_change(any_model: LanguageModel) -> None:
     one = any_model.packed_rows(CONTEXTS)
     other = any_model.packed_rows([CONTEXTS[0], [99] * 17, [98], [97] * 5])

@@ -84,6 +84,7 @@ def test_logits_stay_when_other_rows_change(change: str, model: LanguageModel, m
     assert relative(trace(model.network, *CHANGES[change]), mine) < TOLERANCE[model.dtype]
 
 
+@pytest.mark.grid
 @every_model
 def test_logits_stay_when_rows_are_computed_in_other_pieces(
     model: LanguageModel, mine: torch.Tensor, monkeypatch: pytest.MonkeyPatch
@@ -95,6 +96,7 @@ def test_logits_stay_when_rows_are_computed_in_other_pieces(
         assert relative(trace(model.network, OTHERS[:1], OTHERS[1:]), mine) < TOLERANCE[model.dtype]
 
 
+@pytest.mark.grid
 @every_model
 def test_logits_are_those_of_the_row_alone_and_uncached(model: LanguageModel, mine: torch.Tensor) -> None:
     tail: list[int] = []
@@ -103,6 +105,7 @@ def test_logits_are_those_of_the_row_alone_and_uncached(model: LanguageModel, mi
         tail = [] if step == STEPS - 1 else [*tail, (11 * step + 1) % model.vocabulary_size]
 
 
+@pytest.mark.grid
 @every_model
 def test_these_changes_would_show(model: LanguageModel) -> None:
     """A token of its own past, exchanged or left out, moves a row by more than ten tolerances."""
@@ -175,6 +178,7 @@ def pairs(one: dict[int, np.ndarray], other: dict[int, np.ndarray]) -> Iterator[
     return ((one[record], other[record]) for record in one.keys() & other.keys())
 
 
+@pytest.mark.grid
 def test_a_record_sees_neither_its_group_nor_other_records(any_model: LanguageModel, first_rows: Any) -> None:
     own = first_rows(any_model, RECORDS)
     assert len(own) == len(RECORDS)

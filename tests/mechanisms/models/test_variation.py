@@ -69,6 +69,7 @@ def test_texts_are_those_of_each_row_alone(builtin: LanguageModel, settings: dic
     assert list(writer.random("any label", [7])) == [builtin.decode(tokens) if ended else ""]
 
 
+@pytest.mark.grid
 def test_any_architecture_writes_the_texts_of_each_row_alone(any_model: LanguageModel) -> None:
     writer = ModelWriter(model=any_model, max_tokens=12, temperature=1.5)
     texts = ["the doctor said", "My key is 04821, and the patient came", "a"]

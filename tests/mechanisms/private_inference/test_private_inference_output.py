@@ -212,6 +212,7 @@ def test_groups_of_slots_do_not_change_what_is_written(tiny: LanguageModel, runs
     assert np.isfinite(scores).all()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("aggregate", ["median", "mean"])
 def test_decoding_equals_a_naive_forward_of_each_context(aggregate: str, any_model: LanguageModel, runs: Any) -> None:
     """What is aggregated against plain forwards of each record's whole text by itself. Tolerance: 1e-5 of the largest

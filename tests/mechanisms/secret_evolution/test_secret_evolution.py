@@ -324,6 +324,7 @@ def test_each_occurrence_moves_a_release_by_at_most_root_two(code: int, seed: in
 # Interrupted runs
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("changes", "stop_at"),
     [

@@ -86,6 +86,7 @@ def of(made: RowGradients, rows: list[WeightedRow]) -> Floats:
     return np.concatenate([piece.astype(np.float64) for piece in made.of(rows)])
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("architecture", "rank"), [(one, rank) for one in ARCHITECTURES for rank in (0, 2) if (one, rank) != ("gemma2", 0)]
 )
