@@ -7,8 +7,9 @@ import json
 import pytest
 from dp_accounting import DpEvent, dp_event
 from dp_accounting.rdp import RdpAccountant
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.accounting import events
 from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
@@ -37,14 +38,14 @@ trees: st.SearchStrategy[DpEvent] = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(67, 200)
 @given(event=trees)
 def test_events_survive_json(event: DpEvent) -> None:
     text = json.dumps(events.to_json(event), allow_nan=False)
     assert repr(events.from_json(json.loads(text))) == repr(event)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(67, 200)
 @given(event=trees, count=st.integers(0, 3), other=trees)
 def test_composition_is_canonical(event: DpEvent, count: int, other: DpEvent) -> None:
     """Counts, nesting and order leave no trace, and composing a composition changes nothing."""

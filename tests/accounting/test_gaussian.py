@@ -9,8 +9,9 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.accounting import gaussian
 from dpassay.accounting.conversions import formulas
@@ -33,7 +34,7 @@ def test_analytic_noise_that_was_computed_independently() -> None:
         assert gaussian.analytic_noise_multiplier(epsilon, 1e-5) == pytest.approx(expected, abs=5.1e-7)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@examples(14, 40, derandomize=True)
 @given(epsilon=st.floats(0.01, 50), delta=powers)
 def test_analytic_noise_is_enough_and_hardly_more(epsilon: float, delta: float) -> None:
     """Less by a relative 1e-8/min(μ, 1) is too little: the certified δ exceeds the exact one by at most 1e-9/min(μ, 1),
@@ -111,7 +112,7 @@ def test_four_layers_cost_one_joint_release() -> None:
     assert formulas.epsilon_from_gdp(mu, 1e-5) == pytest.approx(5, rel=1e-12)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@examples(14, 40, derandomize=True)
 @given(
     layers=st.lists(st.tuples(st.floats(0.01, 100), st.floats(1e-6, 10)), min_size=1, max_size=6),
     records=st.integers(1, 10**6),
@@ -200,7 +201,7 @@ def test_the_cost_of_a_sample_bounds_every_data_set_and_is_attained(mu: float, e
     assert max(found) == pytest.approx(bound, abs=1e-6)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@examples(14, 40, derandomize=True)
 @given(
     mu=st.floats(0.05, 8), epsilon=st.floats(0, 20), records=st.integers(1, 10**6), share=st.floats(0, 1), delta=powers
 )

@@ -9,9 +9,10 @@ from typing import Any
 
 import mpmath
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mpf
+from property_settings import examples
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.group_privacy import for_group, to_adjacency, to_replace_one
@@ -87,7 +88,7 @@ def test_points_of_a_profile_go_one_by_one() -> None:
     assert for_group(PrivacyProfile((1.0,), (0.5,)), 3) == PrivacyProfile((3.0,), (1.0,))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(20, 60, derandomize=True)
 @given(rows=st.lists(st.tuples(*[st.floats(0.05, 1)] * 3), min_size=2, max_size=4), order=st.floats(2.1, 40))
 def test_a_renyi_group_bounds_every_chain(rows: list[tuple[float, ...]], order: float) -> None:
     """P, R, Q at random: what the divergences of the two steps allow bounds P against Q at half the order, and stays

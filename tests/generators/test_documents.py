@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.events import compose
@@ -58,7 +59,7 @@ texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
 
 
 @given(texts=texts, chunk=st.integers(1, 40))
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@examples(20, 60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_committed_is_what_comes_out(texts: list[str], chunk: int, ledger: Ledger) -> None:
     made = of(*texts)
     with pytest.MonkeyPatch.context() as patch:

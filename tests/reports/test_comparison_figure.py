@@ -46,7 +46,7 @@ values = st.one_of(st.just(0.0), st.just(math.inf), st.floats(1e-300, 1e12))
     st.sampled_from([("steps", "epsilon"), ("epsilon", "delta"), ("alpha", "beta"), ("p", "r"), ("rounds", "r")]),
     st.lists(st.lists(values, min_size=1, max_size=30), min_size=0, max_size=9),
 )
-@settings(max_examples=6, deadline=None, derandomize=True)
+@settings(max_examples=6, derandomize=True)
 def test_any_curves_can_be_drawn(names: tuple[str, str], drawn: list[list[float]]) -> None:
     methods = [*ACCOUNTANTS, "one", "two", "three"]
     curves = [

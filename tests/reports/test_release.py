@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.accounting import Adjacency, Bound
 from dpassay.accounting.bounds import Direction, Rigor
@@ -172,7 +173,7 @@ class Marker:
 
 
 @given(seeds=st.tuples(st.integers(), st.integers()))
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_page_does_not_depend_on_what_is_private(assay: Assay, seeds: tuple[int, int]) -> None:
     first, second = Marker(seeds[0]), Marker(seeds[1])
     page = render(first.scramble(assay), side="release")
@@ -182,7 +183,7 @@ def test_the_page_does_not_depend_on_what_is_private(assay: Assay, seeds: tuple[
 
 
 @given(seed=st.integers())
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(12, 30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_projection_does_not_depend_on_what_is_private(assay: Assay, seed: int) -> None:
     assert releasable(Marker(seed).scramble(assay)) == releasable(Marker(seed + 1).scramble(assay))
 

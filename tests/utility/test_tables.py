@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_settings import examples
 from scipy.stats.contingency import association, crosstab
 
 from dpassay.data.table_schema import MISSING, DateColumn, NumberColumn, Row, Schema
@@ -92,7 +93,7 @@ def looped(made: Sequence[Row], real: Sequence[Row], columns: Sequence[int], bin
     return sum((min(pair) for pair in shares), Fraction(0))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(tables, tables)
 def test_intersections_are_those_of_loops_over_all_cells(made: list[Row], real: list[Row]) -> None:
     found, places = compare_tables(MIXED, made, real), range(len(MIXED.columns))
@@ -149,7 +150,7 @@ def test_values_that_nobody_has_make_no_difference_to_bins() -> None:
     assert after[-1] == 49
 
 
-@settings(max_examples=25, deadline=None)
+@examples(12, 25)
 @given(tables, tables, st.integers(2, 3), st.randoms())
 def test_what_every_comparison_has(made: list[Row], real: list[Row], copies: int, shuffled: Any) -> None:
     found, back = compare_tables(MIXED, made, real), compare_tables(MIXED, real, made)
@@ -168,7 +169,7 @@ def test_what_every_comparison_has(made: list[Row], real: list[Row], copies: int
 
 
 @given(tables)
-@settings(max_examples=25, deadline=None)
+@examples(12, 25)
 def test_identical_tables_score_exactly_one(rows: list[Row]) -> None:
     found = compare_tables(MIXED, rows, rows)
     assert found.histograms.mean == found.histograms.bins_20 == found.histograms.bins_50 == 1

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.data import word_runs
 from dpassay.data.text_overlap import overlap
@@ -56,7 +57,7 @@ def test_what_a_word_is(text: str, other: str, same: bool) -> None:
 SPACES = "".join(filter(str.isspace, map(chr, range(0x110000))))
 
 
-@settings(max_examples=200)
+@examples(67, 200)
 @given(st.lists(st.text(st.sampled_from("aB7_é.,-'猫が\x00\u200b\ud800İ" + SPACES), max_size=30), max_size=6))
 def test_words_are_those_of_the_whole_text(texts: list[str]) -> None:
     """Against a search of the text that is not cut at spaces, and however little is remembered."""
@@ -103,7 +104,7 @@ hashes = st.lists(
 )
 
 
-@settings(max_examples=300)
+@examples(100, 300)
 @given(hashes, hashes)
 def test_a_set_of_hashes(held: list[int], asked: list[int]) -> None:
     """Also of hashes that crowd together, and the least and largest ones."""

@@ -10,8 +10,9 @@ from typing import TypeAlias
 import mpmath
 import pytest
 from dp_accounting import DpEvent, dp_event
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.accounting.accountants import advanced
 from dpassay.accounting.accountants.advanced import Advanced
@@ -88,7 +89,7 @@ def theorem(count: int, epsilon: float, index: int) -> tuple[float, Number]:
 # --- the optimum
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(20, 60, derandomize=True)
 @given(
     epsilons=st.lists(st.sampled_from([0.0, 1e-4, 0.1, 0.5, 0.75, 2.0, 9.0]), min_size=1, max_size=7),
     share=st.floats(0, 1.05),
@@ -138,7 +139,7 @@ def test_few_kinds_are_exact_and_many_are_not() -> None:
 # --- the closed forms
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(34, 100, derandomize=True)
 @given(
     parts=st.lists(st.tuples(st.floats(1e-3, 4.0), st.integers(1, 60)), min_size=1, max_size=3),
     power=st.floats(-12, -0.5),

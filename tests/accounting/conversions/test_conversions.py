@@ -8,8 +8,9 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.accounting.conversions import formulas
 
@@ -28,7 +29,7 @@ def test_known_conversion_of_one_order() -> None:
     assert float(formulas.epsilon_from_rdp(10.0, 0.5, 1e-5)) == pytest.approx(1.418011, abs=1e-6)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(34, 100)
 @given(order=st.floats(1.001, 2000), divergence=positive, delta=st.floats(-30, -1).map(lambda power: 10.0**power))
 def test_epsilon_of_one_order_is_rounded_up(order: float, divergence: float, delta: float) -> None:
     with mpmath.workdps(40):
@@ -43,7 +44,7 @@ def test_epsilon_of_one_order_is_rounded_up(order: float, divergence: float, del
         assert got <= exact + 32 * 2.0**-53 * terms
 
 
-@settings(max_examples=100, deadline=None)
+@examples(34, 100)
 @given(order=st.floats(1.001, 2000), divergence=positive, epsilon=st.floats(0, 50))
 def test_delta_of_one_order_is_rounded_up(order: float, divergence: float, epsilon: float) -> None:
     with mpmath.workdps(40):
@@ -72,7 +73,7 @@ def test_zcdp_takes_the_best_order(rho: float, delta: float) -> None:
     assert formulas.delta_from_zcdp(rho, got) == pytest.approx(delta, rel=1e-4) or got == 0
 
 
-@settings(max_examples=100, deadline=None)
+@examples(34, 100)
 @given(mu=st.floats(-4, 1.5).map(lambda power: 10.0**power), share=st.floats(0, 12))
 def test_delta_of_gdp_is_rounded_up(mu: float, share: float) -> None:
     epsilon = mu * share + mu * mu / 2
@@ -91,7 +92,7 @@ def test_analytic_gaussian_noise(epsilon: float, delta: float, ratio: float) -> 
     assert formulas.epsilon_from_gdp(1 / ratio, delta) == pytest.approx(epsilon, rel=4e-6)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(17, 50)
 @given(mu=st.floats(-3, 1.5).map(lambda power: 10.0**power), delta=st.floats(-30, -0.5).map(lambda power: 10.0**power))
 def test_epsilon_of_gdp_meets_its_delta(mu: float, delta: float) -> None:
     epsilon = formulas.epsilon_from_gdp(mu, delta)
@@ -100,7 +101,7 @@ def test_epsilon_of_gdp_meets_its_delta(mu: float, delta: float) -> None:
         assert exact_delta_gdp(mu, epsilon * (1 - 1e-6)) > delta * (1 - 1e-3)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(34, 100)
 @given(epsilon=st.floats(-6, 2.5).map(lambda power: 10.0**power), order=st.floats(1.01, 1100))
 def test_renyi_of_pure_is_randomised_response(epsilon: float, order: float) -> None:
     with mpmath.workdps(700):

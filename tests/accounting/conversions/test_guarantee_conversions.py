@@ -15,9 +15,10 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mpf
+from property_settings import examples
 
 from dpassay.accounting.conversions import formulas
 from dpassay.accounting.conversions.guarantees import TABLE, convert, refusal
@@ -201,7 +202,7 @@ positive = st.floats(-4, 1.5).map(lambda power: 10.0**power)
 small = st.floats(-12, -0.1).map(lambda power: 10.0**power)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@examples(14, 40, derandomize=True)
 @given(epsilon=positive, delta=small, share=st.floats(0.001, 1.5), p=small, order=st.floats(1.01, 200))
 def test_pure_dp_is_randomised_response(epsilon: float, delta: float, share: float, p: float, order: float) -> None:
     """Float error only: relative 1e-12 of what does not cancel, and 1e-14 over ε of δ near the end of its range."""
@@ -247,7 +248,7 @@ def test_pure_dp_is_gaussian_at_its_kink(epsilon: float) -> None:
     above(mu, quantile(pair[0][0]) - quantile(pair[1][0]), 1e-9)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(20, 60, derandomize=True)
 @given(epsilon=positive, delta=small, factor=st.floats(1.0, 50), share=st.floats(0, 1.5), p=small)
 def test_approximate_dp_is_response_or_leak(
     epsilon: float, delta: float, factor: float, share: float, p: float
@@ -313,7 +314,7 @@ def test_one_order_gives_the_delta_of_its_worst_pair(order: float, divergence: f
     assert again <= delta
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@examples(12, 25, derandomize=True)
 @given(order=st.floats(1.01, 300), mean=st.floats(0.02, 4), share=st.floats(0, 3))
 def test_one_order_holds_for_normals(order: float, mean: float, share: float) -> None:
     """N(μ, 1) against N(0, 1) has divergence αμ²/2 and a δ that no conversion of it may be below."""
@@ -405,7 +406,7 @@ def test_no_concentrated_event_exceeds_the_gaussian_curve(rho: float) -> None:
         assert mpf(r) <= mpmath.ncdf(quantile(p) + mpf(mu))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@examples(14, 40, derandomize=True)
 @given(
     mu=st.floats(0.05, 12), delta=small, share=st.floats(0, 6), p=st.floats(1e-9, 1 - 1e-9), order=st.floats(1.01, 99)
 )
@@ -452,7 +453,7 @@ def test_two_points_are_the_whole_curve_of_two_responses(epsilon: float) -> None
     assert convert(profile, RDP, alpha=5.0) == convert(PureDP(2 * epsilon), RDP, alpha=5.0)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(20, 60, derandomize=True)
 @given(
     masses=st.lists(st.tuples(st.floats(0.01, 1), st.floats(0.01, 1)), min_size=2, max_size=5),
     places=st.lists(st.integers(-48, 48).map(lambda k: k / 16), min_size=1, max_size=4, unique=True),

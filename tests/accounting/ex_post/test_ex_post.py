@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.accounting import ex_post
 from dpassay.accounting.adjacency import Adjacency
@@ -137,7 +138,7 @@ def test_the_published_cost_is_violated_under_replacement() -> None:
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-@settings(max_examples=150, deadline=None)
+@examples(60, 150)
 @given(batch=batches())
 def test_costs_are_the_worst_neighbour(adjacency: str, batch: tuple[list[Row], Row, int]) -> None:
     """u⁻ and u⁺ equal the enumeration of every removal and every corner added (or exchanged), so they are attained."""
@@ -153,7 +154,7 @@ def test_costs_are_the_worst_neighbour(adjacency: str, batch: tuple[list[Row], R
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-@settings(max_examples=100, deadline=None)
+@examples(60, 100)
 @given(batch=batches(), data=st.data())
 def test_no_neighbour_costs_more(adjacency: str, batch: tuple[list[Row], Row, int], data: st.DataObject) -> None:
     """Added vectors that are no corners: their realised log-ratio is at most γ*."""
@@ -168,7 +169,7 @@ def test_no_neighbour_costs_more(adjacency: str, batch: tuple[list[Row], Row, in
     assert plus <= costs.u_plus[0]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(67, 200)
 @given(batch=batches())
 def test_published_cost_is_at_least_the_exact_one(batch: tuple[list[Row], Row, int]) -> None:
     """γ* ≤ γ under add_remove. The paper defines γ for two rows or more; with ±c as the missing middle values it holds
@@ -179,7 +180,7 @@ def test_published_cost_is_at_least_the_exact_one(batch: tuple[list[Row], Row, i
     assert ex_post.gamma_star(array, token, **keywords) <= ex_post.gamma(array, token, **keywords) + FLOAT
 
 
-@settings(max_examples=200, deadline=None)
+@examples(67, 200)
 @given(batch=batches(smallest=1))
 def test_leave_one_out_is_recomputation_and_never_exceeds_the_cost(batch: tuple[list[Row], Row, int]) -> None:
     rows, fallback, token = batch
@@ -195,7 +196,7 @@ def test_leave_one_out_is_recomputation_and_never_exceeds_the_cost(batch: tuple[
     assert max(abs(losses)) <= ex_post.gamma_star(array, token, **keywords)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(batch=batches(smallest=1), length=st.integers(2, 6), seed=st.integers(0, 10**6))
 def test_signed_sums_bound_a_whole_batch(batch: tuple[list[Row], Row, int], length: int, seed: int) -> None:
     """Several tokens from changing batches: for every removal (or row added throughout) the sum of log-ratios is at
@@ -222,7 +223,7 @@ def test_signed_sums_bound_a_whole_batch(batch: tuple[list[Row], Row, int], leng
     assert costs.gamma_star.sum() <= costs.gamma.sum() + FLOAT
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(batch=batches(smallest=1), seed=st.integers(0, 10**6))
 def test_order_of_rows_and_of_tokens_does_not_matter(batch: tuple[list[Row], Row, int], seed: int) -> None:
     rows, fallback, token = batch
@@ -236,7 +237,7 @@ def test_order_of_rows_and_of_tokens_does_not_matter(batch: tuple[list[Row], Row
         assert ex_post.gamma_star(renamed, moved, adjacency=adjacency, **KEYWORDS) == pytest.approx(first, abs=FLOAT)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(batch=batches(), factor=st.sampled_from([2.0, 4.0]))
 def test_a_change_of_unit_changes_nothing(batch: tuple[list[Row], Row, int], factor: float) -> None:
     """Logits, clip and temperature times the same factor give the same law (whole factors keep logits on the grid)."""

@@ -28,6 +28,7 @@ import pytest
 from dp_accounting import DpEvent, dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.accounting import (
     GDP,
@@ -549,7 +550,7 @@ def test_a_concentrated_filter_allows_the_largest_rho() -> None:
     st.lists(st.tuples(st.floats(0.001, 0.6), st.sampled_from([0.0, 1e-8, 1e-7])), min_size=1, max_size=60),
     st.floats(0.5, 4.0),
 )
-@settings(derandomize=True, deadline=None, max_examples=40)
+@examples(14, 40, derandomize=True)
 def test_all_that_the_closed_form_rule_admits_is_admitted(steps: list[tuple[float, float]], epsilon: float) -> None:
     """√(2 log(1/δ′) Σ ε_i²) + ½Σ ε_i² ≤ ε and Σ δ_i ≤ δ″ (Whitehouse et al. 2023)."""
     guard = Filter(ApproxDP(epsilon, 1.1e-5), adjacency="add_remove", method="zcdp", step_delta=1e-6)
@@ -625,7 +626,7 @@ BUDGETS: list[tuple[Guarantee, dict[str, object]]] = [
 
 @pytest.mark.parametrize(("budget", "options"), BUDGETS)
 @given(picks=st.lists(st.integers(0, len(SPENDS) - 1), max_size=25))
-@settings(derandomize=True, deadline=None, max_examples=8)
+@settings(max_examples=8, derandomize=True)
 def test_a_filter_only_fills_up(budget: Guarantee, options: dict[str, object], picks: list[int]) -> None:
     guard = Filter(budget, adjacency="add_remove", **options)  # type: ignore[arg-type]
     charged: list[Spend] = []

@@ -15,8 +15,9 @@ import mpmath
 import numpy as np
 import pytest
 from dp_accounting import dp_event
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 from scipy.stats import binom
 
 from dpassay.accounting import GDP, RDP, ZCDP, ApproxDP, ExPostDP, PureDP, Rigor, Unit, accountant
@@ -212,7 +213,7 @@ def test_the_reading_is_the_maximum_rounded_up(orders: tuple[float, ...], delta:
     st.lists(st.floats(0, 30), min_size=len(ALL_ORDERS), max_size=len(ALL_ORDERS)),
     st.floats(1e-12, 0.5),
 )
-@settings(derandomize=True, deadline=None, max_examples=60)
+@examples(20, 60, derandomize=True)
 def test_a_mixture_reads_at_most_what_a_union_over_filters_reads(raw: list[float], delta: float) -> None:
     """Each order with its share of δ, and the least of all (Rogers et al. 2016; Lécuyer 2021)."""
     orders, divergences = np.array(ALL_ORDERS), np.array(raw)

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from dp_accounting import DpEvent, dp_event
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.accounting import events
 from dpassay.accounting.adjacency import Adjacency, Unit
@@ -65,7 +66,7 @@ JSON_VALUES = st.recursive(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@examples(12, 30)
 @given(JSON_VALUES)
 def test_a_committed_value_comes_back_bit_for_bit(little: Any, value: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:

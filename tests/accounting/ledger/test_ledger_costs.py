@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from dp_accounting import DpEvent, dp_event
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.accounting import events
 from dpassay.accounting.events import ExPostSelectionDpEvent, ParallelDpEvent
@@ -48,7 +49,7 @@ def composed_by_hand(own: list[tuple[str, DpEvent, str | None, dict[str, int]]])
     return events.compose(expected)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(12, 30)
 @given(charges())
 def test_charges_compose_in_parallel_over_parts_and_in_sequence_otherwise(
     little: Any,
@@ -114,7 +115,7 @@ def test_a_missing_realised_cost_counts_at_its_worst_case(little: Any, path: Pat
         assert run.event() == ledger.event("run") == ledger.event()
 
 
-@settings(max_examples=200, deadline=None)
+@examples(67, 200)
 @given(st.lists(st.floats(-1e12, 1e12), max_size=300))
 def test_the_sum_of_costs_is_the_smallest_float_that_is_no_less(values: list[float]) -> None:
     total = UpwardSum()

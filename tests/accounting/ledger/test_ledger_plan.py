@@ -7,8 +7,9 @@ from collections import Counter
 
 import pytest
 from dp_accounting import DpEvent, dp_event
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.accounting import events
 from dpassay.accounting.events import ParallelDpEvent
@@ -51,7 +52,7 @@ def fits(whole: Counter[str], parallel: list[tuple[Parts, bool]], charged: dict[
     )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100, 300)
 @given(counts, parallels, steps)
 def test_a_charge_is_taken_where_all_charges_fit_and_refused_otherwise(
     whole: Counter[str],

@@ -7,8 +7,9 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.accounting.secret_protection.poisson_binomial_laws import (
     envelope,
@@ -38,7 +39,7 @@ ordinary = st.floats(2.0**-30, 1)
 probability = st.one_of(ordinary, st.sampled_from([0.0, 1.0, 0.5, 1 - 2.0**-53, 5e-324]))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(20, 60, derandomize=True)
 @given(st.lists(probability, max_size=30), st.integers(0, 60), ordinary)
 def test_weights_are_within_their_error(singles: list[float], times: int, repeated: float) -> None:
     """Blocks, binomials (from 32 equal probabilities on), certain and impossible trials, and all of them together."""
@@ -73,7 +74,7 @@ def test_eight_thousand_different_trials(largest: float) -> None:
             assert abs(total / exact - 1) <= weight_error(8000)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@examples(17, 50, derandomize=True)
 @given(st.lists(ordinary, min_size=1, max_size=40), st.floats(-25, -3).map(lambda power: 10.0**power))
 def test_what_is_left_out_is_at_most_what_is_said(probabilities: list[float], tail: float) -> None:
     exact = exact_law(probabilities)
@@ -85,7 +86,7 @@ def test_what_is_left_out_is_at_most_what_is_said(probabilities: list[float], ta
             assert Fraction(got) >= true * (1 - Fraction(law.error)) - Fraction(law.lost_mass)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@examples(17, 50, derandomize=True)
 @given(st.lists(st.lists(ordinary, max_size=12), min_size=1, max_size=4))
 def test_an_envelope_is_larger_than_each_law_and_no_larger_than_needed(secrets: list[list[float]]) -> None:
     tail = 1e-12

@@ -9,8 +9,9 @@ from collections.abc import Callable
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 from scipy.optimize import linprog
 from scipy.stats import norm
 
@@ -67,7 +68,7 @@ def test_r_of_approx_dp_is_the_worst_pair(epsilon: float, delta: float, p: float
     assert sp.r_of_approx_dp(epsilon, delta, p) == pytest.approx(-found.fun, abs=1e-7)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(67, 200, derandomize=True)
 @given(st.floats(0, 800), st.one_of(st.just(0.0), small), small)
 def test_conversions_of_approx_dp_are_rounded_up(epsilon: float, delta: float, p: float) -> None:
     with mpmath.workdps(60):
@@ -95,7 +96,7 @@ def test_guessing_among_values_holds_for_any_prior(prior: list[float], epsilon: 
     assert worst_guess(epsilon, delta, prior) <= sp.r_between_secrets(epsilon, delta, max(prior)) + 1e-7
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(34, 100, derandomize=True)
 @given(st.floats(1e-6, 12), small)
 def test_r_of_gdp_is_rounded_up(mu: float, p: float) -> None:
     got = sp.r_of_gdp(mu, p)
@@ -104,7 +105,7 @@ def test_r_of_gdp_is_rounded_up(mu: float, p: float) -> None:
         assert exact <= got <= exact * (1 + 1e-10)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(34, 100, derandomize=True)
 @given(small, st.floats(0.001, 0.999))
 def test_mu_is_rounded_down(p: float, share: float) -> None:
     r = p ** (1 - share)
@@ -138,7 +139,7 @@ def concave(lines: list[tuple[float, float]], p: float | np.ndarray) -> np.ndarr
 curve = st.lists(st.tuples(st.floats(0, 0.9), st.floats(0, 50)), min_size=1, max_size=4)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(67, 200, derandomize=True)
 @given(st.lists(curve, min_size=1, max_size=3), st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0, 1))
 def test_composition_holds_for_every_mixture_of_curves(
     curves: list[list[tuple[float, float]]], ps: list[float], first: float

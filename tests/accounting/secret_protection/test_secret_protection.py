@@ -10,8 +10,9 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 from scipy.stats import norm
 
 from dpassay.accounting import secret_protection as sp
@@ -57,7 +58,7 @@ def test_known_r_of_one_round(sigma: float, r: float, last: float) -> None:
     assert enclosure.width <= 1e-10 * r
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(20, 60, derandomize=True)
 @given(st.lists(st.floats(1e-12, 1), min_size=1, max_size=12), noise, st.one_of(small, st.floats(0.01, 0.999999)))
 def test_one_round_encloses_the_exact_r(shares: list[float], sigma: float, p: float) -> None:
     weights = (np.array(shares) / sum(shares)).tolist()
@@ -117,7 +118,7 @@ def test_edges_of_one_round() -> None:
 # Noise
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@examples(12, 25, derandomize=True)
 @given(st.lists(st.floats(1e-6, 0.9), min_size=1, max_size=30), st.floats(-6, -1), st.floats(0.01, 0.99))
 def test_noise_is_enough_and_no_more_than_enough(occurrences: list[float], power: float, share: float) -> None:
     p = 10.0**power

@@ -15,8 +15,9 @@ from typing import TypeAlias
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.accounting.bounds import Rigor
 from dpassay.accounting.selection import bounded_range
@@ -145,7 +146,7 @@ def test_three_selections_against_the_search(eta: float, epsilon: float) -> None
     assert interval.upper <= searched * (1 + 1e-4)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(20, 60, derandomize=True)
 @given(
     eta=st.sampled_from([0.1875, 0.7, 3.0, 12.0]),
     epsilons=st.lists(st.floats(0, 5.9), min_size=4, max_size=4),
@@ -166,7 +167,7 @@ def test_no_adversary_does_better(eta: float, epsilons: list[float], seed: int, 
     assert (exact * (1 - FLOAT) <= found.upper_at(shares)).all()
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@examples(14, 40, derandomize=True)
 @given(eta=st.floats(0.05, 8.0), seed=st.integers(0, 2**32 - 1))
 def test_softmax_of_shifted_scores_is_covered_in_both_orders(eta: float, seed: int) -> None:
     """Three softmaxes over four tokens, scores picked from the tokens before, moved by at most η, either sign of ε."""

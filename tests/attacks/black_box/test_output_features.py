@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.attacks.black_box import output_features
@@ -215,7 +216,7 @@ def outputs(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @given(outputs())
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@examples(14, 40, suppress_health_check=list(HealthCheck))
 def test_features_are_what_a_slow_computation_says(rows: list[dict[str, Any]]) -> None:
     check(rows)
 
@@ -227,7 +228,7 @@ def test_features_of_the_data_and_of_the_neighbours() -> None:
 
 
 @given(outputs(), st.integers(1, 4))
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@examples(14, 40, suppress_health_check=list(HealthCheck))
 def test_pieces_give_the_same_as_one_piece(rows: list[dict[str, Any]], size: int) -> None:
     whole = FEATURES.of(rows, NAMES)
     with pytest.MonkeyPatch.context() as patch:
@@ -242,7 +243,7 @@ def test_pieces_give_the_same_as_one_piece(rows: list[dict[str, Any]], size: int
 
 
 @given(st.permutations(range(8)), outputs())
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@examples(14, 40, suppress_health_check=list(HealthCheck))
 def test_the_order_of_rows_does_not_matter(order: list[int], rows: list[dict[str, Any]]) -> None:
     mixed = [rows[place] for place in order if place < len(rows)] + rows[8:]
     one, other = FEATURES.of(rows, NAMES), FEATURES.of(mixed, NAMES)

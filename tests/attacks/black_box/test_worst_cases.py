@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.attacks.black_box.worst_cases import (
@@ -118,7 +119,7 @@ def tables(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @given(tables(), st.sampled_from(["add_remove", "replace_one"]), st.integers(1, 3), st.data())
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@examples(34, 100, suppress_health_check=list(HealthCheck))
 def test_pairs_of_any_table_are_neighbours(
     rows: list[dict[str, Any]], adjacency: str, copies: int, data: st.DataObject
 ) -> None:
@@ -172,7 +173,7 @@ def inside(draw: st.DrawFn) -> tuple[Schema, list[dict[str, Any]]]:
 
 
 @given(inside(), st.sampled_from(["add_remove", "replace_one"]), st.data())
-@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+@examples(27, 80, suppress_health_check=list(HealthCheck))
 def test_with_a_schema_all_values_are_inside_of_it(
     drawn: tuple[Schema, list[dict[str, Any]]], adjacency: str, data: st.DataObject
 ) -> None:

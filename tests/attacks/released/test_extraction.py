@@ -6,8 +6,9 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 from scipy import stats
 
 from dpassay.attacks.released.holdout import Hits, Units, content_key
@@ -44,7 +45,7 @@ def by_definition(records: list[str], synthetic: list[str], rule: Criteria) -> l
     return out
 
 
-@settings(max_examples=60, deadline=None)
+@examples(20, 60)
 @given(st.integers(0, 10**9), st.sampled_from([(8, 4, 0.75), (3, 2, 0.5), (1, 1, 1.0), (5, 6, 0.2)]))
 def test_everything_that_is_found_is_so_by_definition(seed: int, rule: tuple[int, int, float]) -> None:
     """Texts of few different words, some of which repeat parts of others; several are empty or short."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.attacks.released.longest_runs import longest_runs
 from dpassay.data.word_runs import Words
@@ -30,7 +31,7 @@ def words(lists: list[list[str]]) -> Words:
     return Words.of(" ".join(one) for one in lists)
 
 
-@settings(max_examples=40)
+@examples(14, 40)
 @given(texts, texts, st.sampled_from([1, 4, 1 << 20]))
 def test_every_run_is_found_and_none_goes_over_the_end_of_a_text(
     mine: list[list[str]], others: list[list[str]], chunk: int
@@ -39,7 +40,7 @@ def test_every_run_is_found_and_none_goes_over_the_end_of_a_text(
     assert longest_runs(words(mine), words(others), chunk=chunk).tolist() == wanted
 
 
-@settings(max_examples=80)
+@examples(27, 80)
 @given(texts, texts, st.integers(2, 4), st.sampled_from([4, 1 << 20]))
 def test_shorter_runs_are_not_looked_for(
     mine: list[list[str]], others: list[list[str]], least: int, chunk: int

@@ -7,8 +7,9 @@ import json
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.attacks.released import pii
 from dpassay.attacks.released.holdout import Units
@@ -144,7 +145,7 @@ PARTS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=1500)
+@examples(500, 1500)
 @given(st.lists(st.sampled_from(PARTS), max_size=8), st.sampled_from(["", " ", ", "]), st.integers(0, 40))
 def test_hints_hide_nothing(parts: list[str], between: str, cut: int) -> None:
     """Against all patterns on every text with a digit, an @ or ://, also where a value is cut."""

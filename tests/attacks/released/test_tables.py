@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 from scipy import stats
 
 from dpassay.attacks.released.attribute_inference import attribute_inference
@@ -44,7 +45,7 @@ def gower(first: Row, second: Row, ranges: dict[str, float]) -> float:
     return total / len(first)
 
 
-@settings(max_examples=40)
+@examples(14, 40)
 @given(tables, tables, tables)
 def test_distances_are_those_of_the_definition(
     synthetic: list[tuple[Any, ...]], source: list[tuple[Any, ...]], holdout: list[tuple[Any, ...]]

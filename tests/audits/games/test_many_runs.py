@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 from scipy import stats
 
 from dpassay.accounting.guarantees import ApproxDP, PureDP
@@ -129,7 +130,7 @@ def test_the_order_of_arrival_does_not_matter(leak: str, pairs: tuple[Pair, ...]
     st.booleans(),
     st.integers(1, 5),
 )
-@settings(max_examples=25)
+@examples(12, 25)
 def test_no_audit_makes_more_runs_than_planned(
     runs: int, count: int, share: bool, fails: list[float], failures: bool, ahead: int
 ) -> None:
@@ -364,7 +365,7 @@ def test_an_event_that_was_expected_is_preferred_to_one_that_chance_made() -> No
 @given(
     st.lists(st.tuples(st.booleans(), st.sampled_from([-math.inf, -1e308, 0.0, 1.0, 1e308])), min_size=2, max_size=12)
 )
-@settings(max_examples=80)
+@examples(27, 80)
 def test_the_event_is_the_best_of_all_thresholds(drawn: list[tuple[bool, float]]) -> None:
     """By trying all of them; one feature, so that the error is not divided."""
     sides: tuple[list[Features], list[Features]] = ([], [])

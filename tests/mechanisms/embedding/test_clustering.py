@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cluster_reports import cluster_report
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 from safetensors.numpy import save_file
 
 from dpassay.accounting.adjacency import Unit
@@ -72,7 +73,7 @@ def test_the_seed_decides_and_large_collections_use_mini_batches(monkeypatch: py
     assert v_measure(batches) > 0.9
 
 
-@settings(max_examples=30, deadline=None)
+@examples(12, 30)
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 40), centres=st.integers(1, 9))
 def test_the_nearest_centre_is_exact_and_each_vectors_own(seed: int, count: int, centres: int) -> None:
     """Against rational arithmetic, with many near and exact ties; alone, among others and in small chunks."""

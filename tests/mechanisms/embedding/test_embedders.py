@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from property_settings import examples
 from sentence_models import save_growing_model, save_sentence_model
 from transformers.utils import logging
 
@@ -27,7 +28,7 @@ PUBLIC = [record.text for record in builtin_records("notes", 60, 5)]
 FITTED = HashedNgrams.fitted(PUBLIC, dimension=24)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(14, 40)
 @example(texts=["", "\x00"], at=0)  # numpy's strings lose a NUL at their end
 @given(texts=st.lists(st.text(max_size=30), min_size=1, max_size=9), at=st.integers(0, 8))
 def test_a_vector_depends_on_its_own_text_alone(texts: list[str], at: int) -> None:

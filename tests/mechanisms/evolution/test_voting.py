@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from property_settings import examples
 
 from dpassay.mechanisms.embedding.embedder import unit_rows
 from dpassay.mechanisms.evolution import voting
@@ -24,7 +25,7 @@ def near_ties(seed: int, count: int, dimension: int = 64) -> tuple[NDArray[np.fl
     return unit_rows(generator.normal(size=(count, dimension))), np.concatenate([candidates, twins, candidates])
 
 
-@settings(max_examples=25, deadline=None)
+@examples(12, 25)
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 12), block=st.integers(1, 13))
 def test_a_record_less_moves_one_vote(seed: int, count: int, block: int) -> None:
     """Brute force over neighbours: without any one record, one number is smaller by 1 and no other moves."""
@@ -80,7 +81,7 @@ def test_the_most_voted_are_kept_first() -> None:
     assert kept_by_centres(noisy, candidates, 2).tolist() == [3, 1]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(17, 50)
 @given(seed=st.integers(0, 10**6), sizes=st.lists(st.integers(1, 40), min_size=2, max_size=4), count=st.integers(1, 60))
 def test_centres_keep_in_proportion_to_their_sizes(seed: int, sizes: list[int], count: int) -> None:
     """Centres far apart with 60 candidates each: shares are those of the divisor method, by searching all rounds."""

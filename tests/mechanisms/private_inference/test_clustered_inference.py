@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from little_inference import killed_at
 from neighbouring import FLOAT, KEY, NEIGHBOURS, candidates, data_set, log_ratio, pure_epsilon, realised_epsilons
 from numpy.typing import NDArray
+from property_settings import examples
 
 from dpassay.accounting import account, events
 from dpassay.accounting.adjacency import Adjacency, Unit
@@ -111,7 +112,7 @@ MEDIANS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "changes"), MEDIANS, ids=str)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6), size=st.integers(0, 7))
 def test_realised_cost_and_counts_bound_every_neighbour(
     table_model: Any, runs: Any, centres: Path, kind: str, changes: dict[str, Any], seed: int, size: int
@@ -193,7 +194,7 @@ def test_every_output_of_a_mean_over_clusters_is_within_the_plan(
 
 
 @given(seed=st.integers(0, 10**6), size=st.integers(0, 8))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(12, 25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("kind", ["labels_add_remove", "labels_replace_one", "user"])
 def test_one_unit_moves_the_counts_by_one_or_two(centres: Path, kind: str, seed: int, size: int) -> None:
     """The L1 sensitivity that is charged: 1 under add_remove, 2 under replace_one; each unit counts once."""
@@ -208,7 +209,7 @@ def test_one_unit_moves_the_counts_by_one_or_two(centres: Path, kind: str, seed:
 
 
 @given(seed=st.integers(0, 10**6), size=st.integers(1, 8), noisy=st.lists(st.integers(-3, 9), min_size=8, max_size=8))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(12, 25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_given_the_counts_a_records_slot_is_its_own(centres: Path, seed: int, size: int, noisy: list[int]) -> None:
     chosen = mechanism(centres, **LABELS)
     records, counts = records_of("labels", seed, size), (tuple(noisy[:4]), tuple(noisy[4:]))

@@ -66,7 +66,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "changes"), CASES, ids=str)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6), size=st.integers(0, 7))
 def test_realised_cost_of_medians_bounds_every_neighbour(
     table_model: Any, runs: Any, kind: str, changes: dict[str, Any], seed: int, size: int
@@ -202,7 +202,7 @@ def test_published_pieces_exceed_the_published_epsilon_of_a_mean(table_model: An
     assert published < worst <= honest + FLOAT
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 1000), size=st.integers(0, 8))
 def test_noisy_counts_and_tokens_together_are_within_their_sum(
     table_model: Any, runs: Any, seed: int, size: int

@@ -9,9 +9,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from property_settings import examples
 
 from dpassay.mechanisms.embedding.embedder import unit_rows
 from dpassay.mechanisms.primitives.randomness import Recorded
@@ -91,7 +92,7 @@ def largest_ratio(
     return max(found)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(20, 60)
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 12), centres=st.integers(1, 5), dimension=st.integers(1, 7))
 def test_records_of_a_secret_move_the_release_by_at_most_root_two_each(
     seed: int, count: int, centres: int, dimension: int
@@ -141,7 +142,7 @@ def test_running_sums_fail_the_sweep() -> None:
     assert largest_ratio(LINE, vectors, [0], others, published) > 2
 
 
-@settings(max_examples=40, deadline=None)
+@examples(14, 40)
 @given(
     seed=st.integers(0, 10**6), dimension=st.integers(1, 400), radius=st.sampled_from([1.0, 0.1, 3.0, 1e-30, 2.0**99])
 )

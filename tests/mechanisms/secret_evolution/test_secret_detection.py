@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.accounting.guarantees import SecretProtection
 from dpassay.data import corpora
@@ -118,7 +119,7 @@ _TEXT = st.text("ab .-+_é\u0301\n1", max_size=30)
 
 
 @given(secrets=st.lists(st.text("ab .-é\u03011", min_size=1, max_size=6), max_size=8), text=_TEXT)
-@settings(max_examples=400, deadline=None)
+@examples(134, 400)
 def test_many_secrets_at_once_are_what_one_by_one_finds(secrets: list[str], text: str) -> None:
     """Overlapping, nested, punctuated and decomposed; the alphabet is small so that secrets do occur."""
     forms = {form for secret in secrets if (form := canonical(secret))}

@@ -9,9 +9,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from property_settings import examples
 from scipy.sparse import csr_array
 from scipy.stats import norm
 
@@ -52,7 +53,7 @@ def best_vertex(matrix: NDArray[np.bool_], limits: NDArray[np.float64]) -> float
 # The linear program
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@examples(12, 20, derandomize=True)
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_the_program_finds_the_best_vertex(secrets: int, records: int, seed: int) -> None:
     generator = np.random.default_rng(seed)

@@ -14,9 +14,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from property_settings import examples
 from scipy.sparse import csr_array
 from scipy.stats import norm
 
@@ -136,7 +137,7 @@ def vectors_of(generator: np.random.Generator, count: int) -> Floats:
     return np.column_stack([np.ones(count), [np.ones(count), np.sign(offsets), offsets][kind]])
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@examples(12, 30, derandomize=True)
 @given(layouts())
 def test_no_adversary_exceeds_r(layout: tuple[Incidence, int, float | None, np.random.Generator]) -> None:
     places, rounds, sample, generator = layout
