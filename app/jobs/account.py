@@ -345,7 +345,7 @@ def _hints(
         raise InputError("no ε is bounded without δ: state it with --delta, such as --delta 1e-5")
     if readings and delta is None and (finite or if_sampled or not unbounded):
         found.append("No δ is given, so only a pure ε is bounded; state δ with --delta.")
-    if query.unit.kind == "group" and delta is not None and not finite and not unbounded:
+    if query.unit.is_group and delta is not None and not finite and not unbounded:
         size = query.unit.size
         found.append(registry.group_through_one_record(query.event, delta, adjacency=query.adjacency, size=size))
     if readings and delta is not None and not finite and not unbounded:

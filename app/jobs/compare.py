@@ -269,7 +269,7 @@ def _compare_event(
             progress=step,
             shown=shown,
         )
-    if not found.rows and unit.kind == "group" and not settings.methods:
+    if not found.rows and unit.is_group and not settings.methods:
         raise InputError(group_through_one_record(event, delta, adjacency=adjacency, size=unit.size))
     curves: tuple[Panel, ...] = ()
     if settings.output is not None:

@@ -46,7 +46,7 @@ def test_near_ties_are_decided_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, points = near_ties(0, 60, 4, 24)
     exact = [exact_place(x, points) for x in vectors]
     assert nearest(vectors, points).tolist() == exact
-    monkeypatch.setattr(module, "_score_error", lambda *_: 0.0)
+    monkeypatch.setattr(module, "score_error", lambda *_: 0.0)
     assert nearest(vectors, points).tolist() != exact
 
 
