@@ -153,7 +153,7 @@ def parameters_model(name: str, mechanism: type, stated_elsewhere: Collection[st
     return create_model(name, __base__=Strict, **{**made, **fields})
 
 
-class Mechanism(Protocol):
+class GeneratorParameters(Protocol):
     """The parameters of a generator, as `dpassay.mechanisms` has them."""
 
     @property
@@ -228,7 +228,7 @@ class Claim(Strict):
         guarantee: guarantees.Guarantee = _GUARANTEES[self.guarantee.type](**values)
         return guarantee
 
-    def generator(self) -> Mechanism:
+    def generator(self) -> GeneratorParameters:
         """The mechanism that the claim describes."""
         raise NotImplementedError
 

@@ -28,7 +28,7 @@ from dpassay.claims.lints import public_warnings
 from dpassay.data.records import Record
 from dpassay.generators.documents import Documents
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
-from dpassay.reports.assay import Difference, Output, Tables
+from dpassay.reports.assay import Difference, MechanismTables, Output
 from dpassay.reports.claim import prefix_of
 
 
@@ -222,9 +222,9 @@ class FinishedRun(ABC):
         """Upper bounds for a part if its events are what the run cost."""
         return upper_bounds(part.event, part.guarantee, adjacency=self.adjacency, unit=self.unit)
 
-    def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> Tables:
+    def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> MechanismTables:
         """The tables of this mechanism."""
-        return Tables()
+        return MechanismTables()
 
     def warnings(self) -> list[str]:
         """What is easily misread in what ran, or keeps it from a verdict, a sentence each; public."""

@@ -107,7 +107,7 @@ def make_in_ledger(
     return made, documents, ledger
 
 
-class Planned(Protocol):
+class PlannedMechanism(Protocol):
     """A mechanism whose plan depends on public parameters alone."""
 
     @property
@@ -119,7 +119,7 @@ class Planned(Protocol):
 
 @contextmanager
 def open_audit_run(
-    audited: FinishedRun, folder: Path, name: str, mechanism: Planned, about: Mapping[str, Json]
+    audited: FinishedRun, folder: Path, name: str, mechanism: PlannedMechanism, about: Mapping[str, Json]
 ) -> Iterator[Run]:
     """A run that an audit of a claimed run makes, in the ledger of its own folder, finished after the block."""
     with open_ledger(folder / LEDGER, audited.settings.anchor) as opened:

@@ -173,7 +173,7 @@ class Difference(DocumentPart):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tables:
+class MechanismTables:
     """What only some mechanisms have, under the names that `Assay` gives it."""
 
     batches: list[BatchCost] = field(default_factory=list)

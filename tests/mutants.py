@@ -149,8 +149,8 @@ MECHANISMS = (
     Mutant(
         "Aug-PE: votes are not charged",
         "mechanisms/aug_pe/generator.py",
-        "            Charge(key=key, stage=VOTES, event=self.mechanism.votes_event()),",
-        "            Charge(key=key, stage=VOTES, event=dp_event.NoOpDpEvent()),",
+        "event=self.mechanism.votes_event())\n        return",
+        "event=dp_event.NoOpDpEvent())\n        return",
         (f"{DRAWN}::test_votes_of_aug_pe",),
     ),
     Mutant(

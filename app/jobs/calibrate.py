@@ -21,7 +21,7 @@ from dpassay.accounting.secret_protection.accountant import SecretProtectionAcco
 from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
 from dpassay.base.number_format import DIGITS, format_number
-from dpassay.jobs.mechanisms import Mechanism, Search
+from dpassay.jobs.mechanisms import Mechanism, ParameterSearch
 from dpassay.reports.text import SYMBOLS
 
 _MOST_TRIES = 4
@@ -76,7 +76,7 @@ class Goal:
             case _:
                 return SecretProtection(self.p or 0.0, self.r or 0.0)
 
-    def search(self, make_event: Callable[[float], DpEvent], search: Search) -> Calibration:
+    def search(self, make_event: Callable[[float], DpEvent], search: ParameterSearch) -> Calibration:
         """The value of the parameter that meets the target.
 
         Raises:

@@ -33,7 +33,7 @@ _MOST_ROUNDS = 10**4
 
 
 @dataclass(frozen=True)
-class Search:
+class ParameterSearch:
     """How the value of a parameter is searched.
 
     Attributes:
@@ -85,7 +85,7 @@ class Mechanism:
         """Answers and curves of a method besides the accountants."""
         return {}, {}
 
-    def search(self, find: str) -> Search:
+    def search(self, find: str) -> ParameterSearch:
         """How the parameter that a word of `finds` means is searched, given the other parameters."""
         raise NotImplementedError
 
@@ -120,15 +120,15 @@ class DpSgd(Mechanism):
             f"{format_number(self.sampling_probability)}, {self.steps} steps"
         )
 
-    def search(self, find: str) -> Search:
+    def search(self, find: str) -> ParameterSearch:
         match find:
             case "noise":
                 start = max(1.0, 3 * self.sampling_probability * math.sqrt(self.steps))
-                return Search("noise_multiplier", (1e-2, 1e6), start, decreasing=True)
+                return ParameterSearch("noise_multiplier", (1e-2, 1e6), start, decreasing=True)
             case "rate":
-                return Search("sampling_probability", (1e-9, 1.0), 1e-2)
+                return ParameterSearch("sampling_probability", (1e-9, 1.0), 1e-2)
             case _:
-                return Search("steps", (1, _MOST_STEPS), 1000, integer=True)
+                return ParameterSearch("steps", (1, _MOST_STEPS), 1000, integer=True)
 
 
 @dataclass(frozen=True)
@@ -150,10 +150,10 @@ class Gaussian(Mechanism):
     def in_words(self, adjacency: str) -> str:
         return f"Gaussian noise, multiplier {format_number(self.noise_multiplier)}, {self.count} releases"
 
-    def search(self, find: str) -> Search:
+    def search(self, find: str) -> ParameterSearch:
         if find == "noise":
-            return Search("noise_multiplier", (1e-4, 1e8), 1.0, decreasing=True)
-        return Search("count", (1, _MOST_STEPS), 10, integer=True)
+            return ParameterSearch("noise_multiplier", (1e-4, 1e8), 1.0, decreasing=True)
+        return ParameterSearch("count", (1, _MOST_STEPS), 10, integer=True)
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class Selection(Mechanism):
 
 
 @dataclass(frozen=True)
-class Tokens(Mechanism):
+class TokenSelection(Mechanism):
     """Tokens drawn by softmax from a mean of clipped logits."""
 
     temperature: Annotated[float, "The temperature of the softmax, above 0."]
@@ -212,11 +212,11 @@ class Tokens(Mechanism):
     def event(self, adjacency: str) -> DpEvent:
         return Selection(self.count, None, self.clip, self.temperature, self.batch_size).event(adjacency)
 
-    def search(self, find: str) -> Search:
+    def search(self, find: str) -> ParameterSearch:
         if find == "clip":
             scale = self.batch_size * self.temperature
-            return Search("clip", (1e-6 * scale, 50 * scale), 0.1 * scale)
-        return Search("count", (1, _MOST_STEPS), 100, integer=True)
+            return ParameterSearch("clip", (1e-6 * scale, 50 * scale), 0.1 * scale)
+        return ParameterSearch("count", (1, _MOST_STEPS), 100, integer=True)
 
 
 def softmax_range(clip: float, temperature: float, batch_size: int, adjacency: str) -> float:
@@ -281,11 +281,11 @@ class Secret(Mechanism):
             secret = f"a secret in {self.occurrences} records, each drawn with probability {probability}"
         return f"{secret}, σ = {format_number(self.sigma)}, {self.rounds} round{'s' if self.rounds != 1 else ''}"
 
-    def search(self, find: str) -> Search:
+    def search(self, find: str) -> ParameterSearch:
         validate.integer(minimum=1, maximum=_MOST_ROUNDS, rounds=self.rounds)
         if find == "rounds":
-            return Search("rounds", (1, _MOST_ROUNDS), 10, integer=True)
-        return Search("sigma", (1e-3, 1e8), 2.0, decreasing=True)
+            return ParameterSearch("rounds", (1, _MOST_ROUNDS), 10, integer=True)
+        return ParameterSearch("sigma", (1e-3, 1e8), 2.0, decreasing=True)
 
 
 @functools.lru_cache(maxsize=1)  # a search asks for many releases of one law
@@ -407,7 +407,7 @@ CALIBRATED = {
         "--target-epsilon 1 --delta 1e-5 --count 10",
     ),
     "selection": Command(
-        Tokens,
+        TokenSelection,
         "Finds the clip or the number of tokens drawn from a mean of clipped logits.",
         "--target-epsilon 3 --delta 1e-5 --temperature 1.5 --batch-size 64 --count 128",
     ),

@@ -171,7 +171,7 @@ class ReadPart:
 
 @dataclass(frozen=True)
 class Declared:
-    """A procedure that ran elsewhere, as `dpassay.claims.base.Mechanism`."""
+    """A procedure that ran elsewhere, as `dpassay.claims.base.GeneratorParameters`."""
 
     adjacency: Adjacency
     unit: Unit

@@ -31,7 +31,7 @@ from dpassay.mechanisms.embedding.load import fetch_embedder
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.transcripts import Generation
-from dpassay.reports.assay import BatchCost, Difference, Tables, TokenCost
+from dpassay.reports.assay import BatchCost, Difference, MechanismTables, TokenCost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +94,9 @@ class InferenceRun(FinishedRun):
         running = self.generation.transcript.running
         return {slot: (float(max(row[0], row[1])), float(row[2])) for slot, row in enumerate(spent) if running[slot]}
 
-    def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> Tables:
+    def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> MechanismTables:
         spent = self._spending(parts[0].guarantee)
-        return Tables(batches=self._batch_rows(audits), tokens=self._token_rows(), spent=spent)
+        return MechanismTables(batches=self._batch_rows(audits), tokens=self._token_rows(), spent=spent)
 
     def _batch_rows(self, audits: Sequence[AuditResult]) -> list[BatchCost]:
         """A row for each slot that ran, with its cost and its leave-one-out loss; for medians only."""

@@ -39,7 +39,7 @@ from dpassay.generators.secret_evolution.claim import SecretEvolutionClaim
 from dpassay.mechanisms.models.writers import Writer
 from dpassay.mechanisms.secret_evolution.generator import EvolutionResult, SecretEvolution
 from dpassay.mechanisms.secret_evolution.incidence import Incidence
-from dpassay.reports.assay import Difference, SecretGroup, Secrets, SecretSource, Tables
+from dpassay.reports.assay import Difference, MechanismTables, SecretGroup, Secrets, SecretSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class SecretEvolutionRun(FinishedRun):
         budgets = (self.incidence.budgets[own],)
         return Incidence(self.incidence.matrix[rows], budgets, np.zeros(len(rows), dtype=np.int64))
 
-    def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> Tables:
+    def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> MechanismTables:
         places, noise = self.incidence, self.result.noise
         own = self.default_group
         order = [own] if own is not None else []
@@ -102,7 +102,7 @@ class SecretEvolutionRun(FinishedRun):
             sigma=noise.sigma,
             expected_sample=noise.expected_sample,
         )
-        return Tables(secrets=secrets)
+        return MechanismTables(secrets=secrets)
 
     def _group_row(self, group: int, part: BoundedGuarantee) -> SecretGroup:
         places = self.incidence
