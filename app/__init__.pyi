@@ -1,5 +1,6 @@
 from . import accounting as accounting
 from . import attacks as attacks
+from . import audit as audit
 from . import audits as audits
 from . import mechanisms as mechanisms
 from . import reports as reports

@@ -47,7 +47,7 @@ class CanaryBound:
         manifest_sha256: hash of the manifest.
         manifest_expected: whether this hash was given from outside the folder.
         scores_sha256: hash of the scores.
-        synthetic: the files that were scored.
+        scorings: the files and models that were scored; ``synthetic`` in JSON.
         unprotected: the file of a run without protection, which is the positive control; None if there is none.
         claim: the planned claim, or None.
         refuted: whether the audit refutes the claim; None without a claim, or if there is no conclusion.
@@ -57,7 +57,7 @@ class CanaryBound:
     manifest_sha256: str
     manifest_expected: bool
     scores_sha256: str
-    synthetic: tuple[CheckedFile, ...]
+    scorings: tuple[CheckedFile, ...]
     unprotected: CheckedFile | None
     claim: Claimed | None
     refuted: bool | None
@@ -72,7 +72,7 @@ class CanaryBound:
                 "manifest_sha256": self.manifest_sha256,
                 "manifest_expected": self.manifest_expected,
                 "scores_sha256": self.scores_sha256,
-                "synthetic": [file.to_json() for file in self.synthetic],
+                "synthetic": [file.to_json() for file in self.scorings],
                 "unprotected": None if self.unprotected is None else self.unprotected.to_json(),
                 "claim": self.claim.model_dump() if self.claim else None,
                 "refuted": self.refuted,
@@ -81,8 +81,8 @@ class CanaryBound:
         )
 
 
-def bound(folder: Path, *, expect: str | None = None, progress: Progress | None = None) -> CanaryBound:
-    """Bounds ε from ``scores.json`` and writes ``bound.json``; no planned file can be scored afterwards.
+def bound(folder: str | Path, *, expect: str | None = None, progress: Progress | None = None) -> CanaryBound:
+    """Bounds ε from ``scores.json`` and writes ``bound.json``; nothing more can be scored afterwards.
 
     Args:
         folder: of the plan.
@@ -92,6 +92,7 @@ def bound(folder: Path, *, expect: str | None = None, progress: Progress | None 
     Raises:
         InputError: if a file is missing or was changed.
     """
+    folder = Path(folder)
     read_manifest(folder, expect)
     with input_errors():
         make_private(folder / PRIVATE)
@@ -172,7 +173,7 @@ def _computed(folder: Path, expect: str | None, progress: Progress | None) -> Ca
         manifest_sha256=digest,
         manifest_expected=expect is not None,
         scores_sha256=document["sha256"],
-        synthetic=checked,
+        scorings=checked,
         unprotected=_checked(control, progress) if control else None,
         claim=manifest.claim,
         refuted=refutes(manifest.design, audit.bounds),

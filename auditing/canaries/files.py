@@ -132,8 +132,8 @@ class Manifest(Part):
         columns: of the table, for rows.
         unit, copies: privacy unit of a candidate, and its number of records.
         guesses: number of guesses; None to guess every key that is printed.
-        files: number of synthetic files that may be scored.
-        confidence: with which the bounds of all files hold jointly.
+        scorings: number of synthetic files and models that may be scored; ``files`` in the file.
+        confidence: with which the bounds of all of them hold jointly.
         delta: δ of the bound.
         claim: or None.
         statistic: the rule of the one-run bound.
@@ -153,7 +153,7 @@ class Manifest(Part):
     unit: str
     copies: int
     guesses: int | None
-    files: int
+    scorings: int = Field(alias="files")
     confidence: float
     delta: float
     claim: Claimed | None
@@ -184,7 +184,7 @@ class Manifest(Part):
         return CanariesDesign(
             candidates=len(self.candidates),
             guesses=self.guesses,
-            files=self.files,
+            scorings=self.scorings,
             confidence=self.confidence,
             unit=Unit.parse(self.unit),
             claim=guarantee(self.claim.epsilon, self.claim.delta) if self.claim else None,
@@ -239,40 +239,45 @@ _SHARES = (0.01, 0.1, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedAudit:
-    """A planned audit without its coins, as in ``plan.json``.
+class PlannedCanaries:
+    """A planned audit: what is fixed, and what it can show. Its JSON, ``plan.json``, has no coin and no canary.
 
     Attributes:
-        kind: of the canaries.
-        design: number of candidates and guesses, unit, claim, confidence.
-        copies: number of records of each canary.
+        manifest: what is fixed, coins included; private.
+        manifest_sha256: its hash; proves later that no coin was changed.
         canaries: name of the file of planted canaries.
         canaries_sha256: its hash.
-        manifest_sha256: hash of the manifest; proves later that no coin was changed.
         reads_data: the data file that canaries were made like; None for none.
         made_up: columns in which canaries have a made-up word, since the data have too many different values.
         like_id: columns that look like ids, if no column of ids was named.
-        score: how canaries are scored, for kinds that can be scored in several ways.
-        input: name of the file that the generator reads, if the data were split.
         columns: text, user and id of the data, where they have them.
         total: confidence with which the bounds of all audits of a layout hold jointly.
-        layout: the split of the data; None for none.
     """
 
-    kind: str
-    design: CanariesDesign
-    copies: int
+    manifest: Manifest = field(repr=False)
+    manifest_sha256: str
     canaries: str
     canaries_sha256: str
-    manifest_sha256: str
     reads_data: Path | None
     made_up: tuple[str, ...] = ()
     like_id: tuple[str, ...] = ()
-    score: str = ""
-    input: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
     total: float = defaults.CONFIDENCE
-    layout: Layout | None = None
+
+    @functools.cached_property
+    def design(self) -> CanariesDesign:
+        """Number of candidates and guesses, unit, claim, confidence."""
+        return self.manifest.design
+
+    @property
+    def layout(self) -> Layout | None:
+        """The split of the data; None for none."""
+        return self.manifest.layout
+
+    @property
+    def input(self) -> str:
+        """Name of the file that the generator reads, if the data were split."""
+        return f"input{Path(self.canaries).suffix}"
 
     @property
     def guesses(self) -> int:
@@ -370,15 +375,15 @@ class PlannedAudit:
         return {
             "schema": 1,
             "dpassay": __version__,
-            "kind": self.kind,
-            "score": self.score or None,
+            "kind": self.manifest.kind,
+            "score": self.manifest.score or None,
             "canaries": {"file": self.canaries, "sha256": self.canaries_sha256},
             "candidates": design.candidates,
             "unit": str(design.unit),
-            "copies": self.copies,
+            "copies": self.manifest.copies,
             "adjacency": "add_remove",
             "guesses": design.guesses,
-            "scorings": design.files,
+            "scorings": design.scorings,
             "confidence": design.confidence,
             "delta": design.delta,
             "claim": None if claim is None else {"epsilon": float(claim.epsilon), "delta": float(design.delta)},

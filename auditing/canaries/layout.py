@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpassay.accounting.adjacency import Unit
-from dpassay.auditing.canaries.files import Layout, PlannedAudit
+from dpassay.auditing.canaries.files import Layout, PlannedCanaries
 from dpassay.auditing.data import Data, RowWriter
 from dpassay.auditing.plan_files import hashed
 from dpassay.base.number_format import format_confidence
@@ -267,7 +267,7 @@ class _Candidates:
             self._writer.__exit__(*error)
 
 
-def commands(planned: PlannedAudit, folder: str, synthetic: str = "SYNTHETIC") -> list[str]:
+def commands(planned: PlannedCanaries, folder: str, synthetic: str = "SYNTHETIC") -> list[str]:
     """The commands of all audits of the run, as they are typed; all but `bound` are for each planned file.
 
     Args:
@@ -321,7 +321,7 @@ def each_confidence(total: float, parts: int) -> float:
     raise ValueError(f"confidence {total!r} is too near 1 to be divided among {parts} results; give a lower one")
 
 
-def _each_file(planned: PlannedAudit) -> float:
+def _each_file(planned: PlannedCanaries) -> float:
     """The confidence of an audit of real records for one file.
 
     The error probability is divided among the audits, and that of each audit among the planned files. The audit by
@@ -329,12 +329,12 @@ def _each_file(planned: PlannedAudit) -> float:
     """
     assert planned.layout is not None
     audits = audits_of("text" in planned.columns, planned.layout.needs_user)
-    return each_confidence(planned.total, audits * planned.design.files)
+    return each_confidence(planned.total, audits * planned.design.scorings)
 
 
-def confidences_in_words(planned: PlannedAudit) -> str:
+def confidences_in_words(planned: PlannedCanaries) -> str:
     """With what confidence the audits of a layout hold, each and jointly, before their commands are listed."""
-    files, all_ = planned.design.files, format_confidence(planned.total)
+    files, all_ = planned.design.scorings, format_confidence(planned.total)
     canaries = format_confidence(planned.design.confidence)
     if files == 1:
         return f"Each audit has confidence {canaries}, so that all of them hold jointly with {all_}:"
@@ -345,7 +345,7 @@ def confidences_in_words(planned: PlannedAudit) -> str:
     )
 
 
-def layout_in_words(planned: PlannedAudit, folder: str) -> list[str]:
+def layout_in_words(planned: PlannedCanaries, folder: str) -> list[str]:
     """What was split and what to run, in sentences and commands; empty without a layout."""
     layout = planned.layout
     if layout is None:
@@ -359,7 +359,7 @@ def layout_in_words(planned: PlannedAudit, folder: str) -> list[str]:
             "without a coin, on neither side, since one coin could not decide on each. If they are of one user, name "
             "the users with --user and --unit user; if they are mistakes, drop them from the data and plan again."
         )
-    several = f", each of {planned.design.files} files; `bound` comes once, after all are scored"
-    written = f"SYNTHETIC is what it writes{'' if planned.design.files == 1 else several}."
+    several = f", each of {planned.design.scorings} files; `bound` comes once, after all are scored"
+    written = f"SYNTHETIC is what it writes{'' if planned.design.scorings == 1 else several}."
     lines.append(f"{written} {confidences_in_words(planned)}")
     return [*lines, *(f"  {command}" for command in commands(planned, folder))]

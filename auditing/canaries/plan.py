@@ -6,10 +6,9 @@ import dataclasses
 import json
 import random
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from dpassay import __version__
 from dpassay.accounting.adjacency import SINGLE_UNITS, Unit
 from dpassay.attacks.canaries import texts as text_canaries
 from dpassay.attacks.canaries.rows import draw_rows
-from dpassay.auditing.canaries.files import Manifest, PlannedAudit, statistic
+from dpassay.auditing.canaries.files import Manifest, PlannedCanaries, statistic
 from dpassay.auditing.canaries.kinds import KINDS, Canary, CanaryKind
 from dpassay.auditing.canaries.layout import Split, audits_of, each_confidence, write_layout
 from dpassay.auditing.canaries.readme import readme
@@ -39,150 +38,211 @@ MOST_ROWS = 10**6
 _CANARIES = 1000  # the default, which is doubled until the claim can be refuted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanSettings:
-    """The claim that an audit tests, and its canaries.
+def plan(
+    folder: str | Path,
+    *,
+    kind: str = "key",
+    canaries: int | None = None,
+    like: str | Path | None = None,
+    schema: str | Path | None = None,
+    templates: Iterable[str] = (),
+    score: str | None = None,
+    holdout: float | None = None,
+    text: str = "text",
+    id: str | None = None,
+    user: str | None = None,
+    unit: str = "record",
+    copies: int | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    confidence: float = defaults.CONFIDENCE,
+    guesses: int | None = None,
+    scorings: int = 1,
+    progress: Progress | None = None,
+) -> PlannedCanaries:
+    """Plans an audit by canaries: draws them and their coins, and fixes in advance what is tested.
 
-    Attributes:
-        kind: of the canaries, a name in `KINDS`.
+    Args:
+        folder: to make; it must not exist, or be empty.
+        kind: of the canaries: ``key`` or ``echo`` for texts, ``table``, ``edge`` or ``category`` for rows.
         canaries: number of candidates, about half of which are planted; None for 1000, or more if the claim needs them.
-        like: file of the data; canaries have its columns and its format.
+        like: file of the data (.jsonl, .csv, .parquet); canaries have its columns and its format.
         schema: file of the public schema of its columns; None to read them off the data.
         templates: sentences with one ``{key}``, for kind key; empty for built-in ones.
-        score: how canaries are scored, for kinds that can be scored in several ways; None for the default.
-        holdout: share of the data's own records that is kept from the generator, by fair coins; None for none.
+        score: ``nearest`` or ``pairs``, for kinds table and edge; None for the default.
+        holdout: share of the data's own records that is kept from the generator by fair coins; None for none.
         text: column of the text.
         id: column of an id; each canary has a new one.
         user: column of the user; each canary is a new user.
         unit: privacy unit of the claim: ``record``, ``user`` or ``group(k)``.
         copies: number of records of each canary; None for the size of the unit.
-        epsilon: claimed ε; None for no claim.
+        epsilon: claimed ε under adding or removing one unit; None for no claim.
         delta: claimed δ; None for 0.
-        confidence: with which the bounds of all scored files hold jointly, and with `holdout` those of all audits.
+        confidence: with which the bounds of all scorings hold jointly, and with `holdout` those of all audits.
         guesses: number of guesses; None for the default of the kind.
-        files: number of synthetic files that may be scored.
+        scorings: number of synthetic files and models that may be scored.
         progress: where to show progress.
-    """
 
-    kind: str
-    canaries: int | None = None
-    like: Path | None = None
-    schema: Path | None = None
-    templates: tuple[str, ...] = ()
-    score: str | None = None
-    holdout: float | None = None
-    text: str = "text"
-    id: str | None = None
-    user: str | None = None
-    unit: str = "record"
-    copies: int | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    confidence: float = defaults.CONFIDENCE
-    guesses: int | None = None
-    files: int = 1
-    progress: Progress = field(default_factory=Progress)
-
-
-def plan(settings: PlanSettings, folder: Path) -> PlannedAudit:
-    """Draws canaries and coins, and writes the folder of an audit atomically.
-
-    Args:
-        settings: claim and canaries.
-        folder: of the audit; it must not exist, or be empty.
+    Returns:
+        The plan: the file of the canaries to add to the data, the hash of the manifest, which is to be kept outside the
+        folder, and what the audit can show.
 
     Raises:
-        InputError: one line, if a setting, the data or the folder is invalid.
+        InputError: if an argument, the data or the folder is invalid.
     """
-    check_new_folder(folder, (settings.like, settings.schema))
-    schema = None if settings.schema is None else read_schema(settings.schema)[0]
+    place, path = Path(folder), None if like is None else Path(like)
+    check_new_folder(place, (path, None if schema is None else Path(schema)))
+    public = None if schema is None else read_schema(Path(schema))[0]
+    shown = progress or Progress()
     with input_errors():
-        design, copies = planned_design(settings)
-        kind = KINDS[settings.kind].scored_by(settings.score or "")
-        data = read_data(
-            settings.like,
-            text=settings.text if kind.of_text else None,
-            id=settings.id,
-            user=_user(settings),
-            progress=settings.progress,
-            schema=schema,
+        planted, protected = KINDS[validate.one_of(tuple(KINDS), kind=kind)], Unit.parse(unit)
+        columns = Columns(
+            text=text if planted.of_text else None,
+            id=id,
+            user=user or ("user" if protected.needs_user else None),
         )
-        data.templates = settings.templates
+        if protected.needs_user and path is not None and user is None:
+            raise ValueError("at unit user each canary is a new user; name the column of users with --user")
+        if not planted.of_text and path is None and public is None:
+            raise ValueError(
+                f"canaries of kind {kind} are rows like those of a file; name it with --like, or its schema with "
+                "--schema"
+            )
+        columns.check()
+        if holdout is not None:
+            _check_holdout(holdout, path, protected, of_text=planted.of_text)
+        _check_kind(planted, score, templates := tuple(templates), guesses)
+        each = _copies(protected, copies)
+        design = planned_design(
+            planted,
+            protected,
+            each,
+            canaries=canaries,
+            guesses=guesses,
+            scorings=scorings,
+            epsilon=epsilon,
+            delta=delta,
+            confidence=confidence,
+            holdout=holdout is not None,
+        )
+        chosen = planted.scored_by(score or "")
+        data = read_data(path, text=columns.text, id=id, user=columns.user, progress=shown, schema=public)
+        data.templates = templates
         rng = np.random.default_rng(secrets.randbits(256))
         # Candidates, then as many control candidates, all from one distribution.
         size = design.candidates
-        drawn = kind.draw(2 * size, size // 2, data, settings.text, rng)
-        rows = _rows(settings, data, drawn[:size], copies, rng)
+        drawn = chosen.draw(2 * size, size // 2, data, text, rng)
+        rows = _rows(columns, data, drawn[:size], each, rng)
     coins = text_canaries.draw_coins(size)
     manifest = Manifest(
         dpassay=__version__,
         nonce=secrets.token_hex(32),
-        kind=settings.kind,
-        score=settings.score or next(iter(kind.scores), ""),
-        text=settings.text if kind.of_text else None,
-        columns=[] if kind.of_text else [dataclasses.asdict(column) for column in data.columns],
-        unit=settings.unit,
-        copies=copies,
+        kind=kind,
+        score=score or next(iter(planted.scores), ""),
+        text=columns.text,
+        columns=[] if planted.of_text else [dataclasses.asdict(column) for column in data.columns],
+        unit=unit,
+        copies=each,
         guesses=design.guesses,
-        files=settings.files,
+        files=scorings,
         confidence=design.confidence,
         delta=design.delta,
-        claim=Claimed(epsilon=settings.epsilon, delta=design.delta) if settings.epsilon is not None else None,
+        claim=Claimed(epsilon=epsilon, delta=design.delta) if epsilon is not None else None,
         statistic=statistic(design),
         candidates=drawn[:size],
         included="".join("1" if coin else "0" for coin in coins),
         never=drawn[size:],
     )
-    planted = [row for place, coin in enumerate(coins) if coin for row in rows[place]]
-    return _write(settings, design, data, manifest, planted, folder)
+    written = [row for number, coin in enumerate(coins) if coin for row in rows[number]]
+    return _write(place, manifest, written, data, columns, holdout, confidence, shown)
 
 
-def planned_design(settings: PlanSettings) -> tuple[CanariesDesign, int]:
-    """The design, with defaults for settings that were not given, and the number of records of each canary.
+class Columns(NamedTuple):
+    """The columns of the data in which canaries have new values; None for those that it has not."""
 
-    Raises:
-        ValueError: one line, if a setting is invalid, or no number of canaries could refute the claim.
-    """
-    kind = KINDS[validate.one_of(tuple(KINDS), kind=settings.kind)]
-    unit = Unit.parse(settings.unit)
-    _check_columns(settings, kind, unit)
-    _check_layout(settings, unit)
-    if kind.scores and settings.score is not None:
-        validate.one_of(tuple(kind.scores), score=settings.score)
-    elif settings.score is not None:
+    text: str | None
+    id: str | None
+    user: str | None
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The columns that there are, by what they hold."""
+        return {what: column for what, column in self._asdict().items() if column is not None}
+
+    def check(self) -> None:
+        """Raises `ValueError` if one column is named twice."""
+        if len(set(self.named.values())) < len(self.named):
+            raise ValueError(
+                f"{', '.join(f'--{what} {column}' for what, column in self.named.items())}: one column cannot be two "
+                "of them, since canaries have a new value in each"
+            )
+
+
+def _check_kind(kind: CanaryKind, score: str | None, templates: Sequence[str], guesses: int | None) -> None:
+    """Raises `ValueError` if an argument does not suit the kind."""
+    if kind.scores and score is not None:
+        validate.one_of(tuple(kind.scores), score=score)
+    elif score is not None:
         raise ValueError(f"canaries of kind {kind.name} are scored in one way; leave --score out")
-    for template in settings.templates:
+    for template in templates:
         text_canaries.check_template(template)
-    if settings.templates and kind.name != "key":
+    if templates and kind.name != "key":
         raise ValueError(f"canaries of kind {kind.name} have no templates; leave --template out")
-    copies = unit.size if settings.copies is None else validate.integer(minimum=1, copies=settings.copies)
+    if not kind.fixed_guesses and guesses is not None:
+        raise ValueError(f"canaries of kind {kind.name} are guessed if they are found; leave --guesses out")
+
+
+def _copies(unit: Unit, copies: int | None) -> int:
+    """The number of records of each canary; raises `ValueError` if it is not that of the unit."""
+    if copies is None:
+        return unit.size
+    validate.integer(minimum=1, copies=copies)
     if not unit.needs_user and copies != unit.size:
         raise ValueError(
             f"at unit {unit} each canary has {unit.size} record{'s' * (unit.size > 1)}, not {copies}: a unit of "
             f"{copies} records is --unit 'group({copies})' or --unit user"
         )
-    validate.integer(minimum=1, scorings=settings.files)
-    if not kind.fixed_guesses and settings.guesses is not None:
-        raise ValueError(f"canaries of kind {kind.name} are guessed if they are found; leave --guesses out")
-    if settings.epsilon is None and settings.delta is not None and settings.delta > 0:
+    return copies
+
+
+def planned_design(
+    kind: CanaryKind,
+    unit: Unit,
+    copies: int,
+    *,
+    canaries: int | None,
+    guesses: int | None,
+    scorings: int,
+    epsilon: float | None,
+    delta: float | None,
+    confidence: float,
+    holdout: bool,
+) -> CanariesDesign:
+    """The design, with defaults for numbers that were not given.
+
+    Raises:
+        ValueError: one line, if a number is invalid, or no number of canaries could refute the claim.
+    """
+    validate.integer(minimum=1, scorings=scorings)
+    if epsilon is None and delta is not None and delta > 0:
         raise ValueError("a δ belongs to a claim; give --epsilon too")
-    claim = guarantee(settings.epsilon, settings.delta or 0.0) if settings.epsilon is not None else None
-    confidence = validate.open_probability(confidence=settings.confidence)
+    claim = guarantee(epsilon, delta or 0.0) if epsilon is not None else None
+    validate.open_probability(confidence=confidence)
     check_confidence(confidence, claim)  # that of all audits together
-    if settings.holdout is not None:
+    if holdout:
         audits = audits_of(kind.of_text, unit.needs_user)
-        each_confidence(confidence, audits * settings.files)  # of other audits, which must be below 1
+        each_confidence(confidence, audits * scorings)  # of other audits, which must be below 1
         confidence = each_confidence(confidence, audits)
 
     def design(canaries: int, guesses: int | None) -> CanariesDesign:
         return CanariesDesign(
             candidates=canaries,
             guesses=guesses if kind.fixed_guesses else None,
-            files=settings.files,
+            scorings=scorings,
             confidence=confidence,
             unit=unit,
             claim=claim,
-            delta=settings.delta or 0.0,
+            delta=delta or 0.0,
         )
 
     most = MOST_ROWS // copies
@@ -192,7 +252,6 @@ def planned_design(settings: PlanSettings) -> tuple[CanariesDesign, int]:
             f"at unit {unit} {what} must be at most {MOST_ROWS // 2}, not {copies}: at least two canaries are drawn, "
             f"and no more than {MOST_ROWS} records can be written"
         )
-    canaries = settings.canaries
     if canaries is not None:
         validate.integer(minimum=2, maximum=MOST_ROWS, canaries=canaries)
         if canaries > most:
@@ -203,10 +262,10 @@ def planned_design(settings: PlanSettings) -> tuple[CanariesDesign, int]:
     enough = _enough(lambda number: design(number, number // 2), most)
     if canaries is None:
         canaries = enough
-    found = design(canaries, canaries // 2 if settings.guesses is None else settings.guesses)
-    if kind.fixed_guesses and settings.guesses is None:
+    found = design(canaries, canaries // 2 if guesses is None else guesses)
+    if kind.fixed_guesses and guesses is None:
         found = dataclasses.replace(found, guesses=_default_guesses(found))
-    return found, copies
+    return found
 
 
 def _enough(design: Callable[[int], CanariesDesign], most: int) -> int:
@@ -238,37 +297,15 @@ def _enough(design: Callable[[int], CanariesDesign], most: int) -> int:
     return next((size for size in can if 4 * (needed[size] or 0) <= size), can[-1])
 
 
-def _check_columns(settings: PlanSettings, kind: CanaryKind, unit: Unit) -> None:
-    """Raises `ValueError` if columns or files that the kind needs are not named."""
-    if unit.needs_user and settings.like is not None and settings.user is None:
-        raise ValueError("at unit user each canary is a new user; name the column of users with --user")
-    if not kind.of_text and settings.like is None and settings.schema is None:
-        raise ValueError(
-            f"canaries of kind {kind.name} are rows like those of a file; name it with --like, or its schema with "
-            "--schema"
-        )
-    named = [("text", settings.text)] if kind.of_text else []
-    named += [(what, column) for what, column in (("id", settings.id), ("user", _user(settings))) if column is not None]
-    if len({column for _, column in named}) < len(named):
-        raise ValueError(
-            f"{', '.join(f'--{what} {column}' for what, column in named)}: one column cannot be two of them, since "
-            "canaries have a new value in each"
-        )
-
-
-def _check_layout(settings: PlanSettings, unit: Unit) -> None:
+def _check_holdout(holdout: float, like: Path | None, unit: Unit, *, of_text: bool) -> None:
     """Raises `ValueError` if the data cannot be split as was asked for."""
-    if settings.holdout is None:
-        return
-    if not 0 < settings.holdout <= 0.5:
-        raise ValueError(
-            f"holdout must be a share in (0, 0.5], since a fair coin decides on each side, not {settings.holdout}"
-        )
-    if settings.like is None:
+    if not 0 < holdout <= 0.5:
+        raise ValueError(f"holdout must be a share in (0, 0.5], since a fair coin decides on each side, not {holdout}")
+    if like is None:
         raise ValueError("--holdout splits the records of a file; name it with --like")
     if unit.is_group:
         raise ValueError(f"--holdout flips a coin for each {SINGLE_UNITS}; use --unit {SINGLE_UNITS}")
-    if unit.needs_user and not KINDS[settings.kind].of_text:
+    if unit.needs_user and not of_text:
         raise ValueError(
             "--holdout at unit user serves no audit of a table, since `dpassay audit table` takes rows as units; "
             "leave it out"
@@ -281,13 +318,8 @@ def _default_guesses(design: CanariesDesign) -> int:
     return max(1, min(design.candidates // 2, max(design.candidates // 10, 2 * (needed or 0))))
 
 
-def _user(settings: PlanSettings) -> str | None:
-    """The column of users, or None."""
-    return settings.user or ("user" if Unit.parse(settings.unit).needs_user else None)
-
-
 def _rows(
-    settings: PlanSettings, data: Data, candidates: Sequence[Canary], copies: int, rng: np.random.Generator
+    columns: Columns, data: Data, candidates: Sequence[Canary], copies: int, rng: np.random.Generator
 ) -> list[list[dict[str, Any]]]:
     """The records of every candidate, in the columns of the data.
 
@@ -297,20 +329,20 @@ def _rows(
     count = len(candidates)
     others = draw_rows(count, data.columns, rng)
     ids = iter(
-        _numbers(data, settings.id, count * copies)
-        or _fresh_ids(count * copies, data.whole_ids and settings.like is not None)
+        _numbers(data, columns.id, count * copies)
+        or _fresh_ids(count * copies, data.whole_ids and data.path is not None)
     )
-    users = _numbers(data, _user(settings), count) or [secrets.token_hex(8) for _ in range(count)]
+    users = _numbers(data, columns.user, count) or [secrets.token_hex(8) for _ in range(count)]
     rows = []
     for place, canary in enumerate(candidates):
         row: dict[str, Any] = dict(canary.row) if canary.row is not None else others[place]
         if canary.row is None:
-            row[settings.text] = canary.text
-        if (user := _user(settings)) is not None:
-            row[user] = users[place]
+            row[str(columns.text)] = canary.text
+        if columns.user is not None:
+            row[columns.user] = users[place]
         copied = [dict(row) for _ in range(copies)]
-        for one in copied if settings.id is not None else ():
-            one[str(settings.id)] = next(ids)
+        for one in copied if columns.id is not None else ():
+            one[str(columns.id)] = next(ids)
         rows.append(copied)
     return rows
 
@@ -347,56 +379,48 @@ def _fresh_ids(count: int, whole: bool) -> Iterator[str | int]:
 
 
 def _write(
-    settings: PlanSettings,
-    design: CanariesDesign,
-    data: Data,
+    folder: Path,
     manifest: Manifest,
     planted: list[dict[str, Any]],
-    folder: Path,
-) -> PlannedAudit:
+    data: Data,
+    columns: Columns,
+    holdout: float | None,
+    confidence: float,
+    progress: Progress,
+) -> PlannedCanaries:
     """Writes a temporary folder, which is renamed when it is complete."""
     with new_folder(folder) as partial:
         path = partial / f"canaries{data.suffix}"
         write_rows(path, planted, data)
-        if settings.holdout is not None:
-            split = Split(
-                share=settings.holdout,
-                text=manifest.text,
-                id=settings.id,
-                unit=design.unit,
-                user=_user(settings) if design.unit.needs_user else None,
-            )
-            layout = write_layout(partial, data, planted, split, settings.progress)
+        if holdout is not None:
+            unit = manifest.design.unit
+            user = columns.user if unit.needs_user else None
+            split = Split(share=holdout, text=manifest.text, id=columns.id, unit=unit, user=user)
+            layout = write_layout(partial, data, planted, split, progress)
             manifest = manifest.model_copy(update={"layout": layout})
-        write_private(partial / "private" / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
-        named = {"text": manifest.text, "id": settings.id, "user": _user(settings)}
-        about = PlannedAudit(
-            kind=settings.kind,
-            score=manifest.score,
-            design=design,
-            copies=manifest.copies,
+        write_private(partial / "private" / MANIFEST, manifest.model_dump_json(indent=1, by_alias=True) + "\n")
+        planned = PlannedCanaries(
+            manifest=manifest,
+            manifest_sha256=hashed(partial / "private" / MANIFEST),
             canaries=path.name,
             canaries_sha256=hashed(path),
-            manifest_sha256=hashed(partial / "private" / MANIFEST),
             reads_data=data.path,
-            made_up=_made_up(settings, data),
-            like_id=data.like_id if settings.id is None else (),
-            input=f"input{data.suffix}" if manifest.layout else "",
-            columns={what: column for what, column in named.items() if column is not None},
-            total=settings.confidence,
-            layout=manifest.layout,
+            made_up=_made_up(columns, data),
+            like_id=data.like_id if columns.id is None else (),
+            columns=columns.named,
+            total=confidence,
         )
-        write_private(partial / PLAN, json.dumps(about.to_json(), indent=2, ensure_ascii=False) + "\n")
-        write_private(partial / "README.md", readme(about))
-    return about
+        write_private(partial / PLAN, json.dumps(planned.to_json(), indent=2, ensure_ascii=False) + "\n")
+        write_private(partial / "README.md", readme(planned))
+    return planned
 
 
-def _made_up(settings: PlanSettings, data: Data) -> tuple[str, ...]:
+def _made_up(columns: Columns, data: Data) -> tuple[str, ...]:
     """The columns in which canaries have a made-up word."""
-    given = (settings.text, settings.id, settings.user)
-    names = [
+    if data.path is None:
+        return ()
+    return tuple(
         column.name
         for column in data.columns
-        if column.kind == "other" and column.missing < 1 and column.name not in given
-    ]
-    return tuple(names) if data.path is not None else ()
+        if column.kind == "other" and column.missing < 1 and column.name not in columns
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpassay.accounting.adjacency import Unit
-from dpassay.auditing.canaries.files import PlannedAudit
+from dpassay.auditing.canaries.files import PlannedCanaries
 from dpassay.auditing.canaries.kinds import KINDS
 from dpassay.auditing.canaries.layout import commands, confidences_in_words
 from dpassay.auditing.canaries.units import claim_in_words
@@ -70,14 +70,14 @@ _LAYOUT = """6. The same run serves audits of its real records.{repeated}
 _RARE = 0.001
 
 
-def readme(planned: PlannedAudit) -> str:
+def readme(planned: PlannedCanaries) -> str:
     """The README of a planned audit."""
-    files, unit = planned.design.files, planned.design.unit
+    files, unit = planned.design.scorings, planned.design.unit
     return _STEPS.format(
         file=planned.canaries,
-        what=KINDS[planned.kind].what,
+        what=KINDS[planned.manifest.kind].what,
         digest=planned.manifest_sha256,
-        unit=_unit(unit, planned.copies),
+        unit=_unit(unit, planned.manifest.copies),
         runs="once" if files == 1 else f"{files} times or as often as was planned, but no more",
         scorings="Only one file can be scored." if files == 1 else f"At most {files} files can be scored.",
         plural="" if files == 1 else "s",
@@ -89,13 +89,13 @@ def readme(planned: PlannedAudit) -> str:
     )
 
 
-def _add(planned: PlannedAudit) -> str:
+def _add(planned: PlannedCanaries) -> str:
     if planned.layout is None:
         return _ADD.format(file=planned.canaries)
     return _INPUT.format(input=planned.input, suffix=Path(planned.input).suffix)
 
 
-def _layout(planned: PlannedAudit) -> str:
+def _layout(planned: PlannedCanaries) -> str:
     """The audits of the same run that compare source and holdout."""
     layout = planned.layout
     if layout is None:
@@ -115,7 +115,7 @@ def _unit(unit: Unit, copies: int) -> str:
     return "Each canary is one record." if copies == 1 else f"Each canary is a group of {copies} records."
 
 
-def reach(planned: PlannedAudit) -> list[str]:
+def reach(planned: PlannedCanaries) -> list[str]:
     """What a planned audit can show, and how likely it shows it, in sentences; and warnings."""
     design, needed, half = planned.design, planned.guesses_needed, planned.design.candidates // 2
     at = f" at δ = {format_number(design.delta)}" if design.delta else ""
@@ -147,7 +147,7 @@ def reach(planned: PlannedAudit) -> list[str]:
     return [*lines, *(f"Warning: {warning}." for warning in planned.warnings)]
 
 
-def _ceilings(planned: PlannedAudit, at: str) -> list[str]:
+def _ceilings(planned: PlannedCanaries, at: str) -> list[str]:
     """What keys can show at most, which falls with the number of keys that the generator prints."""
     shown = [
         f"{number} printed keys at most ε = {format_upper(value)}{at}" for number, value in planned.ceilings if value
@@ -161,7 +161,7 @@ def _ceilings(planned: PlannedAudit, at: str) -> list[str]:
     ]
 
 
-def _expected(planned: PlannedAudit) -> list[str]:
+def _expected(planned: PlannedCanaries) -> list[str]:
     """One line for each generator: the chance that it is refuted, or that something is shown; and the bound."""
     claim = planned.design.claim
     lines = []
@@ -177,7 +177,7 @@ def _expected(planned: PlannedAudit) -> list[str]:
     return lines
 
 
-def _bound(planned: PlannedAudit, value: float | None) -> str:
+def _bound(planned: PlannedCanaries, value: float | None) -> str:
     """A bound that may be found; the largest is printed as the ceiling is."""
     return format_upper(value) if value == planned.ceiling else format_lower(value)
 

@@ -21,7 +21,7 @@ from dpassay.base.private_files import PRIVATE, make_private, write_private
 from dpassay.reports.canaries import CanaryAudit, render
 
 
-def report(folder: Path, *, expect: str | None = None) -> CanaryAudit:
+def report(folder: str | Path, *, expect: str | None = None) -> CanaryAudit:
     """Writes ``report.html`` and ``report.json``.
 
     Args:
@@ -31,6 +31,7 @@ def report(folder: Path, *, expect: str | None = None) -> CanaryAudit:
     Raises:
         InputError: if a file is missing or was changed, or the bound is not what the scores show.
     """
+    folder = Path(folder)
     manifest, digest = read_manifest(folder, expect)
     found = read_bound(folder, expect=expect)
     with input_errors():
@@ -61,7 +62,7 @@ def _document(folder: Path, manifest: Manifest, digest: str, found: dict[str, An
                 "copies": manifest.copies,
                 "adjacency": "add_remove",
                 "guesses": manifest.guesses,
-                "scorings": manifest.files,
+                "scorings": manifest.scorings,
                 "confidence": manifest.confidence,
                 "statistic": manifest.statistic,
                 "manifest_sha256": digest,

@@ -12,6 +12,7 @@ from dpassay.auditing.canaries.files import Manifest, ScoredFile, read_manifest,
 from dpassay.auditing.plan_files import BOUND, PLAN, SCORES, hashed, read_json, sealed
 from dpassay.base.arrays import Floats
 from dpassay.base.errors import InputError, input_errors
+from dpassay.base.outputs import check_device
 from dpassay.base.private_files import PRIVATE, make_private, write_private
 from dpassay.base.progress import Progress, Step
 from dpassay.data.records import read_rows, read_texts
@@ -46,34 +47,70 @@ class _CountedFile:
 
 
 def score(
-    folder: Path,
-    synthetic: Path,
+    folder: str | Path,
+    synthetic: str | Path | None = None,
     *,
+    model: str | Path | None = None,
+    base: str | None = None,
+    device: str = "cpu",
     text: str | None = None,
-    expect: str | None = None,
     unprotected: bool = False,
+    expect: str | None = None,
     progress: Progress | None = None,
 ) -> ScoredFile:
-    """Scores every candidate and writes ``scores.json``, which holds one entry for each synthetic file.
+    """Scores the canaries of a plan by a synthetic file or a language model, and writes ``scores.json``.
 
-    The same file may be scored again until the result is computed. Each other file is a separate audit, and at most the
-    planned number of files can be scored. A run without protection is the positive control: it is none of these files,
+    The same file may be scored again until the result is computed. Each other file or model is a separate audit, and at
+    most the planned number can be scored. A run without protection is the positive control: it is none of these,
     bounds nothing, and may be scored at any time, in place of an earlier one.
 
     Args:
         folder: of the plan.
-        synthetic: a ``.jsonl``, ``.csv`` or ``.parquet`` file.
-        text: its column of the text, for canaries of text; that of the plan if None.
+        synthetic: what the generator wrote: a .jsonl, .csv or .parquet file.
+        model: in its place, the folder of the language model that was trained on the data.
+        base: of a model, the public model that it was fine-tuned from; None for none.
+        device: where a model runs: ``auto``, ``cpu`` or ``cuda``.
+        text: column of the text in the file, for canaries of text; None for that of the plan.
+        unprotected: whether the generator ran with its protection off: the positive control, which is no planned
+            scoring.
         expect: the hash of the manifest that was kept outside.
-        unprotected: whether the file was written by the same generator with its protection off, from data with the same
-            planted canaries.
         progress: where to show progress.
 
+    Returns:
+        The scores of this file or model.
+
     Raises:
-        InputError: if the file is invalid or one of those that the plan wrote, the result was computed, or more files
-            are scored than were planned.
+        InputError: if the file or the model is invalid, the result was computed, or no more scorings were planned.
     """
-    progress = progress or Progress()
+    if (synthetic is None) == (model is None):
+        raise InputError("name the generator's file, or its model with --model; score both one after the other")
+    if base is not None and model is None:
+        raise InputError("--base belongs to --model; leave it out")
+    if text is not None and model is not None:
+        raise InputError("--text names a column of a file, and a model has none; leave it out")
+    if synthetic is not None:
+        return _score_file(
+            Path(folder),
+            Path(synthetic),
+            text=text,
+            expect=expect,
+            unprotected=unprotected,
+            progress=progress or Progress(),
+        )
+    return _score_model(
+        Path(folder),
+        str(model),
+        base=base,
+        device=check_device(device),
+        expect=expect,
+        unprotected=unprotected,
+        progress=progress or Progress(),
+    )
+
+
+def _score_file(
+    folder: Path, synthetic: Path, *, text: str | None, expect: str | None, unprotected: bool, progress: Progress
+) -> ScoredFile:
     manifest, digest = _open_plan(folder, expect, unprotected)
     if text is not None and not manifest.canary_kind.of_text:
         raise InputError(f"canaries of kind {manifest.kind} are rows and have no column of text; leave --text out")
@@ -108,33 +145,17 @@ def score(
     return entry
 
 
-def score_model(
+def _score_model(
     folder: Path,
     model: str,
     *,
-    base: str | None = None,
-    device: str = "cpu",
-    expect: str | None = None,
-    unprotected: bool = False,
-    progress: Progress | None = None,
+    base: str | None,
+    device: str,
+    expect: str | None,
+    unprotected: bool,
+    progress: Progress,
 ) -> ScoredFile:
-    """Scores every candidate by a language model that was trained on the data, as `score` does by a synthetic file.
-
-    A model counts among the planned files. Its search is not checked on copies, which would take another training.
-
-    Args:
-        folder: of the plan.
-        model: a local folder, ``builtin`` or a hub id that is on this machine.
-        base: the public model that it was fine-tuned from; None for none.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        expect: the hash of the manifest that was kept outside.
-        unprotected: whether it was trained with the protection off.
-        progress: where to show progress.
-
-    Raises:
-        InputError: as `score`, or if a model cannot be loaded or does not score this kind of canary.
-    """
-    progress = progress or Progress()
+    """Its search is not checked on copies, which would take another training."""
     manifest, digest = _open_plan(folder, expect, unprotected)
     kind, every = manifest.canary_kind, [*manifest.candidates, *manifest.never]
     if not kind.model_attack:
@@ -238,10 +259,10 @@ def _other_scorings(
     if unprotected:
         return scorings, control
     scorings = [entry for entry in scorings if entry["sha256"] != found]
-    if len(scorings) >= manifest.files:
+    if len(scorings) >= manifest.scorings:
         raise InputError(
-            f"{given}: would be file {len(scorings) + 1} of {manifest.files} planned; the confidence is divided among "
-            "planned files, so plan a new audit with --scorings and run again"
+            f"{given}: would be file {len(scorings) + 1} of {manifest.scorings} planned; the confidence is divided "
+            "among planned files, so plan a new audit with --scorings and run again"
         )
     return scorings, control
 

@@ -87,7 +87,7 @@ class RunsBound:
         )
 
 
-def bound(folder: Path) -> RunsBound:
+def bound(folder: str | Path) -> RunsBound:
     """Bounds ε from the results so far, and writes ``bound.json``; no more runs can be made afterwards.
 
     Args:
@@ -96,10 +96,12 @@ def bound(folder: Path) -> RunsBound:
     Raises:
         InputError: if a file is missing or invalid, or the search is not finished.
     """
-    planned = read_plan(folder)
+    planned = read_plan(Path(folder))
     with one_process(planned.private):
         found = computed(planned)
-        write_private(folder / BOUND, json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        write_private(
+            planned.folder / BOUND, json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        )
     return found
 
 

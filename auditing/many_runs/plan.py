@@ -7,8 +7,8 @@ import hashlib
 import math
 import random
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,49 +57,10 @@ from dpassay.base.private_files import new_folder, write_private
 from dpassay.base.progress import Progress
 from dpassay.data.cells import as_category, is_missing
 from dpassay.data.records import read_rows
-from dpassay.data.table_schema import Schema
+from dpassay.data.table_schema import read_schema
 
 RUNS = 300
 """The default number of runs, pilot runs included; more if the claim needs them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunsSettings:
-    """The claim that an audit tests, and the neighbours that it may use.
-
-    Attributes:
-        like: file of the data that neighbours are made like.
-        epsilon: claimed ε; None for no claim.
-        delta: claimed δ; 0 for pure differential privacy.
-        adjacency: ``add_remove`` or ``replace_one``.
-        unit: ``record`` or ``group(k)``.
-        runs: number of runs, pilot runs included; None for `RUNS`, or for twice as many as can refute the claim.
-        confidence: of the bound.
-        neighbors: names of strategies; None for all that apply.
-        schema: the public domains of the columns; None to read types off the data.
-        records: number of records of a data set; fewer if the file has fewer.
-        label: column of classes.
-        categorical: columns of numbers that are categories.
-        texts: columns of prose.
-        failures: whether a pair is tested on whose D′ every pilot run fails.
-        progress: where to show progress.
-    """
-
-    like: Path
-    epsilon: float | None = None
-    delta: float = 0.0
-    adjacency: str = "add_remove"
-    unit: str = "record"
-    runs: int | None = None
-    confidence: float = defaults.CONFIDENCE
-    neighbors: tuple[str, ...] | None = None
-    schema: Schema | None = None
-    records: int = defaults.MANY_RUNS_RECORDS
-    label: str | None = None
-    categorical: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
-    failures: bool = False
-    progress: Progress = field(default_factory=Progress)
 
 
 @dataclass(frozen=True)
@@ -174,44 +135,123 @@ class PlannedRuns:
         }
 
 
-def plan(settings: RunsSettings, folder: Path) -> PlannedRuns:
-    """Makes neighbouring data sets and writes the folder of an audit atomically.
+def plan(
+    folder: str | Path,
+    *,
+    like: str | Path,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    adjacency: str = "add_remove",
+    unit: str = "record",
+    runs: int | None = None,
+    confidence: float = defaults.CONFIDENCE,
+    neighbors: Iterable[str] = (),
+    schema: str | Path | None = None,
+    records: int = defaults.MANY_RUNS_RECORDS,
+    label: str | None = None,
+    categorical: Iterable[str] = (),
+    texts: Iterable[str] = (),
+    failures: bool = False,
+    progress: Progress | None = None,
+) -> PlannedRuns:
+    """Plans an audit by many runs: makes neighbouring data sets, and fixes in advance what is tested.
 
     Args:
-        settings: claim and neighbours.
-        folder: of the audit; it must not exist, or be empty.
+        folder: to make; it must not exist, or be empty.
+        like: file of the data (.jsonl, .csv, .parquet) that neighbours are made like.
+        epsilon: claimed ε; None for no claim.
+        delta: claimed δ; 0 for pure differential privacy.
+        adjacency: of the claim: ``add_remove`` or ``replace_one``.
+        unit: of the claim: ``record`` or ``group(k)``.
+        runs: largest number of runs, pilot runs included; None for 300, or more if the claim needs them.
+        confidence: of the bound.
+        neighbors: names of strategies that make neighbours; empty for all that apply.
+        schema: file of the public domains of the columns; None to read types off the data.
+        records: largest number of records of a data set, drawn at random from the file.
+        label: column of classes; None for the category with the fewest values.
+        categorical: columns of numbers that are categories.
+        texts: columns of prose.
+        failures: whether pairs are tested on which every pilot run fails if the record is in the data.
+        progress: where to show progress.
+
+    Returns:
+        The plan, and what its test shows of leaks of known size.
 
     Raises:
-        InputError: one line, if a setting, the data or the folder is invalid.
+        InputError: if an argument, the data or the folder is invalid.
     """
-    check_new_folder(folder, (settings.like,))
+    path, place = Path(like), Path(folder)
     with input_errors():
-        _check(settings)
-        unit = Unit.parse(settings.unit)
-        rows = _sample(settings)
+        public = None if schema is None else read_schema(Path(schema))[0]
+    check_new_folder(place, (path,))
+    with input_errors():
+        group = _checked_unit(unit, epsilon, delta, adjacency, confidence)
+        validate.integer(minimum=group.size + 4, records=records)
+        if runs is not None:
+            validate.integer(minimum=LEAST_RUNS, maximum=MOST_RUNS, runs=runs)
+        rows = _sample(path, records, progress or Progress())
         columns = describe_columns(
             rows,
-            schema=settings.schema,
-            categorical=settings.categorical,
-            texts=settings.texts,
-            most=_largest_numbers(settings.like),
+            schema=public,
+            categorical=tuple(categorical),
+            texts=tuple(texts),
+            most=_largest_numbers(path),
         )
-        sample = Sample(rows, columns, Adjacency(settings.adjacency), unit.size, settings.label)
-        pairs = neighboring_data(sample, np.random.default_rng(secrets.randbits(64)), settings.neighbors)
-        _check_texts(settings.like, pairs)
+        sample = Sample(rows, columns, Adjacency(adjacency), group.size, label)
+        pairs = neighboring_data(sample, np.random.default_rng(secrets.randbits(64)), tuple(neighbors) or None)
+        _check_texts(path, pairs)
     data_sets, places = data_sets_of(pairs)
-    planned_pairs = [
-        PlannedPair(
-            name=pair.name,
-            data=data,
-            neighbor=neighbor,
-            target={name: _plain(cell) for name, cell in pair.target.items()},
-            novel=list(pair.novel),
-            events=[PlannedEvent(feature=event.feature, threshold=event.threshold) for event in pair.events],
+    suffix, form = path.suffix.lower(), Data(path, [ColumnRange(column.name, "other") for column in columns])
+    with new_folder(place) as partial:
+        content = RunsPlan(
+            dpassay=__version__,
+            seed=secrets.randbits(63),
+            like=str(like),
+            suffix=suffix,
+            data_sets=_write_data_sets(partial, data_sets, form),
+            columns=[
+                PlannedColumn(
+                    name=column.name, kind=column.kind, low=column.low, high=column.high, decimals=column.decimals
+                )
+                for column in columns
+            ],
+            pairs=[
+                PlannedPair(
+                    name=pair.name,
+                    data=data,
+                    neighbor=neighbor,
+                    target={name: _plain(cell) for name, cell in pair.target.items()},
+                    novel=list(pair.novel),
+                    events=[PlannedEvent(feature=event.feature, threshold=event.threshold) for event in pair.events],
+                )
+                for pair, (data, neighbor) in zip(pairs, places, strict=True)
+            ],
+            runs=runs or RUNS,
+            confidence=confidence,
+            delta=delta,
+            claim=Claimed(epsilon=epsilon, delta=delta) if epsilon is not None else None,
+            adjacency=adjacency,
+            unit=unit,
+            failures=failures,
         )
-        for pair, (data, neighbor) in zip(pairs, places, strict=True)
-    ]
-    return _write(settings, data_sets, planned_pairs, sample, folder)
+        if runs is None:
+            content = content.model_copy(update={"runs": _default_runs(content.design())})
+        design = content.design()
+        found = power(design, design.most_rounds, design.usual_pilots)
+        write_private(partial / "private" / PLAN, content.model_dump_json(indent=1) + "\n")
+        write_private(partial / "README.md", _readme(PlannedRuns(read_plan(partial), found)))
+    return PlannedRuns(read_plan(place), found)
+
+
+def _write_data_sets(folder: Path, data_sets: Sequence[tuple[Row, ...]], form: Data) -> list[str]:
+    """Writes the data sets, and returns the hash of each."""
+    (folder / "private" / DATA).mkdir(mode=0o700)
+    hashes = []
+    for number, rows in enumerate(data_sets):
+        path = data_file(folder, number, form.suffix)
+        write_rows(path, [dict(row) for row in rows], form)
+        hashes.append(hashlib.sha256(path.read_bytes()).hexdigest())
+    return hashes
 
 
 def _check_texts(path: Path, pairs: Sequence[NeighboringData]) -> None:
@@ -221,41 +261,40 @@ def _check_texts(path: Path, pairs: Sequence[NeighboringData]) -> None:
             raise ValueError(f"{path}: column {name!r} holds half of a surrogate pair, which is no text; take it out")
 
 
-def _check(settings: RunsSettings) -> None:
-    if settings.epsilon is not None:
-        guarantee(settings.epsilon, settings.delta)
-        validate.open_probability(confidence=settings.confidence)
-        check_confidence(settings.confidence, settings.epsilon)
-    elif settings.delta:
+def _checked_unit(unit: str, epsilon: float | None, delta: float, adjacency: str, confidence: float) -> Unit:
+    """The unit of a claim; raises `ValueError` if the claim cannot be tested."""
+    if epsilon is not None:
+        guarantee(epsilon, delta)
+        validate.open_probability(confidence=confidence)
+        check_confidence(confidence, epsilon)
+    elif delta:
         raise ValueError("a δ belongs to a claim; give --epsilon too")
-    unit = Unit.parse(settings.unit)
-    if unit.is_secret or unit.needs_user:
+    group = Unit.parse(unit)
+    if group.is_secret or group.needs_user:
         raise ValueError(
-            f"neighbours differ in a record or a group of records, not in unit {unit}; for a user give 'group(k)' with "
-            "the most records that a user may have"
+            f"neighbours differ in a record or a group of records, not in unit {group}; for a user give 'group(k)' "
+            "with the most records that a user may have"
         )
-    if settings.adjacency not in ("add_remove", "replace_one"):
-        raise ValueError(f"adjacency must be add_remove or replace_one, not {settings.adjacency!r}")
-    validate.integer(minimum=unit.size + 4, records=settings.records)
-    if settings.runs is not None:
-        validate.integer(minimum=LEAST_RUNS, maximum=MOST_RUNS, runs=settings.runs)
+    if adjacency not in ("add_remove", "replace_one"):
+        raise ValueError(f"adjacency must be add_remove or replace_one, not {adjacency!r}")
+    return group
 
 
-def _sample(settings: RunsSettings) -> tuple[Row, ...]:
+def _sample(path: Path, records: int, progress: Progress) -> tuple[Row, ...]:
     """A uniform sample of the records of the file, in one pass and bounded memory."""
     kept: list[tuple[int, Row]] = []
     drawn = random.Random(secrets.randbits(64))
-    with settings.progress.stage("Reading the data") as step:
-        for number, (_, row) in enumerate(read_rows(settings.like)):
-            if len(kept) < settings.records:  # reservoir sampling: Vitter 1985, algorithm R
+    with progress.stage("Reading the data") as step:
+        for number, (_, row) in enumerate(read_rows(path)):
+            if len(kept) < records:  # reservoir sampling: Vitter 1985, algorithm R
                 kept.append((number, dict(row)))
-            elif (place := drawn.randrange(number + 1)) < settings.records:
+            elif (place := drawn.randrange(number + 1)) < records:
                 kept[place] = number, dict(row)
             if number % 1000 == 0:
                 step(0, 1)  # the number of rows is unknown before the end
         step(1, 1)
     if not kept:
-        raise ValueError(f"{settings.like}: holds no records; neighbours are made like records, so name a file of some")
+        raise ValueError(f"{path}: holds no records; neighbours are made like records, so name a file of some")
     return tuple(row for _, row in sorted(kept, key=lambda one: one[0]))
 
 
@@ -281,58 +320,6 @@ def _plain(cell: Any) -> Any:
     if cell is None or isinstance(cell, bool | int | str) or (isinstance(cell, float) and math.isfinite(cell)):
         return cell
     return None if is_missing(cell) else as_category(cell)
-
-
-def _write(
-    settings: RunsSettings,
-    data_sets: Sequence[tuple[Row, ...]],
-    pairs: list[PlannedPair],
-    sample: Sample,
-    folder: Path,
-) -> PlannedRuns:
-    """Writes a temporary folder, which is renamed when it is complete."""
-    suffix = settings.like.suffix.lower()
-    form = Data(settings.like, [ColumnRange(column.name, "other") for column in sample.columns])
-    with new_folder(folder) as partial:
-        (partial / "private" / DATA).mkdir(mode=0o700)
-        hashes = []
-        for place, rows in enumerate(data_sets):
-            path = data_file(partial, place, suffix)
-            write_rows(path, [dict(row) for row in rows], form)
-            hashes.append(hashlib.sha256(path.read_bytes()).hexdigest())
-        content = RunsPlan(
-            dpassay=__version__,
-            seed=secrets.randbits(63),
-            like=str(settings.like),
-            suffix=suffix,
-            data_sets=hashes,
-            columns=[
-                PlannedColumn(
-                    name=column.name,
-                    kind=column.kind,
-                    low=column.low,
-                    high=column.high,
-                    decimals=column.decimals,
-                )
-                for column in sample.columns
-            ],
-            pairs=pairs,
-            runs=settings.runs or RUNS,
-            confidence=settings.confidence,
-            delta=settings.delta,
-            claim=Claimed(epsilon=settings.epsilon, delta=settings.delta) if settings.epsilon is not None else None,
-            adjacency=settings.adjacency,
-            unit=settings.unit,
-            failures=settings.failures,
-        )
-        if settings.runs is None:
-            content = content.model_copy(update={"runs": _default_runs(content.design())})
-        design = content.design()
-        found = power(design, design.most_rounds, design.usual_pilots)
-        write_private(partial / "private" / PLAN, content.model_dump_json(indent=1) + "\n")
-        planned = PlannedRuns(read_plan(partial), found)
-        write_private(partial / "README.md", _readme(planned))
-    return PlannedRuns(read_plan(folder), found)
 
 
 def _default_runs(design: ManyRunsDesign) -> int:

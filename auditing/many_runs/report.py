@@ -25,7 +25,7 @@ from dpassay.reports.runs import RunsAudit, render
 _POINTS = 20  # at which the ceiling is drawn, at most
 
 
-def report(folder: Path) -> RunsAudit:
+def report(folder: str | Path) -> RunsAudit:
     """Writes ``report.html`` and ``report.json``.
 
     Args:
@@ -34,7 +34,8 @@ def report(folder: Path) -> RunsAudit:
     Raises:
         InputError: if a file is missing, was changed, or is not what the runs show.
     """
-    planned = read_plan(folder)
+    planned = read_plan(Path(folder))
+    folder = planned.folder
     found = read_bound(planned)
     try:
         document = _document(planned, found)

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -48,32 +48,6 @@ _OF_GENERATORS = frozenset([".py", ".ipynb", ".r", ".jl", ".js", ".sh", ".yaml",
 _TODO, _OUTPUTS, _FAILURES, _WORK = "todo.csv", "outputs", "failures", "work"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSettings:
-    """How runs are made.
-
-    Attributes:
-        command: with the placeholders ``{input}`` and ``{output}``, and ``{seed}`` where the generator takes one. It is
-            split as a shell does, and run without a shell, in an empty folder.
-        function: ``module:function`` instead, called with the records and a seed; returns synthetic records.
-        unprotected: the same command or function with its protection off: the positive control.
-        workers: number of runs at a time.
-        timeout: of a run, in seconds.
-        stop: whether to stop as soon as the claim is refuted.
-        keep: whether outputs are kept in ``private/outputs/``.
-        progress: where to show progress.
-    """
-
-    command: str | None = None
-    function: str | None = None
-    unprotected: str | None = None
-    workers: int = 1
-    timeout: float = defaults.MANY_RUNS_TIMEOUT
-    stop: bool = True
-    keep: bool = False
-    progress: Progress = field(default_factory=Progress)
-
-
 @dataclass(frozen=True)
 class MadeRuns:
     """How far an audit is.
@@ -94,38 +68,59 @@ class MadeRuns:
         return {"runs": self.made, "wanted": wanted, "finished": not wanted, "reason": self.reason}
 
 
-def run(folder: Path, settings: RunSettings) -> MadeRuns:
-    """Makes the runs of a plan until the audit is finished; resumes what was interrupted.
+def run(
+    folder: str | Path,
+    *,
+    command: str | None = None,
+    function: str | None = None,
+    unprotected: str | None = None,
+    workers: int = 1,
+    timeout: float = defaults.MANY_RUNS_TIMEOUT,
+    stop: bool = True,
+    keep: bool = False,
+    progress: Progress | None = None,
+) -> MadeRuns:
+    """Runs the generator until the claim is refuted or all planned runs are made. Called again, it resumes.
 
     Args:
         folder: of the plan.
-        settings: how runs are made.
+        command: of the generator, with ``{input}`` and ``{output}``, and ``{seed}`` if it takes one. No shell is used.
+        function: in its place ``module:function``, called with the records and a seed; it returns synthetic records.
+        unprotected: the same command or function with its protection off: the positive control.
+        workers: number of runs at a time.
+        timeout: seconds after which a run is stopped and counts as failed.
+        stop: whether to stop as soon as the claim is refuted; otherwise the bound may become larger.
+        keep: whether outputs are kept in ``private/outputs``.
+        progress: where to show progress.
+
+    Returns:
+        How many runs have a result, and why no more are needed.
 
     Raises:
-        InputError: one line, if the plan, the command or its first run is faulty.
+        InputError: if the plan, the generator or its first run is faulty.
     """
-    planned = read_plan(folder)
-    generators = _generators(settings)
+    planned = read_plan(Path(folder))
+    generators = _generators(command, function, unprotected)
     with input_errors():
-        validate.integer(minimum=1, workers=settings.workers)
-        validate.positive(timeout=settings.timeout)
-    _refuse_finished(folder)
+        validate.integer(minimum=1, workers=workers)
+        validate.positive(timeout=timeout)
+    _refuse_finished(planned.folder)
     with (
         one_process(planned.private),
         _handling(_end, signal.SIGTERM),
-        contextlib.closing(_Maker(planned, settings)) as maker,
+        contextlib.closing(_Maker(planned, function is None, timeout, keep)) as maker,
     ):
         results, reason = Results(planned), ""
         with results.writing():
             for arm, generator in generators.items():
                 if not any(made.arm == arm for made in results.found):
                     maker.try_once(arm, generator)  # before any run is made, also of the control
-                results.begin(arm, _identity(generator, command=settings.function is None))
+                results.begin(arm, _identity(generator, command=function is None))
             for arm, generator in generators.items():
                 if arm != "claimed" and _refuted(planned, results):
                     continue  # what it is for is shown: the audit can find a leak of this generator
-                audit = _audit(planned, results, arm, stop=settings.stop)
-                maker.make(audit, arm, generator, results)
+                audit = _audit(planned, results, arm, stop=stop)
+                maker.make(audit, arm, generator, results, workers, progress or Progress())
                 if arm == "claimed":
                     reason = audit.stopped
         shutil.rmtree(planned.private / _WORK, ignore_errors=True)
@@ -153,7 +148,7 @@ def _end(number: int, frame: object = None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def score(folder: Path, *, unprotected: bool = False, progress: Progress | None = None) -> MadeRuns:
+def score(folder: str | Path, *, unprotected: bool = False, progress: Progress | None = None) -> MadeRuns:
     """Reads outputs that were made elsewhere, and says which runs are needed next, in ``private/todo.csv``.
 
     Each row of that file names a data set, and where its output is expected, in ``private/outputs/``. A run that
@@ -167,8 +162,8 @@ def score(folder: Path, *, unprotected: bool = False, progress: Progress | None 
     Raises:
         InputError: one line, if the plan or an output is faulty.
     """
-    planned = read_plan(folder)
-    _refuse_finished(folder)
+    planned = read_plan(Path(folder))
+    _refuse_finished(planned.folder)
     wanted: list[MadeRun] = []
     with one_process(planned.private), (progress or Progress()).stage("Reading outputs") as step:
         features, results, reason = planned.features(), Results(planned), ""
@@ -265,15 +260,14 @@ def _seed(seed: int, index: int) -> int:
     return int(np.random.SeedSequence(seed, spawn_key=(index,)).generate_state(1, np.uint64)[0] >> 1)
 
 
-def _generators(settings: RunSettings) -> dict[str, str]:
+def _generators(command: str | None, function: str | None, unprotected: str | None) -> dict[str, str]:
     """The command, or the name of the function, of each arm."""
-    if (settings.command is None) == (settings.function is None):
+    if (command is None) == (function is None):
         raise InputError('give either --command "python gen.py {input} {output}" or --function module:function')
-    main = settings.command if settings.command is not None else settings.function
-    given = {"claimed": main or "", "unprotected": settings.unprotected}
+    given = {"claimed": command if command is not None else function, "unprotected": unprotected}
     found = {arm: generator for arm, generator in given.items() if generator is not None}
     for generator in found.values():
-        if settings.function is not None:
+        if function is not None:
             load(generator)
             continue
         words = _words(generator)
@@ -327,15 +321,22 @@ def _refuse_finished(folder: Path) -> None:
 
 
 class _Maker:
-    """Makes runs, several at a time."""
+    """Makes runs, several at a time.
 
-    def __init__(self, planned: Planned, settings: RunSettings) -> None:
-        self._planned, self._settings = planned, settings
+    Args:
+        planned: the plan.
+        of_commands: whether generators are commands, not functions.
+        timeout: of a run, in seconds.
+        keep: whether outputs are kept.
+    """
+
+    def __init__(self, planned: Planned, of_commands: bool, timeout: float, keep: bool) -> None:
+        self._planned, self._of_commands, self._keep = planned, of_commands, keep
         self._features = planned.features()
         self._rows = functools.cache(planned.rows)
         self._logs = _Logs(planned.private / _FAILURES)
-        self._commands = _Commands(planned, settings, self._logs)
-        self._functions = FunctionProcesses(settings.timeout, planned.private / _WORK)
+        self._commands = _Commands(planned, timeout, self._logs)
+        self._functions = FunctionProcesses(timeout, planned.private / _WORK)
 
     def try_once(self, arm: str, generator: str) -> None:
         """Runs a generator once on the first D, and forgets the output.
@@ -345,18 +346,18 @@ class _Maker:
         """
         plan = self._planned.plan
         made = MadeRun(arm, GeneratorRun("pilot", plan.pairs[0].data, TRIAL))
-        what = "the command" if self._settings.function is None else f"the function {generator}"
+        what = "the command" if self._of_commands else f"the function {generator}"
         found = self._run(generator, made, lambda rows: {name for row in rows for name in row})
         if isinstance(found, str):
             raise InputError(f"{what} fails on the data ({found}); its messages are in {self._logs.file(made)}")
         only_text = [column.name for column in plan.columns] == ["text"]
-        if self._settings.function is not None and found == {"text"} and not only_text:
+        if not self._of_commands and found == {"text"} and not only_text:
             raise InputError(f"{what} must return records, as dicts of their columns")
 
     def _run(self, generator: str, made: MadeRun, use: Callable[[Iterable[Row]], T]) -> T | str:
         """What becomes of the output of a run; or why there is none."""
-        if self._settings.function is None:
-            return self._commands.run(generator, made, use, keep=self._settings.keep and made.run.number != TRIAL)
+        if self._of_commands:
+            return self._commands.run(generator, made, use, keep=self._keep and made.run.number != TRIAL)
         seed = _seed(self._planned.plan.seed, made.spawn_key)
         rows = self._functions.call(generator, self._rows(made.run.data), seed, lambda log: self._logs.keep(log, made))
         return rows if isinstance(rows, str) else use(rows)
@@ -374,13 +375,14 @@ class _Maker:
         seconds = (end or time.monotonic()) - start
         return failed_output(pairs) if isinstance(found, str) else found, seconds
 
-    def make(self, audit: ManyRuns, arm: str, generator: str, results: Results) -> None:
+    def make(
+        self, audit: ManyRuns, arm: str, generator: str, results: Results, workers: int, progress: Progress
+    ) -> None:
         """Makes all runs that an audit asks for."""
-        workers = self._settings.workers
         title = "Runs" if arm == "claimed" else "Runs without protection"
         # Signals wait here, too. Raised wherever they arrive, they could leave a future locked for ever.
         events: queue.SimpleQueue[Future[Any] | int] = queue.SimpleQueue()
-        with self._settings.progress.stage(title) as step, ThreadPoolExecutor(workers) as executor:
+        with progress.stage(title) as step, ThreadPoolExecutor(workers) as executor:
             under_way: dict[Future[Any], MadeRun] = {}
             try:
                 with _handling(lambda number, _: events.put(number), signal.SIGINT, signal.SIGTERM):
@@ -467,8 +469,8 @@ def _rows_of(path: str) -> Iterator[Row]:
 class _Commands:
     """Runs commands, each in an empty folder of its own, on its own copy of a data set."""
 
-    def __init__(self, planned: Planned, settings: RunSettings, logs: _Logs) -> None:
-        self._planned, self._settings, self._logs = planned, settings, logs
+    def __init__(self, planned: Planned, timeout: float, logs: _Logs) -> None:
+        self._planned, self._timeout, self._logs = planned, timeout, logs
         self._content = functools.cache(planned.content)
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
@@ -529,9 +531,9 @@ class _Commands:
             except OSError as error:
                 raise InputError(f"{words[0]}: cannot be run: {(error.strerror or str(error)).lower()}") from None
             try:
-                code = process.wait(self._settings.timeout)
+                code = process.wait(self._timeout)
             except subprocess.TimeoutExpired:
-                return f"it was stopped after {self._settings.timeout:g} s"
+                return f"it was stopped after {self._timeout:g} s"
             finally:
                 _kill(process)
                 with self._lock:

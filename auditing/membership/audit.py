@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from dpassay.audits.verdict import decide
 from dpassay.base import defaults
 from dpassay.base.arrays import Bools, Floats
 from dpassay.base.errors import InputError, input_errors
-from dpassay.base.private_results import PRIVATE
+from dpassay.base.private_results import PRIVATE, synthetic_file, write
 from dpassay.base.progress import Progress
 
 if TYPE_CHECKING:
@@ -36,24 +37,7 @@ TEXT_ATTACKS = ("ngram", "neighbourhood")
 
 @dataclass(frozen=True, kw_only=True)
 class MembershipSettings:
-    """Settings of a membership audit, fixed before scores are seen.
-
-    Attributes:
-        attacks: names in `SIGNAL_ATTACKS` or `TEXT_ATTACKS`; empty for the default. The confidence is divided among
-            all of them.
-        guesses: numbers of guesses, among which the confidence is divided, too; empty for the default.
-        side: ``both`` to guess members and non-members, ``in`` for members only.
-        coins: whether an independent fair coin decided for each candidate whether it was in the data.
-        delta: δ at which ε is bounded.
-        epsilon: claimed ε at δ; None for no claim.
-        confidence: of the bound.
-        unit: what a candidate is: ``record``, ``user`` or ``group(k)``.
-        gamma, a: parameters of RMIA.
-        order: bytes of an n-gram.
-        neighbours: number of nearest texts that the neighbourhood attack looks at.
-        seed: of tie-breaking and of reference models; public.
-        progress: where to show progress.
-    """
+    """The arguments of `audit_membership` that say what is done with scores, fixed before these are seen."""
 
     attacks: tuple[str, ...] = ()
     guesses: tuple[int, ...] = ()
@@ -163,6 +147,116 @@ class MembershipAudit:
             "refuted": self.refuted,
             "audits": [self.audit.to_json()],
         }
+
+
+def audit_membership(
+    candidates: str | Path,
+    *,
+    synthetic: str | Path | None = None,
+    model: str | Path | None = None,
+    reference: str | Path | None = None,
+    text: str = "text",
+    synthetic_text: str = "text",
+    attacks: Iterable[str] = (),
+    guesses: Iterable[int] = (),
+    side: str = "both",
+    coins: bool = False,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    confidence: float = defaults.CONFIDENCE,
+    unit: str = "record",
+    order: int = defaults.NGRAM_ORDER,
+    neighbours: int = defaults.NEIGHBOURS,
+    gamma: float = defaults.RMIA_GAMMA,
+    a: float = defaults.RMIA_A,
+    base: str = "builtin",
+    references: int = 0,
+    epochs: int = defaults.EPOCHS,
+    batch_size: int = defaults.BATCH_SIZE,
+    learning_rate: float = defaults.LEARNING_RATE,
+    workers: int = 1,
+    device: str = "cpu",
+    seed: int = 0,
+    output: str | Path | None = None,
+    progress: Progress | None = None,
+) -> MembershipAudit:
+    """Infers which candidates were in the data: from synthetic text, from a model, or from signals of models.
+
+    Args:
+        candidates: file of candidates, with columns of the text and ``included``. With neither `synthetic` nor `model`,
+            a file of signals, with columns ``target``, ``included``, ``ref_1``, …, ``ref_in_1``, ….
+        synthetic: the released texts, or the folder of a run.
+        model: folder of the model that was fine-tuned on some of the candidates.
+        reference: file of texts of the same kind without candidates; for a model the population of RMIA.
+        text: column of the text in files of records.
+        synthetic_text: column of the text in the synthetic file.
+        attacks: names of attacks: ``ngram``, ``neighbourhood`` for synthetic text; ``loss``, ``lira-online``,
+            ``lira-offline``, ``rmia-online``, ``rmia-offline`` for models; empty for the default. The confidence is
+            divided among them.
+        guesses: numbers of guesses, among which it is divided, too; empty for the default.
+        side: ``both`` to guess members and non-members, ``in`` for members only.
+        coins: whether an independent fair coin put each candidate in or out: then ε is bounded.
+        epsilon: claimed ε at `delta`; None for no claim.
+        delta: δ at which ε is bounded.
+        confidence: of the bound.
+        unit: what a candidate is: ``record``, ``user`` or ``group(k)``.
+        order: of ``ngram``, the bytes of an n-gram.
+        neighbours: of ``neighbourhood``, the number of nearest texts.
+        gamma, a: parameters of RMIA.
+        base: public model that the model was fine-tuned from: ``builtin`` or a folder.
+        references: number of reference models to train.
+        epochs, batch_size, learning_rate: of the training of each.
+        workers: processes that train them.
+        device: where models run: ``auto``, ``cpu`` or ``cuda``.
+        seed: of tie-breaking and of reference models; public.
+        output: private file of the result; signals of reference models are kept in its folder, so that an interrupted
+            audit resumes. None to write nothing.
+        progress: where to show progress.
+
+    Returns:
+        Areas under the curve, rates, and bounds on ε.
+
+    Raises:
+        InputError: if a file or an argument is invalid.
+    """
+    if synthetic is not None and model is not None:
+        raise InputError("give synthetic text or a model, not both; audit both one after the other")
+    settings = MembershipSettings(
+        attacks=tuple(attacks),
+        guesses=tuple(guesses),
+        side=side,
+        coins=coins,
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        unit=unit,
+        order=order,
+        neighbours=neighbours,
+        gamma=gamma,
+        a=a,
+        seed=seed,
+        progress=progress or Progress(),
+    )
+    path, other = Path(candidates), None if reference is None else Path(reference)
+    if synthetic is not None:
+        file = synthetic_file(Path(synthetic))
+        found = audit_texts(path, file, other, settings, text=text, synthetic_text=synthetic_text)
+    elif model is None:
+        found = audit_signals(path, settings)
+    else:
+        from dpassay.mechanisms.models.fine_tuning import Training
+
+        with input_errors():
+            training = Training(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
+        trained = ReferenceModelSettings(
+            base=base, models=references, training=training, device=device, workers=workers
+        )
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = (Path(temporary, "private") if output is None else Path(output)).with_name("reference-models")
+            found = audit_model(path, str(model), trained, settings, text=text, population=other, folder=folder)
+    if output is not None:
+        write(found.to_json(), Path(output))
+    return found
 
 
 def audit_signals(path: Path, settings: MembershipSettings) -> MembershipAudit:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -27,22 +27,16 @@ if TYPE_CHECKING:
     from dpassay.attacks.released.pii import PersonalData
     from dpassay.attacks.released.tables import Tables
 
+Found = TypeVar("Found", bound="HoldoutAudit")
+
 TEXT_NAME, TABLE_NAME, KEY_NAME = "text-audit.json", "table-audit.json", "personal-data-key.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class HoldoutSettings:
-    """Which files an audit of released data compares, and how.
+    """The arguments that `audit_text` and `audit_table` share.
 
-    Attributes:
-        source: file of the records that the generator saw.
-        holdout: file of records of the same kind that it did not see, with the same columns.
-        coins: whether each unit was put into source or holdout by its own independent fair coin.
-        epsilon: claimed ε at δ, under adding or removing one unit; None for no claim. It needs coins.
-        delta: δ at which ε is bounded, where there are coins.
-        confidence: with which all bounds of the audit hold jointly. Each of k attacks, and each of its intervals, has
-            confidence 1 − (1 − confidence)/k.
-        progress: where to show progress.
+    Each of k attacks, and each of its intervals, has confidence 1 − (1 − confidence)/k.
     """
 
     source: Path
@@ -74,35 +68,8 @@ class HoldoutSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextAuditSettings(HoldoutSettings):
-    """Settings of an audit of synthetic text.
-
-    Attributes:
-        text: column of the text in source and holdout.
-        user: column of the user, who is then the unit; None for records.
-        synthetic_text: column of the text in the synthetic file.
-        words, near_words, near_share: see `dpassay.attacks.released.text_extraction.Criteria`.
-    """
-
-    text: str = "text"
-    user: str | None = None
-    synthetic_text: str = "text"
-    words: int = defaults.VERBATIM_WORDS
-    near_words: int = defaults.NEAR_WORDS
-    near_share: float = defaults.NEAR_SHARE
-
-
-@dataclass(frozen=True, kw_only=True)
 class TableAuditSettings(HoldoutSettings):
-    """Settings of an audit of a synthetic table.
-
-    Attributes:
-        secret: column whose value is inferred from the others; None for no attribute inference.
-        ignore: columns that are left out, such as ids.
-        categorical: columns of numbers that are treated as categories.
-        limit: largest number of units, drawn from source and holdout together; exact matches use all units.
-        seed: of the draw, a public choice that is fixed before the synthetic file is read.
-    """
+    """The arguments of `audit_table`."""
 
     secret: str | None = None
     ignore: tuple[str, ...] = ()
@@ -233,48 +200,90 @@ class TableAudit(HoldoutAudit):
         return super().to_json() | {"columns": columns, "seed": self.settings.seed, "used": self.used}
 
 
-def audit_text(synthetic: Path, settings: TextAuditSettings, output: Path) -> TextAudit:
-    """Which records do synthetic texts repeat, and which personal data do they print?
+def audit_text(
+    synthetic: str | Path,
+    *,
+    source: str | Path,
+    holdout: str | Path,
+    text: str = "text",
+    user: str | None = None,
+    synthetic_text: str = "text",
+    words: int = defaults.VERBATIM_WORDS,
+    near_words: int = defaults.NEAR_WORDS,
+    near_share: float = defaults.NEAR_SHARE,
+    coins: bool = False,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    confidence: float = defaults.CONFIDENCE,
+    output: str | Path | None = None,
+    progress: Progress | None = None,
+) -> TextAudit:
+    """Searches synthetic texts for records and personal data of the source, and of a holdout for comparison.
 
     Args:
-        synthetic: a file, or the folder of a run.
-        settings: source, holdout, and how they are compared.
-        output: file where the caller will write the result. The key of the hashes is read from its folder, or written
-            there.
+        synthetic: a file of texts, or the folder of a run.
+        source: file of the records that the generator saw.
+        holdout: file of records of the same kind that it did not see.
+        text: column of the text in source and holdout.
+        user: column of the user, who is then the unit; None for records.
+        synthetic_text: column of the text in the synthetic file.
+        words: consecutive words that make a verbatim copy.
+        near_words: of near-verbatim copies, the words in a run.
+        near_share: of near-verbatim copies, the smallest share of a record's runs, in (0, 1].
+        coins: whether an independent fair coin put each unit into source or holdout: then ε is bounded, too.
+        epsilon: claimed ε at `delta` under adding or removing one unit; None for no claim. It needs coins.
+        delta: δ at which ε is bounded.
+        confidence: with which all bounds hold jointly.
+        output: private file of the result. Beside it lies the key of the hashes of personal data, so that hashes of
+            several audits can be compared. None to write nothing; hashes then have a key of their own.
+        progress: where to show progress.
+
+    Returns:
+        One audit for each attack, and the personal data that were found, as hashes.
 
     Raises:
-        InputError: one line, if a file, a column or a parameter is invalid.
+        InputError: if a file, a column or an argument is invalid.
     """
     from dpassay.attacks.released.pii import personal_data
     from dpassay.attacks.released.text_extraction import Criteria, extraction
     from dpassay.data.records import read_texts, read_user_texts
     from dpassay.data.word_runs import Words
 
+    settings = HoldoutSettings(
+        source=Path(source),
+        holdout=Path(holdout),
+        coins=coins,
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        progress=progress or Progress(),
+    )
     with input_errors():
         settings.check()
-        criteria = Criteria(settings.words, settings.near_words, settings.near_share)
-    path, progress = synthetic_file(synthetic), settings.progress
-    key_file = output.with_name(KEY_NAME)
+        criteria = Criteria(words, near_words, near_share)
+    path, show = synthetic_file(Path(synthetic)), settings.progress
+    key_file = None if output is None else Path(output).with_name(KEY_NAME)
     key = _key(key_file)
 
     def released() -> Iterator[str]:
-        return (text for text, _ in read_texts(path, text=settings.synthetic_text, empty=True))
+        return (one for one, _ in read_texts(path, text=synthetic_text, empty=True))
 
-    with progress.stage("Reading") as step, input_errors():
+    with show.stage("Reading") as step, input_errors():
         files = (settings.source, settings.holdout)
-        sides = [list(read_user_texts(file, text=settings.text, user=settings.user)) for file in files]
+        sides = [list(read_user_texts(file, text=text, user=user)) for file in files]
         _check_sides(settings, *sides)
-        written, source, holdout = Words.of(released()), *(Words.of(text for text, _ in side) for side in sides)
+        written = Words.of(released())
+        words_seen, words_unseen = (Words.of(one for one, _ in side) for side in sides)
         if not len(written):
             raise InputError(f"{path}: holds no text")
-        units = _text_units(settings, sides, (source, holdout))
+        units = _text_units(settings, user, sides, (words_seen, words_unseen))
         step(1, 1)
-    with progress.stage("Comparing words") as step:
-        hits = extraction(written, source, holdout, units, criteria)
+    with show.stage("Comparing words") as step:
+        hits = extraction(written, words_seen, words_unseen, units, criteria)
         step(1, 1)
-    with progress.stage("Looking for personal data") as step, input_errors():
-        seen, unseen = ((text for text, _ in side) for side in sides)
-        total, first = len(written) + len(source) + len(holdout), len(written) + len(source)
+    with show.stage("Looking for personal data") as step, input_errors():
+        seen, unseen = ((one for one, _ in side) for side in sides)
+        total, first = len(written) + len(words_seen) + len(words_unseen), len(written) + len(words_seen)
         printed = personal_data(
             with_progress(released(), step, total, every=1024),
             with_progress(seen, step, total, begin=len(written), every=1024),
@@ -282,38 +291,84 @@ def audit_text(synthetic: Path, settings: TextAuditSettings, output: Path) -> Te
             units,
             key=key,
         )
-    unit = "user" if settings.user else "record"
+    unit = "user" if user else "record"
     audits = _audits([*hits, printed.hits], settings, unit)
-    if not key_file.exists():
+    if key_file is not None and not key_file.exists():
         write({"key": key.hex()}, key_file)
-    return TextAudit(synthetic=path, settings=settings, unit=unit, units=units, audits=audits, personal_data=printed)
+    found = TextAudit(synthetic=path, settings=settings, unit=unit, units=units, audits=audits, personal_data=printed)
+    return _written(found, output)
 
 
-def audit_table(synthetic: Path, settings: TableAuditSettings) -> TableAudit:
-    """Which rows of the source does a synthetic table repeat, approach, single out, or reveal the secret value of?
+def audit_table(
+    synthetic: str | Path,
+    *,
+    source: str | Path,
+    holdout: str | Path,
+    secret: str | None = None,
+    ignore: Iterable[str] = (),
+    categorical: Iterable[str] = (),
+    limit: int = defaults.TABLE_UNITS,
+    coins: bool = False,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    confidence: float = defaults.CONFIDENCE,
+    seed: int = 0,
+    output: str | Path | None = None,
+    progress: Progress | None = None,
+) -> TableAudit:
+    """Attacks a synthetic table: exact and near copies of rows of the source, attribute inference, singling out.
 
     Args:
-        synthetic: a file.
-        settings: source, holdout, and how they are compared.
+        synthetic: a .jsonl, .csv or .parquet file.
+        source: file of the records that the generator saw.
+        holdout: file of records of the same kind that it did not see.
+        secret: column whose value is inferred from the others; None for no attribute inference.
+        ignore: columns to leave out, such as ids.
+        categorical: columns of numbers to treat as categories.
+        limit: largest number of units, of source and holdout together; exact matches use all units.
+        coins: whether an independent fair coin put each row into source or holdout: then ε is bounded, too.
+        epsilon: claimed ε at `delta` under adding or removing one record; None for no claim. It needs coins.
+        delta: δ at which ε is bounded.
+        confidence: with which all bounds hold jointly.
+        seed: of the draw, a public choice that is fixed before the synthetic file is read.
+        output: private file of the result; None to write nothing.
+        progress: where to show progress.
+
+    Returns:
+        One audit for each attack.
 
     Raises:
-        InputError: as above.
+        InputError: if a file, a column or an argument is invalid.
     """
     from dpassay.data.records import read_rows
 
+    settings = TableAuditSettings(
+        source=Path(source),
+        holdout=Path(holdout),
+        secret=secret,
+        ignore=tuple(ignore),
+        categorical=tuple(categorical),
+        limit=limit,
+        coins=coins,
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        seed=seed,
+        progress=progress or Progress(),
+    )
     with settings.progress.stage("Reading") as step, input_errors():
         settings.check()
-        files = (synthetic, settings.source, settings.holdout)
+        files = (Path(synthetic), settings.source, settings.holdout)
         rows = [[values for _, values in read_rows(file)] for file in files]
         _check_sides(settings, *rows[1:])
         step(1, 1)
-    return audit_rows(synthetic, rows, settings)
+    return _written(audit_rows(Path(synthetic), rows, settings), output)
 
 
 def audit_rows(
     synthetic: Path, rows: Sequence[Sequence[Mapping[str, Any]]], settings: TableAuditSettings
 ) -> TableAudit:
-    """The same for rows that were read already.
+    """`audit_table` for rows that were read already.
 
     Args:
         synthetic: name of the synthetic table.
@@ -365,12 +420,14 @@ def _check_sides(settings: HoldoutSettings, source: Sequence[Any], holdout: Sequ
             raise InputError(f"{path}: holds no record; an audit needs records in both source and holdout")
 
 
-def _text_units(settings: TextAuditSettings, sides: list[list[tuple[str, str]]], words: tuple[Any, Any]) -> Units:
-    if settings.user is not None:
-        units = Units.of(*([user for _, user in side] for side in sides))
+def _text_units(
+    settings: HoldoutSettings, user: str | None, sides: list[list[tuple[str, str]]], words: tuple[Any, Any]
+) -> Units:
+    if user is not None:
+        units = Units.of(*([one for _, one in side] for side in sides))
         if units.in_both:
             raise InputError(
-                f"{settings.source} and {settings.holdout}: {units.in_both} users of column {settings.user!r} are in "
+                f"{settings.source} and {settings.holdout}: {units.in_both} users of column {user!r} are in "
                 "both; put all records of a user on one side"
             )
         return units
@@ -431,11 +488,17 @@ def _audits(hits: list[Hits], settings: HoldoutSettings, unit: str) -> tuple[Aud
     )
 
 
-def _key(path: Path) -> bytes:
+def _written(found: Found, output: str | Path | None) -> Found:
+    if output is not None:
+        write(found.to_json(), Path(output))
+    return found
+
+
+def _key(path: Path | None) -> bytes:
     """The key in a file, so that hashes of several audits can be compared, or a new one."""
     import json
 
-    if not path.exists():
+    if path is None or not path.exists():
         return secrets.token_bytes(32)
     try:
         return bytes.fromhex(json.loads(path.read_text(encoding="utf-8"))["key"])

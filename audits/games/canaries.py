@@ -118,7 +118,7 @@ def third_party_audit(
     Args:
         design: what was fixed before the run.
         included: shape (m,), the coins: whether each candidate was planted.
-        scorings: one for each file that was scored, at most `design.files`.
+        scorings: one for each file that was scored, at most `design.scorings`.
         attack: how canaries were scored, in words.
         kind: of the canaries, in a word.
         unprotected: of a run with the protection off that read the same planted canaries: the positive control. It
@@ -131,8 +131,8 @@ def third_party_audit(
     Raises:
         ValueError: if there is no file, more files than planned, or scores of other candidates.
     """
-    if not 1 <= len(scorings) <= design.files:
-        raise ValueError(f"the plan has {design.files} synthetic files; {len(scorings)} were scored")
+    if not 1 <= len(scorings) <= design.scorings:
+        raise ValueError(f"the plan has {design.scorings} synthetic files; {len(scorings)} were scored")
     every = [*scorings, *([] if unprotected is None else [unprotected])]
     if included.shape != (design.candidates,) or any(s.candidates.shape != included.shape for s in every):
         raise ValueError(f"each of the {design.candidates} candidates needs one coin and one score")
@@ -172,11 +172,11 @@ def third_party_audit(
             int((~included).sum()),
             confidence=design.each,
         ),
-        p_value=min(1.0, design.files * min(_p_value(included, guess) for guess in found)),
+        p_value=min(1.0, design.scorings * min(_p_value(included, guess) for guess in found)),
         multiplicity=_multiplicity(design, kind, scorings),
         details={
             "failures": failures,
-            "planned_files": design.files,
+            "planned_files": design.scorings,
             "scored_files": len(scorings),
             "guesses": "every canary that is printed" if design.guesses is None else design.guesses,
             "detectable": limit.to_json(),
@@ -337,8 +337,8 @@ def _multiplicity(design: CanariesDesign, kind: str, scored: Sequence[Scoring]) 
     guesses = printed if design.guesses is None else f"the {design.guesses} highest scores"
     lines = [
         f"one canary kind ({kind}), one score, one rule of guessing ({guesses}), fixed before the run",
-        f"{design.files} planned synthetic file{'s' if design.files > 1 else ''}, {len(scored)} scored; each bound "
-        f"holds with confidence {format_confidence(design.each)}, all of them with "
+        f"{design.scorings} planned synthetic file{'s' if design.scorings > 1 else ''}, {len(scored)} scored; each "
+        f"bound holds with confidence {format_confidence(design.each)}, all of them with "
         f"{format_confidence(design.confidence)}",
         "one p-value (hypergeometric tail, times the number of planned files) and intervals of rates, from which no ε "
         "follows",
@@ -361,7 +361,7 @@ def _conclusion(
     if failures:
         return f"No conclusion: {'; '.join(failures)}."
     right, made = int((guess & included).sum()), int(guess.sum())
-    where = f"in {scoring.name}, " if design.files > 1 else ""
+    where = f"in {scoring.name}, " if design.scorings > 1 else ""
     counts = f"{where}{right} of {made} guesses are right" if made else f"{where}no canary is guessed to be in the data"
     at = f" at δ = {format_number(design.delta)}" if design.delta else ""
     ceiling = format_ceiling(bound.ceiling, bound.value)

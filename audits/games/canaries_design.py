@@ -28,8 +28,8 @@ class CanariesDesign:
     Attributes:
         candidates: m, the number of candidates.
         guesses: r, how many of the highest scores are guessed "in"; None guesses every candidate that scores above 0.
-        files: K, how many synthetic files may be scored.
-        confidence: 1 − β, jointly for all files; with a claim, one at which claims are refuted (`check_confidence`).
+        scorings: K, how many synthetic files and models may be scored.
+        confidence: 1 − β, jointly for all scorings; with a claim, one at which claims are refuted (`check_confidence`).
         unit: what a candidate is.
         claim: the claim under adding or removing a unit; None for no claim.
         delta: δ at which ε is bounded; that of the claim, if there is one.
@@ -37,7 +37,7 @@ class CanariesDesign:
 
     candidates: int
     guesses: int | None
-    files: int
+    scorings: int
     confidence: float
     unit: Unit
     claim: Claim | None = None
@@ -52,7 +52,7 @@ class CanariesDesign:
                     f"guesses must be at most half of the {self.candidates} candidates, since only about half of them "
                     f"are in the data; not {self.guesses}"
                 )
-        validate.integer(minimum=1, files=self.files)
+        validate.integer(minimum=1, scorings=self.scorings)
         validate.open_probability(confidence=self.confidence)
         validate.probability_below_one(delta=self.delta)
         check_confidence(self.confidence, self.claim)
@@ -74,7 +74,7 @@ class CanariesDesign:
     @property
     def each(self) -> float:
         """The confidence of the bound from one file."""
-        return 1 - (1 - self.confidence) / self.files
+        return 1 - (1 - self.confidence) / self.scorings
 
     def ceiling(self, guesses: int) -> float:
         """The largest ε that one file can show with this many guesses, if all of them are correct."""

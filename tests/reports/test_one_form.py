@@ -22,8 +22,10 @@ from dpassay.attacks.canaries.reconstruction import Reconstruction
 from dpassay.attacks.released.holdout import Hits, Units
 from dpassay.attacks.secrets.reconstruction import SecretGuesses
 from dpassay.auditing.canaries import readme
-from dpassay.auditing.canaries.files import PlannedAudit
+from dpassay.auditing.canaries.files import Manifest, PlannedCanaries
+from dpassay.auditing.canaries.kinds import Canary
 from dpassay.auditing.membership.audit import MembershipAudit, MembershipSettings
+from dpassay.auditing.plan_files import Claimed
 from dpassay.auditing.released.audit import HoldoutAudit, HoldoutSettings
 from dpassay.audits.games import leave_one_out_audit, reconstruction_audit
 from dpassay.audits.games.canaries import Scoring, third_party_audit
@@ -208,7 +210,7 @@ def test_page_and_command_print_what_an_audit_found_in_one_form(
 
 PLANTED_CLAIM = ApproxDP(1.2345678, DELTA)
 PLANTED = CanariesDesign(
-    candidates=240, guesses=60, files=3, confidence=0.95, unit=Unit(), claim=PLANTED_CLAIM, delta=PLANTED_CLAIM.delta
+    candidates=240, guesses=60, scorings=3, confidence=0.95, unit=Unit(), claim=PLANTED_CLAIM, delta=PLANTED_CLAIM.delta
 )
 
 
@@ -233,14 +235,15 @@ def planted_page(right: int, copied: float = 3.0) -> str:
 
 def planted_reach() -> str:
     """What the plan of that audit says of its reach."""
-    planned = PlannedAudit(
-        kind="echo",
-        design=PLANTED,
-        copies=1,
-        canaries="canaries.jsonl",
-        canaries_sha256="",
-        manifest_sha256="",
-        reads_data=None,
+    manifest = Manifest(
+        dpassay="", nonce="", kind="echo", text="text", unit="record", copies=1, guesses=PLANTED.guesses,
+        files=PLANTED.scorings, confidence=PLANTED.confidence, delta=PLANTED.delta,
+        claim=Claimed(epsilon=PLANTED_CLAIM.epsilon, delta=PLANTED_CLAIM.delta), statistic="",
+        candidates=[Canary()] * PLANTED.candidates, included="", never=[],
+    )  # fmt: skip
+    assert manifest.design == PLANTED
+    planned = PlannedCanaries(
+        manifest=manifest, manifest_sha256="", canaries="canaries.jsonl", canaries_sha256="", reads_data=None
     )
     return f"<pre>{html.escape(' '.join(readme.reach(planned)))}</pre>"
 

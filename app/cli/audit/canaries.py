@@ -78,17 +78,18 @@ def plan(
     quiet: Quiet = False,
 ) -> None:
     """Starts an audit with canaries (then score, bound, report): draws them and fixes in advance what is tested."""
-    from dpassay.auditing.canaries import plan as job
+    from dpassay import audit
     from dpassay.auditing.canaries.layout import layout_in_words
     from dpassay.auditing.canaries.readme import reach
     from dpassay.auditing.canaries.units import claim_in_words
 
-    settings = job.PlanSettings(
+    planned = audit.canaries(
+        output,
         kind=kind,
         canaries=canaries,
         like=like,
         schema=schema,
-        templates=tuple(template or ()),
+        templates=template or (),
         score=score,
         holdout=holdout,
         text=text,
@@ -100,10 +101,9 @@ def plan(
         delta=delta,
         confidence=confidence,
         guesses=guesses,
-        files=scorings,
+        scorings=scorings,
         progress=progress(json_, quiet),
     )
-    planned = job.plan(settings, output)
 
     def in_words() -> None:
         for line in claim_in_words(planned.design.claim, planned.design.unit):
@@ -151,41 +151,32 @@ def score(
     quiet: Quiet = False,
 ) -> None:
     """Scores the canaries of a plan on a synthetic file or a language model; needs nothing else of the generator."""
-    from dpassay.auditing.canaries import score as job
-    from dpassay.base.errors import InputError
-    from dpassay.base.outputs import check_device
+    from dpassay import audit
 
-    if (synthetic is None) == (model is None):
-        raise InputError("name the generator's file, or its model with --model; score both one after the other")
-    if base is not None and model is None:
-        raise InputError("--base belongs to --model; leave it out")
-    if text is not None and model is not None:
-        raise InputError("--text names a column of a file, and a model has none; leave it out")
-    shows = progress(json_, quiet)
-    if synthetic is not None:
-        scored = job.score(folder, synthetic, text=text, expect=expect, unprotected=unprotected, progress=shows)
+    scored = audit.score_canaries(
+        folder,
+        synthetic,
+        model=model,
+        base=base,
+        device=device,
+        text=text,
+        unprotected=unprotected,
+        expect=expect,
+        progress=progress(json_, quiet),
+    )
+    read = f"Scored all canaries by {model}"
+    if model is None:
         read = f"Read {scored.rows} rows ({scored.bytes} bytes) of {synthetic}"
-    else:
-        found = job.score_model(
-            folder,
-            str(model),
-            base=base,
-            device=check_device(device),
-            expect=expect,
-            unprotected=unprotected,
-            progress=shows,
-        )
-        scored, read = found, f"Scored all canaries by {model}"
     shown = scored.model_dump(include={"file", "sha256", "bytes", "rows"})
     show(shown, lambda: say(f"{read}; scores are in {folder / 'scores.json'}"), json_, quiet)
 
 
 def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:
     """Computes a lower bound on the generator's ε from the scores. Exits with 1 if it refutes the planned claim."""
-    from dpassay.auditing.canaries import bound as job
+    from dpassay import audit
     from dpassay.base.number_format import format_ceiling
 
-    found = job.bound(folder, expect=expect, progress=progress(json_, quiet))
+    found = audit.bound_canaries(folder, expect=expect, progress=progress(json_, quiet))
 
     def in_words() -> None:
         audit = found.audit
@@ -196,7 +187,7 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
         for rate in (*audit.rates, *audit.controls):
             say(f"{rate.name}: {rate.hits} of {rate.trials}")
         say("Tried: " + "; ".join(audit.multiplicity))
-        for file in (*found.synthetic, *([found.unprotected] if found.unprotected else [])):
+        for file in (*found.scorings, *([found.unprotected] if found.unprotected else [])):
             if not file.checked:
                 say(f"{file.scored.file} was removed after it was scored, so it could not be checked.")
 
@@ -206,9 +197,9 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
 
 def report(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:
     """Writes the result as a self-contained page, DIR/report.html, and as DIR/report.json."""
-    from dpassay.auditing.canaries import report as job
+    from dpassay import audit
 
-    document = job.report(folder, expect=expect)
+    document = audit.report_canaries(folder, expect=expect)
     show(
         document.model_dump(mode="json", by_alias=True), lambda: say(f"Report: {folder / 'report.html'}"), json_, quiet
     )

@@ -27,7 +27,7 @@ from dpassay.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from dpassay.auditing.membership.audit import MembershipAudit, MembershipSettings
+    from dpassay.auditing.membership.audit import MembershipAudit
 
 
 class _OldForm(TyperGroup):
@@ -100,13 +100,26 @@ def scores(
     quiet: Quiet = False,
 ) -> None:
     """Uses signals of the target and of reference models. A row without `included` is a population record."""
-    from dpassay.auditing.membership import audit as job
+    from dpassay import audit
 
     path = _path(signals, output)
-    settings = _settings(
-        json_, quiet, attack, guesses, side, coins, epsilon, delta, confidence, unit, seed, gamma=gamma, a=a
+    found = audit.membership(
+        signals,
+        attacks=attack or (),
+        guesses=guesses or (),
+        side=side,
+        coins=coins,
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        unit=unit,
+        gamma=gamma,
+        a=a,
+        seed=seed,
+        output=path,
+        progress=progress(json_, quiet),
     )
-    _finish(job.audit_signals(signals, settings), path, json_, quiet)
+    _finish(found, path, json_, quiet)
 
 
 @app.command(
@@ -148,24 +161,34 @@ def model(
     quiet: Quiet = False,
 ) -> None:
     """Attacks a model that was fine-tuned on some of the candidates. Given again, it reuses its reference models."""
-    from dpassay.auditing.membership import audit as job
-    from dpassay.base.errors import input_errors
-    from dpassay.mechanisms.models.fine_tuning import Training
+    from dpassay import audit
 
     path = _path(records, output, records, model, population, Path(base))
-    settings = _settings(
-        json_, quiet, attack, guesses, side, coins, epsilon, delta, confidence, unit, seed, gamma=gamma, a=a
-    )
-    with input_errors():
-        training = Training(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
-    found = job.audit_model(
+    found = audit.membership(
         records,
-        str(model),
-        job.ReferenceModelSettings(base=base, models=references, training=training, device=device, workers=workers),
-        settings,
+        model=model,
+        reference=population,
         text=text,
-        population=population,
-        folder=path.with_name("reference-models"),
+        attacks=attack or (),
+        guesses=guesses or (),
+        side=side,
+        coins=coins,
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        unit=unit,
+        gamma=gamma,
+        a=a,
+        base=base,
+        references=references,
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        workers=workers,
+        device=device,
+        seed=seed,
+        output=path,
+        progress=progress(json_, quiet),
     )
     _finish(found, path, json_, quiet)
 
@@ -200,27 +223,29 @@ def text(
     quiet: Quiet = False,
 ) -> None:
     """Attacks synthetic text alone: is it closer to a candidate than it would be without it?"""
-    from dpassay.auditing.membership import audit as job
-    from dpassay.base.private_results import synthetic_file
+    from dpassay import audit
 
     path = _path(synthetic, output, records, reference)
-    settings = _settings(
-        json_,
-        quiet,
-        attack,
-        guesses,
-        side,
-        coins,
-        epsilon,
-        delta,
-        confidence,
-        unit,
-        seed,
+    found = audit.membership(
+        records,
+        synthetic=synthetic,
+        reference=reference,
+        text=text,
+        synthetic_text=synthetic_text,
+        attacks=attack or (),
+        guesses=guesses or (),
+        side=side,
+        coins=coins,
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        unit=unit,
         order=order,
         neighbours=neighbours,
+        seed=seed,
+        output=path,
+        progress=progress(json_, quiet),
     )
-    file = synthetic_file(synthetic)
-    found = job.audit_texts(records, file, reference, settings, text=text, synthetic_text=synthetic_text)
     _finish(found, path, json_, quiet)
 
 
@@ -231,48 +256,12 @@ def _path(beside: Path, output: Path | None, *inputs: Path | None) -> Path:
     return output_file(beside, output, NAME, inputs)
 
 
-def _settings(
-    json_: bool,
-    quiet: bool,
-    attack: list[str] | None,
-    guesses: list[int] | None,
-    side: str,
-    coins: bool,
-    epsilon: float | None,
-    delta: float,
-    confidence: float,
-    unit: str,
-    seed: int,
-    **of_the_attack: Any,
-) -> MembershipSettings:
-    from dpassay.auditing.membership.audit import MembershipSettings
-
-    return MembershipSettings(
-        attacks=tuple(attack or ()),
-        guesses=tuple(guesses or ()),
-        side=side,
-        coins=coins,
-        epsilon=epsilon,
-        delta=delta,
-        confidence=confidence,
-        unit=unit,
-        seed=seed,
-        progress=progress(json_, quiet),
-        **of_the_attack,
-    )
-
-
 def _finish(found: MembershipAudit, path: Path, json_: bool, quiet: bool) -> NoReturn:
-    from dpassay.base.private_results import write
-
-    body = found.to_json()
-    write(body, path)
-
     def in_words() -> None:
         print_audit(found)
         say(f"Written to {path}")
 
-    show(body, in_words, json_, quiet)
+    show(found.to_json(), in_words, json_, quiet)
     raise typer.Exit(of_audit(found.refuted))
 
 

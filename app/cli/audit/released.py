@@ -83,12 +83,14 @@ def text(
     The generator did not see the holdout, so what is found of it shows what records have in common. Without --coins
     there is a p-value but no bound on ε. Personal data are counted and hashed with a key, never printed.
     """
-    from dpassay.auditing.released import audit as job
+    from dpassay import audit
+    from dpassay.auditing.released.audit import TEXT_NAME
     from dpassay.base.private_results import output_file
 
     holdout = _required(holdout, "dpassay audit plan")
-    path = output_file(synthetic, output, job.TEXT_NAME, (source, holdout))
-    settings = job.TextAuditSettings(
+    path = output_file(synthetic, output, TEXT_NAME, (source, holdout))
+    found = audit.text(
+        synthetic,
         source=source,
         holdout=holdout,
         text=text,
@@ -101,9 +103,10 @@ def text(
         epsilon=epsilon,
         delta=delta,
         confidence=confidence,
+        output=path,
         progress=progress(json_, quiet),
     )
-    _finish(job.audit_text(synthetic, settings, path), path, json_, quiet)
+    _finish(found, path, json_, quiet)
 
 
 def table(
@@ -136,26 +139,29 @@ def table(
     Each attack is also made on the holdout, which the generator did not see, so that what rows have in common does not
     count. Without --coins there is a p-value but no bound on ε.
     """
-    from dpassay.auditing.released import audit as job
+    from dpassay import audit
+    from dpassay.auditing.released.audit import TABLE_NAME
     from dpassay.base.private_results import output_file
 
     holdout = _required(holdout, "dpassay audit plan --kind table")
-    path = output_file(synthetic, output, job.TABLE_NAME, (source, holdout))
-    settings = job.TableAuditSettings(
+    path = output_file(synthetic, output, TABLE_NAME, (source, holdout))
+    found = audit.table(
+        synthetic,
         source=source,
         holdout=holdout,
         secret=secret,
-        ignore=tuple(ignore or ()),
-        categorical=tuple(categorical or ()),
+        ignore=ignore or (),
+        categorical=categorical or (),
         limit=limit,
         coins=coins,
         epsilon=epsilon,
         delta=delta,
         confidence=confidence,
         seed=seed,
+        output=path,
         progress=progress(json_, quiet),
     )
-    _finish(job.audit_table(synthetic, settings), path, json_, quiet)
+    _finish(found, path, json_, quiet)
 
 
 def _required(holdout: Path | None, instead: str) -> Path:
@@ -174,16 +180,11 @@ def _required(holdout: Path | None, instead: str) -> Path:
 
 
 def _finish(found: HoldoutAudit, path: Path, json_: bool, quiet: bool) -> NoReturn:
-    from dpassay.base.private_results import write
-
-    body = found.to_json()
-    write(body, path)
-
     def in_words() -> None:
         print_audits(found)
         say(f"Written to {path}")
 
-    show(body, in_words, json_, quiet)
+    show(found.to_json(), in_words, json_, quiet)
     raise typer.Exit(of_audit(bool(found.refuted)))
 
 

@@ -74,13 +74,10 @@ def plan(
     quiet: Quiet = False,
 ) -> None:
     """Makes neighbouring data sets, and says what the audit can show before the generator runs."""
-    from dpassay.auditing.many_runs import plan as job
-    from dpassay.base.errors import input_errors
-    from dpassay.data.table_schema import read_schema
+    from dpassay import audit
 
-    with input_errors():
-        public = None if schema is None else read_schema(schema)[0]
-    settings = job.RunsSettings(
+    found = audit.runs(
+        output,
         like=like,
         epsilon=epsilon,
         delta=delta,
@@ -88,16 +85,15 @@ def plan(
         unit=unit,
         runs=runs,
         confidence=confidence,
-        neighbors=tuple(neighbors) if neighbors else None,
-        schema=public,
+        neighbors=neighbors or (),
+        schema=schema,
         records=records,
         label=label,
-        categorical=tuple(categorical or ()),
-        texts=tuple(text or ()),
+        categorical=categorical or (),
+        texts=text or (),
         failures=failures,
         progress=progress(json_, quiet),
     )
-    found = job.plan(settings, output)
 
     def in_words() -> None:
         say("\n".join(found.words()))
@@ -137,9 +133,10 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Runs the generator until the claim is refuted or all planned runs are made. Given again, it resumes."""
-    from dpassay.auditing.many_runs import run as job
+    from dpassay import audit
 
-    settings = job.RunSettings(
+    made = audit.make_runs(
+        folder,
         command=command,
         function=function,
         unprotected=unprotected,
@@ -149,7 +146,6 @@ def run(
         keep=keep,
         progress=progress(json_, quiet),
     )
-    made = job.run(folder, settings)
 
     def in_words() -> None:
         say(f"{made.made} runs were made, and no more are needed: {made.reason}.")
@@ -168,9 +164,9 @@ def score(
     quiet: Quiet = False,
 ) -> None:
     """Reads outputs of runs that were made elsewhere, and says which runs are needed next, until none is."""
-    from dpassay.auditing.many_runs import run as job
+    from dpassay import audit
 
-    made = job.score(folder, unprotected=unprotected, progress=progress(json_, quiet))
+    made = audit.read_runs(folder, unprotected=unprotected, progress=progress(json_, quiet))
 
     def in_words() -> None:
         if made.wanted:
@@ -185,10 +181,10 @@ def score(
 @app.command(epilog=f"Example: dpassay audit runs bound runs\n\n{IN_AUDIT_HELP}")
 def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
     """Computes a lower bound on the generator's ε from the runs. Exits with 1 if it refutes the claim."""
-    from dpassay.auditing.many_runs import bound as job
+    from dpassay import audit
     from dpassay.audits.games.many_runs import UNFINISHED
 
-    found = job.bound(folder)
+    found = audit.bound_runs(folder)
 
     def in_words() -> None:
         audit = found.audit
@@ -224,7 +220,7 @@ def _failing(details: Mapping[str, Any]) -> str:
 @app.command(epilog=f"Example: dpassay audit runs report runs\n\n{IN_AUDIT_HELP}")
 def report(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
     """Writes the result as one private page, DIR/report.html, and as DIR/report.json."""
-    from dpassay.auditing.many_runs import report as job
+    from dpassay import audit
 
-    document = job.report(folder).model_dump(mode="json", by_alias=True)
+    document = audit.report_runs(folder).model_dump(mode="json", by_alias=True)
     show(document, lambda: say(f"Report: {folder / 'report.html'}"), json_, quiet)

@@ -40,21 +40,19 @@ def secrets(
     quiet: Quiet = False,
 ) -> None:
     """Guesses a secret from the noisy clusters of secret-protected evolution by the best attack: a lower bound on r."""
-    from dpassay.auditing.secrets import audit as job
-    from dpassay.base.outputs import check_output_folder
+    from dpassay import audit
 
-    check_output_folder(output, ())
-
-    settings = job.SecretAuditSettings(
-        p=p,
-        r=r,
+    found = audit.secrets(
+        p,
+        r,
         occurrences=occurrences,
         sampling_probability=sampling_probability,
         rounds=rounds,
         sigma=sigma,
-        variant=variant,  # type: ignore[arg-type]  # checked by the job
+        variant=variant,  # type: ignore[arg-type]  # checked there
         confidence=confidence,
+        output=output,
+        progress=progress(json_, quiet),
     )
-    found = job.audit(settings, output, progress=progress(json_, quiet))
-    show(found.to_json(), lambda: say("\n".join(job.in_words(found))), json_, quiet)
+    show(found.to_json(), lambda: say("\n".join(found.in_words())), json_, quiet)
     raise typer.Exit(of_audit(found.refuted))

@@ -26,7 +26,6 @@ from dpassay.attacks.canaries import texts as text_canaries
 from dpassay.attacks.canaries.texts import numbers_in
 from dpassay.auditing.canaries import plan as audit_plan
 from dpassay.auditing.canaries.files import read_manifest
-from dpassay.auditing.canaries.plan import PlanSettings
 from dpassay.auditing.plan_files import sealed
 from dpassay.audits.statistics import epsilon_one_run
 from dpassay.base.number_format import format_percent, format_upper
@@ -673,8 +672,7 @@ def test_a_coin_moves_its_own_record_only(tmp_path: Path, tickets: Path, monkeyp
         coins = [True] * 9 + [included]
         monkeypatch.setattr(text_canaries, "draw_coins", lambda count, coins=coins: coins)
         folder = tmp_path / str(included)
-        settings = PlanSettings(kind="echo", canaries=10, like=tickets, text="note", id="no", user="who", guesses=5)
-        audit_plan.plan(settings, folder)
+        audit_plan.plan(folder, kind="echo", canaries=10, like=tickets, text="note", id="no", user="who", guesses=5)
         rows.append((folder / "canaries.jsonl").read_text().splitlines())
     assert rows[1][:-1] == rows[0]
     assert len(rows[1]) == 10

@@ -271,7 +271,7 @@ def test_a_signal_is_raised_between_runs_only(
     with monkeypatch.context() as patched:
         patched.setattr(many_runs.ManyRuns, "add", add_and_signal)
         with pytest.raises(error):
-            job.run(audit, job.RunSettings(function="toy_functions:copy"))
+            job.run(audit, function="toy_functions:copy")
     assert after
     assert {one: signal.getsignal(one) for one in before} == before
     assert len(lines(audit)) >= len(after)

@@ -117,8 +117,8 @@ def test_several_files_are_paid_for() -> None:
     Either test fails with probability below 1e-6.
     """
     each = alarm_probability(60, 0.95)
-    assert false_alarms(design(files=3), 3, 9, "response") <= stats.binom.ppf(1 - 1e-6, ROUNDS, 0.05)
-    unpaid = design(files=3, confidence=1 - 3 * 0.05, claim=None)  # each at 95 %
+    assert false_alarms(design(scorings=3), 3, 9, "response") <= stats.binom.ppf(1 - 1e-6, ROUNDS, 0.05)
+    unpaid = design(scorings=3, confidence=1 - 3 * 0.05, claim=None)  # each at 95 %
     assert unpaid.each == pytest.approx(0.95)
     alarms = false_alarms(unpaid, 3, 9, "response")
     any_alarm = 1 - (1 - each) ** 3  # given the coins, files are independent; over coins this is a little less
@@ -194,7 +194,7 @@ def test_guesses_are_the_highest_scores_and_the_first_of_equals() -> None:
 def test_the_bound_is_the_one_run_bound_of_the_counts() -> None:
     """All copies are printed: 150 of the first 150 are in, and 150 of the others are out."""
     included = np.arange(M) < M // 2
-    plan = design(60, claim=ApproxDP(1, 1e-4), delta=1e-4, files=2, unit=Unit("user"))
+    plan = design(60, claim=ApproxDP(1, 1e-4), delta=1e-4, scorings=2, unit=Unit("user"))
     files = [
         scoring(as_floats(included), included, np.zeros(M)),
         scoring(as_floats(~included), included, np.ones(M), "b"),
@@ -234,12 +234,12 @@ def test_what_a_conclusion_says_of_the_claim() -> None:
 @pytest.mark.parametrize(("confidence", "refused"), [(0.95, False), (0.9999, False), (0.9499, True), (0.5, True)])
 def test_a_claim_is_planned_only_at_a_confidence_at_which_it_can_be_refuted(confidence: float, refused: bool) -> None:
     """Each bound of two files has a confidence of 0.95 at β = 0.1, but both together do not."""
-    assert design(files=2, confidence=confidence, claim=None).confidence == confidence
+    assert design(scorings=2, confidence=confidence, claim=None).confidence == confidence
     if not refused:
-        assert design(files=2, confidence=confidence).claim is not None
+        assert design(scorings=2, confidence=confidence).claim is not None
         return
     with pytest.raises(ValueError, match=r"a claim is refuted at confidence 0.95 or more, not at .*give --confidence"):
-        design(files=2, confidence=confidence)
+        design(scorings=2, confidence=confidence)
 
 
 def test_the_conclusion_and_the_decision_are_one() -> None:
@@ -254,7 +254,7 @@ def test_the_conclusion_and_the_decision_are_one() -> None:
         for scored in ([full], [silent], [silent, full], [full, full, silent], [full] * 40, [full, failed], [failed]):
             if len(scored) > planned:
                 continue
-            plan = design(files=planned)
+            plan = design(scorings=planned)
             found = audit(plan, included, *scored)
             decided = refutes(plan, found.bounds)
             said = {"refutes the claim of": True, "is not refuted": False, "No conclusion": None}
@@ -335,7 +335,7 @@ def test_ceilings_and_guesses_needed() -> None:
     assert plan.needed(3.0) == 62
     assert plan.needed(6.0) is None  # takes 1211
     assert plan.ceiling(plan.needed(2.0) or 0) >= 2.0 > plan.ceiling((plan.needed(2.0) or 0) - 1)
-    assert design(60, files=5).ceiling(60) == pytest.approx(-math.log(0.01 ** (-1 / 60) - 1), rel=1e-12)
+    assert design(60, scorings=5).ceiling(60) == pytest.approx(-math.log(0.01 ** (-1 / 60) - 1), rel=1e-12)
 
 
 @pytest.mark.parametrize(

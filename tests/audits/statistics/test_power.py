@@ -283,7 +283,7 @@ def test_stated_power_is_that_of_simulated_audits(guesses: int | None, leak: Lea
     design = CanariesDesign(
         candidates=M,
         guesses=guesses,
-        files=1,
+        scorings=1,
         confidence=0.95,
         unit=Unit(),
         claim=ApproxDP(claim, delta) if delta else PureDP(claim),
