@@ -77,7 +77,7 @@ def extraction(
     rule = criteria or Criteria()
     if not len(source) or not len(holdout):
         raise ValueError("extraction needs at least one record in the source and one in the holdout")
-    sides = [_Side.of(records, synthetic, rule) for records in (source, holdout)]
+    sides = [ExtractionSide.of(records, synthetic, rule) for records in (source, holdout)]
     about = {"records": {"synthetic": len(synthetic), "source": len(source), "holdout": len(holdout)}, **units.about()}
     longest = {name: _quantiles(of.longest, rule.words) for name, of in zip(("source", "holdout"), sides, strict=True)}
     return (
@@ -121,7 +121,7 @@ def _near_in_words(rule: Criteria) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Side:
+class ExtractionSide:
     """What of the records of one side occurs in the synthetic texts, each field of shape (n,)."""
 
     verbatim: Bools
@@ -129,7 +129,7 @@ class _Side:
     longest: Integers
 
     @classmethod
-    def of(cls, records: Words, synthetic: Words, rule: Criteria) -> _Side:
+    def of(cls, records: Words, synthetic: Words, rule: Criteria) -> ExtractionSide:
         runs = overlap(records, synthetic.pieces(), rule.words)
         verbatim = runs.longest > 0
         near: Overlap = overlap(records, synthetic.pieces(), rule.near_words)

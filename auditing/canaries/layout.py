@@ -83,7 +83,7 @@ def write_layout(
     private, suffix = folder / "private", data.suffix
     source, holdout = private / f"{SOURCE}{suffix}", private / f"{HOLDOUT}{suffix}"
     repeats = _Repeats.none() if split.user is not None else _Repeats.of(_contents(data.path, split, progress))
-    coin, counts, repeated = _Coins(split.share), [0, 0], 0
+    coin, counts, repeated = CanaryCoins(split.share), [0, 0], 0
     with contextlib.ExitStack() as stack:
         sides = [stack.enter_context(RowWriter(path, data)) for path in (source, holdout)]
         candidates = _Candidates(private / f"{CANDIDATES}.jsonl", split)
@@ -199,7 +199,7 @@ class _Repeats:
         return place < len(self.contents) and int(self.contents[place]) == content
 
 
-class _Coins:
+class CanaryCoins:
     """Independent coins of units, from a fresh key."""
 
     def __init__(self, share: float) -> None:

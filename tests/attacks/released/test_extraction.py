@@ -13,7 +13,7 @@ from property_settings import examples
 from scipy import stats
 
 from dpassay.attacks.released.holdout import Hits, Units, content_key
-from dpassay.attacks.released.text_extraction import Criteria, _Side, extraction
+from dpassay.attacks.released.text_extraction import Criteria, ExtractionSide, extraction
 from dpassay.data.word_runs import Words
 
 A = "the quick brown fox jumps over the lazy dog at noon"
@@ -63,7 +63,7 @@ def test_everything_that_is_found_is_so_by_definition(seed: int, rule: tuple[int
         text[draw.randint(0, len(text)) :] = other[begin:end]
     written = [" ".join(text) for text in texts]
     criteria = Criteria(*rule)
-    side = _Side.of(Words.of(written[:12]), Words.of(written[12:]), criteria)
+    side = ExtractionSide.of(Words.of(written[:12]), Words.of(written[12:]), criteria)
     found = zip(side.verbatim.tolist(), side.near.tolist(), side.longest.tolist(), strict=True)
     assert list(found) == by_definition(written[:12], written[12:], criteria)
 

@@ -23,7 +23,7 @@ from scipy import stats
 from seeded_entropy import seed_entropy
 
 from dpassay.auditing.canaries.files import read_manifest
-from dpassay.auditing.canaries.layout import _Coins, each_confidence
+from dpassay.auditing.canaries.layout import CanaryCoins, each_confidence
 from dpassay.data.records import read_rows
 
 PLANS = ("basic", "family", "student")
@@ -360,7 +360,7 @@ def test_all_records_of_a_user_have_one_coin(tmp_path: Path) -> None:
 
 def test_coins_of_units_are_fair_and_independent_of_each_other() -> None:
     """20000 coins; each count is outside its interval with probability below 1e-6."""
-    coin = _Coins(0.25)
+    coin = CanaryCoins(0.25)
     sides = [coin.side(unit) for unit in range(20_000)]
     assert sides == [coin.side(unit) for unit in range(20_000)]
     for side in (0, 1):
