@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -66,6 +68,13 @@ def test_commands_come_out_as_the_page_says(
         assert re.search(r"'(new_category|rare_category|outlier|empty_class|duplicates)', in \d+ rounds", printed)
     else:
         assert re.search(r"every pilot run on one data set failed: missing_value \(\d+ on D′\)", printed)
+
+
+def test_the_code_prints_what_the_page_says() -> None:
+    ((code, expected),) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", TEXT, flags=re.DOTALL)
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(code, {})  # noqa: S102 (our own documentation)
+    assert out.getvalue() == expected
 
 
 def test_the_table_of_neighbours_is_that_of_the_code() -> None:

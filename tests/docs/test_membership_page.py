@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import run
@@ -19,9 +22,13 @@ def blocks(language: str) -> list[str]:
 def test_the_example_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    (code,) = blocks("python")
-    exec(compile(code, "docs/membership.md", "exec"), {})  # noqa: S102
+    data, in_python = blocks("python")
+    names: dict[str, Any] = {}
+    exec(compile(data, "docs/membership.md", "exec"), names)  # noqa: S102
     commands, expected = blocks("console"), blocks("text")
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(compile(in_python, "docs/membership.md", "exec"), names)  # noqa: S102
+    assert out.getvalue() == expected.pop(1)
     assert len(commands) == len(expected) == 2
     for command, printed, exit_code in zip(commands, expected, (1, 0), strict=True):
         program, *arguments = shlex.split(command.removeprefix("$ "))

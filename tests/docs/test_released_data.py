@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dpassay.attacks.released.attribute_inference import TOLERANCE
 from dpassay.attacks.released.nearest_record import CLOSEST
 from dpassay.attacks.released.text_extraction import Criteria
@@ -19,9 +21,10 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
-def test_the_code_prints_what_the_page_says() -> None:
+def test_the_code_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     code, shown = blocks("python"), blocks("text")
-    assert len(code) == len(shown) == 2
+    assert len(code) == len(shown) == 3
     names: dict[str, Any] = {}
     for block, expected in zip(code, shown, strict=True):
         with contextlib.redirect_stdout(io.StringIO()) as out:

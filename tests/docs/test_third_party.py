@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import shlex
@@ -56,6 +58,17 @@ def test_commands_come_out_as_the_page_says(
     folder = "rows" if block else "audit"
     assert (tmp_path / folder / "bound.json").is_file()
     assert (tmp_path / folder / "report.html").is_file() == (block == 0)
+
+
+def test_the_code_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every planted key is printed, and no other. It is seeded as the commands above are, because of the control."""
+    seed_entropy(monkeypatch, 0)
+    shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    ((code, expected),) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(code, {})  # noqa: S102 (our own documentation)
+    assert out.getvalue() == expected
 
 
 def test_a_plan_expects_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
