@@ -19,6 +19,7 @@ from dpassay.base.private_files import PRIVATE
 from dpassay.claims.base import Claim
 from dpassay.generators.documents import Documents
 from dpassay.mechanisms.evolution.journal import JournalError
+from dpassay.mechanisms.models.prompts import PromptError
 from dpassay.mechanisms.models.writers import WriterError
 from dpassay.mechanisms.primitives.charged import RunMismatchError
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from dpassay.generators.base import FinishedRun, RunSettings
 
 T = TypeVar("T")
+NOTHING_MORE = Basis()
 
 
 def described(claim: Claim) -> dict[str, Json]:
@@ -73,16 +75,23 @@ def open_run(
             )
         if new:  # what a resumed run is refused for is found later, and must be the only line
             settings.warn(claim)
-        try:
+        with run_errors(ledger):
             yield run
-        except RunMismatchError as error:
-            raise InputError(f"{ledger}: {error}") from None
-        except (JournalError, WriterError, LedgerError) as error:
-            raise InputError(str(error)) from None
-        except OSError as error:
-            with input_errors():
-                raise error
         run.finish()
+
+
+@contextmanager
+def run_errors(ledger: Path) -> Iterator[None]:
+    """Raises an `InputError` for whatever keeps a run from being made or resumed that its user can correct."""
+    try:
+        yield
+    except (RunMismatchError, PromptError) as error:
+        raise InputError(f"{ledger}: {error}") from None
+    except (JournalError, WriterError, LedgerError) as error:
+        raise InputError(str(error)) from None
+    except OSError as error:
+        with input_errors():
+            raise error
 
 
 def make_in_ledger(
@@ -92,14 +101,15 @@ def make_in_ledger(
     settings: RunSettings,
     make: Callable[[Run, Path], tuple[T, Documents]],
     about: Mapping[str, Json],
+    basis: Basis = NOTHING_MORE,
 ) -> tuple[T, Documents, Path]:
     """What `make` makes of a run in the claim's ledger, its documents, and the path of the ledger.
 
     Documents are committed before the run is finished, and written beside the ledger. Arguments and errors are those of
-    `open_run`; `make` is given the run and the private folder.
+    `open_run`; `make` is given the run and the private folder, and `basis` is joined to that of the claim.
     """
     ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
-    with open_run(claim, ledger, plan, settings, claim.basis(), about) as run:
+    with open_run(claim, ledger, plan, settings, claim.basis().joined(basis), about) as run:
         made, documents = make(run, ledger.parent)
         documents.commit(run)
     with input_errors():
@@ -119,7 +129,12 @@ class PlannedMechanism(Protocol):
 
 @contextmanager
 def open_audit_run(
-    audited: FinishedRun, folder: Path, name: str, mechanism: PlannedMechanism, about: Mapping[str, Json]
+    audited: FinishedRun,
+    folder: Path,
+    name: str,
+    mechanism: PlannedMechanism,
+    about: Mapping[str, Json],
+    basis: Basis | None = None,
 ) -> Iterator[Run]:
     """A run that an audit of a claimed run makes, in the ledger of its own folder, finished after the block."""
     with open_ledger(folder / LEDGER, audited.settings.anchor) as opened:
@@ -130,7 +145,7 @@ def open_audit_run(
             adjacency=mechanism.adjacency,
             unit=mechanism.unit,
             about={**about, "noise": OS_ENTROPY.name},
-            basis=audited.basis,
+            basis=audited.basis if basis is None else basis,
         )
         yield run
         run.finish()

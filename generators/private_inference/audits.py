@@ -11,6 +11,7 @@ import numpy as np
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.guarantees import Guarantee, PureDP
+from dpassay.accounting.ledger.entries import Json
 from dpassay.accounting.ledger.run_files import LEDGER, prepare
 from dpassay.accounting.registry import upper_bounds
 from dpassay.attacks.canaries.reconstruction import PREFIX, Canaries, Reconstruction, reconstruct
@@ -23,10 +24,12 @@ from dpassay.base.progress import Progress, with_progress
 from dpassay.data.batching import unit_records
 from dpassay.data.records import Record
 from dpassay.generators.base import BoundedGuarantee
+from dpassay.generators.ledger_run import open_audit_run, run_errors
 from dpassay.generators.private_inference.canaries import canary_records, kept_canaries
-from dpassay.generators.private_inference.charged import charge_and_generate
-from dpassay.generators.private_inference.run import InferenceRun
+from dpassay.generators.private_inference.run import InferenceRun, kept_key
+from dpassay.generators.private_inference.words import rows_basis
 from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.loop import generate
 
 RERUNS = 4
 """The number of units removed for a rerun of the whole pipeline: half with the largest losses, half others."""
@@ -240,16 +243,13 @@ def _play(
     name: str,
     progress: Progress,
 ) -> Reconstruction:
-    generation, _ = charge_and_generate(
-        mechanism,
-        records,
-        run.model,
-        folder / LEDGER,
-        name=name,
-        about={},
-        basis=run.claim.basis(),
-        progress=progress,
-        title=f"Attacking: {name}",
-        anchor=run.settings.anchor,
-    )
+    rows, key = mechanism.row_plan(run.model), kept_key(folder / LEDGER, name, run.settings.anchor)
+    about: dict[str, Json] = {"model": run.model.fingerprint, "rows": rows.to_json(), "key": key.hex()}
+    basis = run.claim.basis().joined(rows_basis(rows))
+    with (
+        run_errors(folder / LEDGER),
+        open_audit_run(run, folder, name, mechanism, about, basis) as charged,
+        progress.stage(f"Attacking: {name}") as step,
+    ):
+        generation = generate(mechanism, records, run.model, charged, key=key, progress=step)
     return reconstruct(generation.documents, canaries, [record.text for record in records])

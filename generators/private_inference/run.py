@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,25 +12,27 @@ import numpy as np
 
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.guarantees import ApproxDP, ExPostDP, Guarantee
+from dpassay.accounting.ledger.entries import Json
 from dpassay.accounting.ledger.evidence import Basis
 from dpassay.accounting.ledger.run import Run
-from dpassay.accounting.ledger.run_files import check_ledger_is_there, open_ledger, prepare
+from dpassay.accounting.ledger.run_files import LEDGER, check_ledger_is_there, open_ledger
 from dpassay.accounting.registry import account, upper_bounds
 from dpassay.attacks.canaries.reconstruction import Canaries
 from dpassay.attacks.private_inference.leave_one_out import LeaveOneOut
 from dpassay.audits.result import AuditResult
 from dpassay.base.errors import input_errors
 from dpassay.base.private_files import PRIVATE
+from dpassay.data.records import Record
 from dpassay.generators.base import BoundedGuarantee, FinishedRun, RunSettings
 from dpassay.generators.documents import Documents
-from dpassay.generators.ledger_run import described
+from dpassay.generators.ledger_run import make_in_ledger
 from dpassay.generators.private_inference import words
 from dpassay.generators.private_inference.canaries import canary_records, kept_canaries, plays_on_canaries
-from dpassay.generators.private_inference.charged import charge_and_generate
 from dpassay.generators.private_inference.claim import PrivateInferenceClaim
 from dpassay.mechanisms.embedding.load import fetch_embedder
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.loop import generate as generate_documents
 from dpassay.mechanisms.private_inference.transcripts import Generation
 from dpassay.reports.assay import BatchCost, Difference, MechanismTables, TokenCost
 
@@ -243,6 +246,18 @@ def load_model(claim: PrivateInferenceClaim, model: str | None, device: str, dow
         return LanguageModel.load(model or claim.model, device, allow_network=download)
 
 
+_Made = tuple[Generation, Sequence[Record], Canaries | None, LeaveOneOut | None]
+
+
+def kept_key(ledger: Path, name: str, anchor: Path | None) -> bytes:
+    """The batching key of a run in a ledger; a new one, of 32 bytes, if the run has not begun."""
+    known: Mapping[str, Json] = {}
+    if ledger.exists():
+        with open_ledger(ledger, anchor) as opened:
+            known = opened.run(name).about if name in opened.runs() else {}
+    return bytes.fromhex(str(known.get("key") or secrets.token_hex(32)))
+
+
 def generate(claim: PrivateInferenceClaim, output: Path, settings: RunSettings) -> InferenceRun:
     """Runs private inference as claimed, or resumes the run that `output` holds.
 
@@ -258,31 +273,31 @@ def generate(claim: PrivateInferenceClaim, output: Path, settings: RunSettings) 
     model = load_model(claim, settings.model, settings.device, settings.download)
     with input_errors():
         mechanism.check(given, model)
-    ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
-    kept = ledger.parent / "canaries.json"
-    canaries = kept_canaries(kept, 2 * claim.public.records) if on_canaries else None
-    records = given if canaries is None else canary_records(canaries, claim.public.labels, mechanism.unit)
-    watched = settings.audited and "leave_one_out" in claim.audits
-    observer = loss_observer(mechanism, len(records)) if watched else None
-    generation, key = charge_and_generate(
-        mechanism,
-        records,
-        model,
-        ledger,
-        name=claim.name,
-        about={"claim": described(claim)},
-        basis=claim.basis(),
-        observers=[observer] if observer else [],
-        source=settings.source,
-        progress=settings.progress,
-        title="Generating",
-        documents=documents_of,
-        anchor=settings.anchor,
-        begun=lambda: settings.warn(claim),
+        rows = mechanism.row_plan(model)
+    key = kept_key(output / PRIVATE / LEDGER, claim.name, settings.anchor)
+
+    def make(run: Run, folder: Path) -> tuple[_Made, Documents]:
+        canaries = kept_canaries(folder / "canaries.json", 2 * claim.public.records) if on_canaries else None
+        records = given if canaries is None else canary_records(canaries, claim.public.labels, mechanism.unit)
+        watched = settings.audited and "leave_one_out" in claim.audits
+        observer = loss_observer(mechanism, len(records)) if watched else None
+        with settings.progress.stage("Generating") as step:
+            generation = generate_documents(
+                mechanism,
+                records,
+                model,
+                run,
+                key=key,
+                observers=() if observer is None else (observer,),
+                progress=step,
+                source=settings.source,
+            )
+        return (generation, records, canaries, observer), documents_of(generation, key)
+
+    about: dict[str, Json] = {"model": model.fingerprint, "rows": rows.to_json(), "key": key.hex()}
+    (generation, records, canaries, observer), documents, ledger = make_in_ledger(
+        claim, output, mechanism.plan(), settings, make, about, words.rows_basis(rows)
     )
-    documents = documents_of(generation, key)
-    with input_errors():
-        documents.write(ledger.parent)
     return InferenceRun(
         claim=claim,
         settings=settings,
