@@ -7,6 +7,7 @@ import csv
 import json
 import shutil
 import sqlite3
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ import yaml
 from command import Result, run
 from small_models import save_model
 
-import dpassay
 from dpassay.accounting.ledger.evidence import Basis, not_recorded
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.generators.registry import CLAIMS
@@ -158,15 +158,15 @@ def test_every_generator_writes_what_it_assumes_before_it_charges(mechanism: str
 
 
 def test_runs_are_begun_by_one_function() -> None:
-    """Whoever calls `Ledger.begin` elsewhere in the front begins a run that says nothing of what it assumes."""
-    front = Path(dpassay.__file__).parent
+    """Whoever calls `Ledger.begin` elsewhere begins a run that says nothing of what it assumes."""
+    root = Path(__file__).parents[2]
     begun = []
-    for file in sorted(front.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "begin":
-                begun.append((file.relative_to(front).as_posix(), {keyword.arg for keyword in node.keywords}))
-    of_ledgers = [file for file, keywords in begun if "plan" in keywords]
-    assert of_ledgers == ["io/ledger_evidence.py"]
+    for folder in tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"].values():
+        for file in sorted((root / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "begin":
+                    begun.append((file.relative_to(root).as_posix(), {keyword.arg for keyword in node.keywords}))
+    assert [file for file, keywords in begun if "plan" in keywords] == ["accounting/ledger/evidence.py"]
 
 
 @pytest.fixture(scope="module")
