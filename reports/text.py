@@ -95,7 +95,7 @@ GLOSSARY = {
     "unit": ("unit", "whose data a guarantee protects: one record, all of a user, a group of k, or one secret"),
     "neighbouring": ("neighbour", "of two data sets: they differ in one unit"),
     "accountant": ("accountant", "a method that turns the events of a run into an upper bound"),
-    "ledger": ("ledger", "the record of all privacy events of a run, each written before anything was sampled"),
+    "ledger": ("ledger", "the record of what a run was charged, each charge written before anything was sampled"),
     "a priori": ("a[ -]priori", "before the run, for every outcome"),
     "ex post": ("ex[ -]post", "after the run, for the one outcome that was drawn"),
     "bounded range": (
