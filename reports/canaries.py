@@ -18,7 +18,7 @@ from dpassay.reports.svg import Figure
 SCHEMA_VERSION: Final = 1
 
 
-class PlannedCanaries(DocumentPart):
+class CanaryPlan(DocumentPart):
     """What was fixed before the run; no coin and no canary."""
 
     kind: str
@@ -52,7 +52,7 @@ class CanaryAudit(DocumentPart):
     created: str = Field(description="ISO 8601, UTC")
     claim: ClaimedEpsilon | None
     guarantee: str = Field(description="the claim in words; empty for none")
-    plan: PlannedCanaries
+    plan: CanaryPlan
     synthetic: list[SyntheticFile]
     unprotected: SyntheticFile | None = Field(
         default=None, description="of a run of the same generator with its protection off: the positive control"

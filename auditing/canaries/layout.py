@@ -46,7 +46,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
+class RecordSplit:
     """How records are split.
 
     Attributes:
@@ -65,7 +65,7 @@ class Split:
 
 
 def write_layout(
-    folder: Path, data: Data, planted: Iterable[Mapping[str, Any]], split: Split, progress: Progress
+    folder: Path, data: Data, planted: Iterable[Mapping[str, Any]], split: RecordSplit, progress: Progress
 ) -> Layout:
     """Writes the input, and in ``private/`` source and holdout; for texts also both as candidates of membership.
 
@@ -123,7 +123,9 @@ def write_layout(
     )
 
 
-def _contents(path: Path, split: Split, progress: Progress | None) -> Iterator[tuple[int | str, Mapping[str, Any]]]:
+def _contents(
+    path: Path, split: RecordSplit, progress: Progress | None
+) -> Iterator[tuple[int | str, Mapping[str, Any]]]:
     """The unit of each record, and the record: its user, or a hash of what audits compare of it."""
     rows = read_rows(path)
     with (progress or Progress("quiet")).stage("Looking for repeated records") as step:
@@ -133,7 +135,7 @@ def _contents(path: Path, split: Split, progress: Progress | None) -> Iterator[t
         step(1, 1)
 
 
-def _units(piece: list[tuple[str, Mapping[str, Any]]], split: Split, path: Path) -> list[int | str]:
+def _units(piece: list[tuple[str, Mapping[str, Any]]], split: RecordSplit, path: Path) -> list[int | str]:
     for column, what in ((split.text, "text"), (split.user, "user")):
         for where, row in piece if column is not None else ():
             _check_word(row.get(str(column)), f"{path}, {where}: column {column!r}", what)
@@ -249,7 +251,7 @@ class _Shuffled:
 class _Candidates:
     """The candidates of `dpassay audit membership text`, if records are texts and units."""
 
-    def __init__(self, path: Path, split: Split) -> None:
+    def __init__(self, path: Path, split: RecordSplit) -> None:
         self._text = split.text if split.user is None else None
         self._data = Data(None)
         self._writer = RowWriter(path, self._data)

@@ -18,7 +18,7 @@ from dpassay.attacks.canaries import texts as text_canaries
 from dpassay.attacks.canaries.rows import draw_rows
 from dpassay.auditing.canaries.files import Manifest, PlannedCanaries, statistic
 from dpassay.auditing.canaries.kinds import KINDS, Canary, CanaryKind
-from dpassay.auditing.canaries.layout import Split, audits_of, each_confidence, write_layout
+from dpassay.auditing.canaries.layout import RecordSplit, audits_of, each_confidence, write_layout
 from dpassay.auditing.canaries.readme import readme
 from dpassay.auditing.data import Data, read_data, whole_column, write_rows
 from dpassay.auditing.plan_files import MANIFEST, PLAN, Claimed, guarantee, hashed
@@ -395,7 +395,7 @@ def _write(
         if holdout is not None:
             unit = manifest.design.unit
             user = columns.user if unit.needs_user else None
-            split = Split(share=holdout, text=manifest.text, id=columns.id, unit=unit, user=user)
+            split = RecordSplit(share=holdout, text=manifest.text, id=columns.id, unit=unit, user=user)
             layout = write_layout(partial, data, planted, split, progress)
             manifest = manifest.model_copy(update={"layout": layout})
         write_private(partial / "private" / MANIFEST, manifest.model_dump_json(indent=1, by_alias=True) + "\n")

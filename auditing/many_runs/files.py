@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, NamedTuple
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import AliasChoices, Field, FiniteFloat, ValidationError
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.attacks.black_box.output_features import Features, OutputFeatures
 from dpassay.attacks.black_box.worst_cases import FINDS, ColumnFacts, Event, NeighboringData
-from dpassay.auditing.plan_files import MANIFEST, Claimed, guarantee, version_error
+from dpassay.auditing.plan_files import MANIFEST, Claimed, Part, guarantee, version_error
 from dpassay.audits.games.many_runs import GeneratorRun, ManyRunsDesign, Pair
 from dpassay.audits.verdict import may_refute
 from dpassay.base import validate
@@ -38,12 +38,6 @@ TRIAL: Final = 2**32 - 1
 """The number of the run that only tries a generator, and is not counted."""
 
 _VERSION = 1
-
-
-class Part(BaseModel):
-    """Part of a file; unknown keys are an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class PlannedColumn(Part):

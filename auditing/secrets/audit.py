@@ -41,7 +41,7 @@ class SecretAudit:
 
     p: float
     r: float
-    release: Release
+    release: AttackedRelease
     certified_r: float | None
     audit: AuditResult
 
@@ -76,7 +76,7 @@ class SecretAudit:
         return [release, proof, self.audit.conclusion]
 
 
-class Release(TypedDict):
+class AttackedRelease(TypedDict):
     """A release that is attacked, as the result prints it."""
 
     occurrences: int
@@ -137,7 +137,7 @@ def audit_secrets(
         validate.non_negative(sigma=sigma)
         if folder is not None:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    release = Release(
+    release = AttackedRelease(
         occurrences=occurrences,
         sampling_probability=sampling_probability,
         rounds=rounds,
