@@ -23,8 +23,7 @@ from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.interop.conditions import Condition, Normalizer
 from dpassay.accounting.interop.expressions import ROUNDED, Expression, Rounded, parsed
 from dpassay.accounting.interop.names import left_unread
-from dpassay.accounting.interop.state import SampledGaussian, Sampler, State, Stated
-from dpassay.base import validate
+from dpassay.accounting.interop.state import SampledGaussian, State, Stated
 from dpassay.base.former_name import FORMER_NAME
 
 _KEY = "privacy_accountant_state_dict"
@@ -34,7 +33,6 @@ _ACCOUNTANTS = ("rdp", "gdp", "prv", *_OWN)
 _BEGINS = re.compile(r"\s*(OrderedDict\(\s*[\[{]|\{\s*')")
 _LONGEST = 200_000
 _DEEPEST = 20
-_RELATIONS = tuple(relation.value for relation in Adjacency if relation is not Adjacency.SECRET)
 
 AS_SET = (
     "Sampler, neighbouring relation, normalizer and conditions are those that the accountant's attributes were set to: "
@@ -139,18 +137,11 @@ def recorded(content: Mapping[str, Any]) -> Stated:
     Raises:
         ValueError: one line, if something is no known word.
     """
-    adjacency, sampler, normalizer = (content.get(key) for key in ("adjacency", "sampler", "normalizer"))
     conditions = content.get("conditions", [])
     if not isinstance(conditions, list):
         raise ValueError("conditions must be a list of names of conditions")
-    return Stated(
-        adjacency=None if adjacency is None else Adjacency(validate.one_of(_RELATIONS, adjacency=adjacency)),
-        sampler=None if sampler is None else Sampler(validate.one_of(tuple(Sampler), sampler=sampler)),
-        normalizer=None
-        if normalizer is None
-        else Normalizer(validate.one_of(tuple(Normalizer), normalizer=normalizer)),
-        conditions=frozenset(Condition(validate.one_of(tuple(Condition), condition=one)) for one in conditions),
-    )
+    adjacency, sampler, normalizer = (content.get(key) for key in ("adjacency", "sampler", "normalizer"))
+    return Stated.of(adjacency=adjacency, sampler=sampler, normalizer=normalizer, conditions=conditions)
 
 
 def _step(entry: Any, place: int) -> SampledGaussian:

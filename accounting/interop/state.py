@@ -25,6 +25,8 @@ from dpassay.base import validate
 MOST_STEPS = 10**7
 """The largest number of steps, or of equal releases, in a part."""
 
+_RELATIONS = tuple(relation.value for relation in Adjacency if relation is not Adjacency.SECRET)
+
 
 class Sampler(StrEnum):
     """How the records of a step were chosen."""
@@ -183,6 +185,38 @@ class Stated:
     unit: Unit | None = None
     normalizer: Normalizer | None = None
     conditions: frozenset[Condition] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        adjacency: str | None = None,
+        sampler: str | None = None,
+        records: int | None = None,
+        unit: str | None = None,
+        normalizer: str | None = None,
+        conditions: Collection[str] = (),
+    ) -> Stated:
+        """What is said in words, such as those of options.
+
+        Raises:
+            ValueError: if a word is unknown, or the number of records is not positive.
+        """
+        if records is not None:
+            validate.integer(minimum=1, records=records)
+        if adjacency is not None:
+            validate.one_of(_RELATIONS, adjacency=adjacency)
+        if sampler is not None:
+            validate.one_of(tuple(Sampler), sampler=sampler)
+        if normalizer is not None:
+            validate.one_of(tuple(Normalizer), normalizer=normalizer)
+        return cls(
+            adjacency=None if adjacency is None else Adjacency(adjacency),
+            sampler=None if sampler is None else Sampler(sampler),
+            records=records,
+            unit=None if unit is None else Unit.parse(unit),
+            normalizer=None if normalizer is None else Normalizer(normalizer),
+            conditions=frozenset(Condition(validate.one_of(tuple(Condition), condition=one)) for one in conditions),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,25 +163,17 @@ def not_recorded(name: str) -> str:
     )
 
 
-def left_open(ledger: Ledger) -> list[Unstated]:
-    """The assumptions on a ledger's runs that nobody states."""
-    found = [one for name in ledger.runs() for one in basis_of(ledger.run(name)).unstated]
-    return [*found, *([] if ledger.anchored else [Unstated(Condition.NEWEST, NEWEST)])]
-
-
-def is_exact(ledger: Ledger) -> bool:
-    """Whether the events of all runs are what they cost in the worst case, and not more."""
-    return all(basis_of(ledger.run(name)).exact for name in ledger.runs())
-
-
-def inherited_assumptions(ledger: Ledger) -> list[str]:
-    """The assumptions under which the events of a ledger's runs are what they cost."""
-    return list(dict.fromkeys(one for name in ledger.runs() for one in basis_of(ledger.run(name)).assumptions))
-
-
-def estimate_reasons(ledger: Ledger) -> list[str]:
-    """Why bounds on a ledger's runs are estimates; empty if they are not."""
-    return [one for name in ledger.runs() for one in run_doubts(ledger.run(name), ledger.path.name)]
+def basis_of_ledger(ledger: Ledger) -> Basis:
+    """What bounds on all runs of a ledger rest on; without an anchor, also that it is the newest one of its runs."""
+    runs = [ledger.run(name) for name in ledger.runs()]
+    each = [basis_of(run) for run in runs]
+    newest = () if ledger.anchored else (Unstated(Condition.NEWEST, NEWEST),)
+    return Basis(
+        tuple(dict.fromkeys(one for basis in each for one in basis.assumptions)),
+        tuple(one for run in runs for one in run_doubts(run, ledger.path.name)),
+        all(basis.exact for basis in each),
+        (*(one for basis in each for one in basis.unstated), *newest),
+    )
 
 
 def run_doubts(run: RecordedRun, file: str) -> list[str]:

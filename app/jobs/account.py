@@ -14,13 +14,13 @@ from dp_accounting import DpEvent, dp_event
 
 from dpassay.accounting import events, registry
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.accounting.bounds import Bound, Rigor
+from dpassay.accounting.bounds import Bound
 from dpassay.accounting.events import EpsilonDeltaDpEvent
 from dpassay.accounting.guarantees import ApproxDP, Guarantee, PureDP, SecretProtection
 from dpassay.accounting.interop.conditions import Condition, Unstated
 from dpassay.accounting.interop.state import Sampler, State, Stated, read_as
 from dpassay.accounting.ledger.entries import LedgerError
-from dpassay.accounting.ledger.evidence import estimate_reasons, inherited_assumptions, is_exact, left_open
+from dpassay.accounting.ledger.evidence import Basis, basis_of_ledger
 from dpassay.accounting.ledger.ledger import Ledger, common_relation, compose_ledgers, open_ledgers, relation_of
 from dpassay.accounting.registry import ACCOUNTANTS, unsupported, upper_bounds
 from dpassay.accounting.secret_protection.groups import of_group
@@ -34,14 +34,13 @@ from dpassay.jobs.foreign_files import (
     ForeignFile,
     Named,
     Read,
-    assuming,
+    basis_of_files,
     check_stated,
     check_statements_used,
     is_claim_file,
     is_foreign,
     readings_of,
     recorded_delta,
-    statements,
     states_in,
 )
 
@@ -69,11 +68,11 @@ class LedgerState:
     estimates: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, ledger: Ledger) -> LedgerState:
-        """The state of an open ledger."""
+    def of(cls, ledger: Ledger, basis: Basis) -> LedgerState:
+        """The state of an open ledger, and what bounds on its runs rest on."""
         unfinished = tuple(name for name in ledger.runs() if not ledger.run(name).finished)
-        evidence = tuple(inherited_assumptions(ledger)), tuple(estimate_reasons(ledger))
-        return cls(ledger.path, ledger.head, ledger.entries, ledger.anchored, unfinished, *evidence)
+        of_file = ledger.path, ledger.head, ledger.entries, ledger.anchored
+        return cls(*of_file, unfinished, basis.assumptions, basis.estimates)
 
     def to_json(self) -> dict[str, Any]:
         """The state as plain JSON types."""
@@ -225,7 +224,7 @@ def account(
     with contextlib.ExitStack() as stack:
         with input_errors():
             _check_arguments(delta, method, p)
-            stated = statements(adjacency, sampler, records, unit, normalizer, conditions)
+            stated = Stated.of(adjacency, sampler, records, unit, normalizer, conditions)
             check_stated(foreign, stated)
             states_of = states_in(foreign)
             ledgers = stack.enter_context(open_ledgers([path for path in files if path not in foreign], anchor=anchor))
@@ -233,21 +232,24 @@ def account(
             readings = readings_of(states_of, stated, relations)
             delta = recorded_delta(states_of) if delta is None and not claims else delta
             query = _query(claims, ledgers, readings, relations, delta, p, limit)
-            states = tuple(LedgerState.of(ledger) for ledger in ledgers)
-            because = (
-                *(reason for claim in claims for reason in claim.estimate_reasons()),
-                *(reason for ledger in ledgers for reason in estimate_reasons(ledger)),
-            )
-            exact = all(map(is_exact, ledgers)) and query.exact
+            of_ledgers = [(ledger, basis_of_ledger(ledger)) for ledger in ledgers]
+            states = tuple(LedgerState.of(*each) for each in of_ledgers)
             unstated = [
                 *((claim.name, one) for claim in claims for one in claim.unstated()),
-                *((str(ledger.path), one) for ledger in ledgers for one in left_open(ledger)),
+                *((str(ledger.path), one) for ledger, basis in of_ledgers for one in basis.unstated),
             ]
             check_statements_used(stated, readings, [one for _, one in unstated])
-            assumed = (
-                *(sentence for claim in claims for sentence in claim.assumptions()),
-                *(sentence for ledger in ledgers for sentence in inherited_assumptions(ledger)),
+            assumed = dict.fromkeys(
+                [
+                    *(one for claim in claims for one in claim.assumptions()),
+                    *(one for state in states for one in state.assumptions),
+                ]
             )
+            doubts = (
+                *(one for claim in claims for one in claim.estimate_reasons()),
+                *(one for state in states for one in state.estimates),
+            )
+            total = Basis(tuple(assumed), doubts, query.exact and all(basis.exact for _, basis in of_ledgers))
         methods = None if method is None else [method]
         answers = query.answers(query.event, methods)
         bounds = [bound for _, bound in answers]
@@ -261,29 +263,25 @@ def account(
                 raise InputError(str(error)) from error
     if method is not None and not bounds:
         raise InputError(f"{method} has no bound here: {reasons.get(method, 'give --delta')}")
-    unfinished = any(state.unfinished for state in states)
-    bounds = [_under(assuming(bound, readings), assumed, exact) for bound in bounds]
+    whole_plan = query.answers(query.whole_plan, methods) if any(state.unfinished for state in states) else []
+    files = basis_of_files(readings)
+    bounds = [total.under(files.under(bound)) for bound in bounds]
     if_sampled = tuple(_if_sampled(states_of, stated, query, methods)) if len(readings) == len(several) else ()
     hints = _hints(query, states_of, readings, stated, bounds, if_sampled, delta)
     return Account(
         query.adjacency,
         query.unit,
-        tuple(_as_estimate(bound, because) for bound in bounds),
+        tuple(bounds),
         reasons,
         planned=bool(claims),
         budgets=promised,
         ledgers=states,
-        whole_plan=tuple(
-            _as_estimate(_under(assuming(bound, readings), assumed, exact), because)
-            for _, bound in query.answers(query.whole_plan, methods)
-        )
-        if unfinished
-        else (),
+        whole_plan=tuple(total.under(files.under(bound)) for _, bound in whole_plan),
         foreign=tuple(ForeignFile.of(*read) for read in readings),
-        assumptions=tuple(dict.fromkeys(assumed)),
+        assumptions=total.assumptions,
         if_sampled=if_sampled,
         hints=hints,
-        doubts=because,
+        doubts=total.estimates,
         unstated=(
             *((of, one) for of, one in unstated if one.name not in stated.conditions),
             *((str(path), one) for path, _, reading in readings for one in reading.unstated),
@@ -318,7 +316,7 @@ def _if_sampled(
             found = upper_bounds(event, question, adjacency=adjacency, unit=query.unit, methods=methods)
             best = next((bound for bound in found if bound.value < math.inf), None)
             named = [(path, state, reading) for (path, state), reading in zip(states, readings, strict=True)]
-            yield IfSampled(sampler, adjacency, None if best is None else assuming(best, named))
+            yield IfSampled(sampler, adjacency, None if best is None else basis_of_files(named).under(best))
 
 
 def _hints(
@@ -368,18 +366,6 @@ def _hints(
 
 def _is_claim(given: str | Path | Claim) -> bool:
     return isinstance(given, Claim) or is_claim_file(given)
-
-
-def _under(bound: Bound, assumed: tuple[str, ...], exact: bool) -> Bound:
-    """With what it rests on, and without a lower end where an event is worse than what ran."""
-    assumptions = (*bound.assumptions, *dict.fromkeys(assumed))
-    return dataclasses.replace(bound, assumptions=assumptions, interval=bound.interval if exact else None)
-
-
-def _as_estimate(bound: Bound, because: tuple[str, ...]) -> Bound:
-    if not because:
-        return bound
-    return dataclasses.replace(bound, rigor=Rigor.ESTIMATE, assumptions=(*bound.assumptions, *because))
 
 
 def _check_arguments(delta: float | None, method: str | None, p: float | None) -> None:

@@ -22,7 +22,8 @@ from dpassay.accounting.comparison.releases import (
     layer_panels,
     secret_panels,
 )
-from dpassay.accounting.ledger.evidence import Basis, estimate_reasons, inherited_assumptions, is_exact, left_open
+from dpassay.accounting.interop.state import Stated
+from dpassay.accounting.ledger.evidence import Basis, basis_of_ledger
 from dpassay.accounting.ledger.ledger import Ledger, common_relation, compose_ledgers, open_ledgers, relation_of
 from dpassay.accounting.registry import ACCOUNTANTS, group_through_one_record
 from dpassay.base import defaults, validate
@@ -36,7 +37,6 @@ from dpassay.jobs.foreign_files import (
     check_statements_used,
     is_foreign,
     readings_of,
-    statements,
     states_in,
 )
 from dpassay.jobs.mechanisms import Mechanism, Secret, Vectors
@@ -196,12 +196,13 @@ def ledgers(
         check_output(settings.output, (*paths, anchor))
         validate.open_probability(delta=delta)
         foreign = [path for path in paths if is_foreign(path)]
-        stated = statements(adjacency, sampler, records, unit, normalizer, conditions)
+        stated = Stated.of(adjacency, sampler, records, unit, normalizer, conditions)
         check_stated(foreign, stated)
         with open_ledgers([path for path in paths if path not in foreign], anchor=anchor) as opened:
             relations = [(str(opened[0].path), relation_of(opened))] if opened else []
             readings = readings_of(states_in(foreign), stated, relations)
-            check_statements_used(stated, readings, [one for ledger in opened for one in left_open(ledger)])
+            bases = [basis_of_ledger(ledger) for ledger in opened]
+            check_statements_used(stated, readings, [one for basis in bases for one in basis.unstated])
             relation, of = common_relation(relations)
             if of.is_secret:
                 raise InputError(
@@ -209,18 +210,18 @@ def ledgers(
                 )
             parts = [(compose_ledgers(opened), 1)] if opened else []
             event = events.compose([*parts, *((reading.event, 1) for _, _, reading in readings)])
-            notes = [note for ledger in opened for note in _ledger_assumptions(ledger)]
-            estimates = tuple(reason for ledger in opened for reason in estimate_reasons(ledger))
-            exact = all(map(is_exact, opened)) and all(reading.exact for _, _, reading in readings)
+            notes = [note for each in zip(opened, bases, strict=True) for note in _ledger_assumptions(*each)]
     notes += [f"{path.name}: {one}" for path, _, reading in readings for one in (*reading.hints, *reading.assumptions)]
     about = f"{', '.join(path.name for path in paths)}: what was charged"
     found = _compare_event(event, about, relation, of, delta, settings, tuple(notes))
-    basis = Basis(estimates=estimates, exact=exact)
-    rows = tuple(replace(row, bound=basis.under(row.bound)) for row in found.comparison.rows)
+    estimates = tuple(one for basis in bases for one in basis.estimates)
+    exact = all(basis.exact for basis in bases) and all(reading.exact for _, _, reading in readings)
+    total = Basis(estimates=estimates, exact=exact)
+    rows = tuple(replace(row, bound=total.under(row.bound)) for row in found.comparison.rows)
     return replace(found, comparison=replace(found.comparison, rows=rows))
 
 
-def _ledger_assumptions(ledger: Ledger) -> list[str]:
+def _ledger_assumptions(ledger: Ledger, basis: Basis) -> list[str]:
     """What the comparison assumes about a ledger."""
     name = ledger.path.name
     notes = [
@@ -230,8 +231,8 @@ def _ledger_assumptions(ledger: Ledger) -> list[str]:
     ]
     if not ledger.anchored:
         notes.append(f"{name}: no anchor of this ledger was found, so a restored or rewritten file would not show.")
-    notes += [f"{name}: assumed: {one}" for one in inherited_assumptions(ledger)]
-    notes += [f"an estimate: {one}" for one in estimate_reasons(ledger)]
+    notes += [f"{name}: assumed: {one}" for one in basis.assumptions]
+    notes += [f"an estimate: {one}" for one in basis.estimates]
     return notes
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.accounting.bounds import Bound
 from dpassay.accounting.interop import conditions
-from dpassay.accounting.interop.conditions import Condition, Normalizer, Unstated
+from dpassay.accounting.interop.conditions import Condition, Unstated
 from dpassay.accounting.interop.read import read_state
-from dpassay.accounting.interop.state import Reading, Sampler, State, Stated, check_used, read_as
+from dpassay.accounting.interop.state import Reading, State, Stated, check_used, read_as
+from dpassay.accounting.ledger.evidence import Basis
 from dpassay.accounting.registry import unsupported
-from dpassay.base import validate
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.number_format import format_number
 
@@ -102,34 +101,6 @@ def states_in(paths: Sequence[Path]) -> list[tuple[Path, State]]:
     return [(path, read_state(path)) for path in paths]
 
 
-def statements(
-    adjacency: str | None = None,
-    sampler: str | None = None,
-    records: int | None = None,
-    unit: str | None = None,
-    normalizer: str | None = None,
-    conditions: Collection[str] = (),
-) -> Stated:
-    """What the user states of files, from the words of options.
-
-    Raises:
-        ValueError: if a word is unknown, or the number of records is not positive.
-    """
-    relations = tuple(relation.value for relation in Adjacency if relation is not Adjacency.SECRET)
-    if records is not None:
-        validate.integer(minimum=1, records=records)
-    return Stated(
-        adjacency=None if adjacency is None else Adjacency(validate.one_of(relations, adjacency=adjacency)),
-        sampler=None if sampler is None else Sampler(validate.one_of(tuple(Sampler), sampler=sampler)),
-        records=records,
-        unit=None if unit is None else Unit.parse(unit),
-        normalizer=None
-        if normalizer is None
-        else Normalizer(validate.one_of(tuple(Normalizer), normalizer=normalizer)),
-        conditions=frozenset(Condition(validate.one_of(tuple(Condition), condition=one)) for one in conditions),
-    )
-
-
 def check_stated(foreign: Sequence[Path], stated: Stated) -> None:
     """Checks that nothing is stated of files of other libraries where there is none.
 
@@ -202,8 +173,7 @@ def _check_event(path: Path, reading: Reading, unit: Unit) -> None:
         raise InputError(f"{path}: its event has a number out of range: {' '.join(str(error).split())[:200]}") from None
 
 
-def assuming(bound: Bound, readings: Sequence[Read]) -> Bound:
-    """With the assumptions of the files, and without a lower end where an event is worse than what ran."""
+def basis_of_files(readings: Sequence[Read]) -> Basis:
+    """What bounds on files rest on, each under its reading."""
     assumed = dict.fromkeys(one for _, _, reading in readings for one in reading.assumptions)
-    interval = bound.interval if all(reading.exact for _, _, reading in readings) else None
-    return dataclasses.replace(bound, assumptions=(*bound.assumptions, *assumed), interval=interval)
+    return Basis(tuple(assumed), exact=all(reading.exact for _, _, reading in readings))

@@ -132,19 +132,23 @@ def gate(
             f"delta must be below {MAX_DELTA} for a policy, not {policy.delta!r}: publishing a share of {MAX_DELTA} of "
             "the records as they are would be within it"
         )
-    stated: dict[str, Any] = {
-        "adjacency": policy.adjacency,
-        "unit": policy.unit,
-        "sampler": sampler,
-        "records": records,
-        "normalizer": normalizer,
-    }
-    given = stated if any(is_foreign(Path(file)) and not is_claim_file(file) for file in files) else {}
-    if not given and (sampler, records, normalizer) != (None, None, None):
+    foreign = any(is_foreign(Path(file)) and not is_claim_file(file) for file in files)
+    if not foreign and (sampler, records, normalizer) != (None, None, None):
         raise InputError(
             "--sampler, --records and --normalizer are for files of other libraries; ledgers and claims say them"
         )
-    total = account(files, delta=policy.delta, conditions=conditions, anchor=anchor, limit=policy.epsilon, **given)
+    total = account(
+        files,
+        delta=policy.delta,
+        adjacency=policy.adjacency if foreign else None,
+        sampler=sampler,
+        records=records,
+        unit=policy.unit if foreign else None,
+        normalizer=normalizer,
+        conditions=conditions,
+        anchor=anchor,
+        limit=policy.epsilon,
+    )
     found = _compared(total, policy)
     if found.passed and total.unstated and not assume:
         raise InputError(_unstated(total))

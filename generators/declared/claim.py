@@ -22,10 +22,7 @@ from dpassay.accounting.ledger.entries import LedgerError
 from dpassay.accounting.ledger.evidence import (
     NEWEST,
     Basis,
-    estimate_reasons,
-    inherited_assumptions,
-    is_exact,
-    left_open,
+    basis_of_ledger,
 )
 from dpassay.accounting.ledger.ledger import Ledger, open_ledgers
 from dpassay.accounting.registry import unsupported
@@ -286,22 +283,22 @@ class DeclaredClaim(Claim):
                     f"unit {self.unit}"
                 )
         event = events.compose([(run.event() if run.finished else run.plan, 1) for run in runs])
+        basis = basis_of_ledger(ledger)
         assumed = [
             *(f"Run {run.name!r} did what its ledger says, under the assumptions of its own report." for run in runs),
-            *inherited_assumptions(ledger),
+            *basis.assumptions,
         ]
         if not ledger.anchored:
             assumed.append(NEWEST)
-        unstated = left_open(ledger)
-        check_used(Stated(conditions=frozenset(part.conditions)), {one.name for one in unstated})
+        check_used(Stated(conditions=frozenset(part.conditions)), {one.name for one in basis.unstated})
         return ReadPart(
             part.label,
             event,
             tuple(f"{part.label}: {one}" for one in assumed),
-            tuple(f"{part.label}: {one}" for one in estimate_reasons(ledger)),
-            exact=is_exact(ledger),
+            tuple(f"{part.label}: {one}" for one in basis.estimates),
+            exact=basis.exact,
             sha256=ledger.identity,
-            unstated=_of_part(part, [one for one in unstated if one.name not in part.conditions]),
+            unstated=_of_part(part, [one for one in basis.unstated if one.name not in part.conditions]),
         )
 
     def _is_of_unit(self, unit: Unit) -> bool:
