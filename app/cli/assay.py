@@ -9,12 +9,12 @@ import typer
 
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import of_verdict
-from dpassay.cli.options import AllowEndpoint, Anchor, Device, Download, Json, Model, Quiet, progress, show
+from dpassay.cli.options import AllowEndpoint, Anchor, Device, Download, Json, Model, NewRun, Quiet, progress, show
 
 
 def assay(
     claim: Annotated[Path, typer.Argument(help="The claim, a YAML file; `dpassay schema claim` prints its schema.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the run.")] = Path("report"),
+    output: NewRun = Path("report"),
     model: Model = None,
     device: Device = "auto",
     download: Download = False,

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from dpassay.base.terminal import say
-from dpassay.cli.options import AllowEndpoint, Anchor, Device, Download, Json, Model, Quiet, progress, show
+from dpassay.cli.options import AllowEndpoint, Anchor, Device, Download, Json, Model, NewRun, Quiet, progress, show
 
 
 def generate(
     config: Annotated[Path, typer.Argument(help="A claim file; it needs neither guarantee nor audits.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the run.")],
+    output: NewRun,
     vectors: Annotated[
         Path | None,
         typer.Option(

@@ -32,11 +32,11 @@ Anchor = Annotated[
         help="File of the last known heads of ledgers, to detect rollback. Default: one in your state folder."
     ),
 ]
+NewRun = Annotated[Path, typer.Option("-o", "--output", help="Folder of the run.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="The folder that `dpassay assay` wrote.")]
-SyntheticTexts = Annotated[
-    Path, typer.Argument(metavar="RUN_FOLDER_OR_FILE", help=f"A run's folder, or a {FORMATS} file.")
-]
+Synthetic = Annotated[Path, typer.Argument(metavar="RUN_FOLDER_OR_FILE", help=f"A run's folder, or a {FORMATS} file.")]
 SyntheticText = Annotated[str, typer.Option(help="Column of the text in the synthetic file.")]
+Ignore = Annotated[list[str] | None, typer.Option(help="Column to leave out, such as an id; repeatable.")]
 
 # Models.
 Model = Annotated[str | None, typer.Option(help="A local model folder or a hub id, used instead of the claim's model.")]

@@ -9,7 +9,7 @@ import typer
 
 from dpassay.base.number_format import format_number
 from dpassay.base.terminal import say
-from dpassay.cli.options import FORMATS, Json, Quiet, Seed, progress, show
+from dpassay.cli.options import FORMATS, Ignore, Json, Quiet, Seed, Synthetic, progress, show
 
 if TYPE_CHECKING:
     from dpassay.utility.table_measures import TableUtility
@@ -28,7 +28,7 @@ def schema(
     public: Annotated[
         bool, typer.Option("--public", help="State that the sample is public; without it, claims are warned.")
     ] = False,
-    ignore: Annotated[list[str] | None, typer.Option(help="Column to leave out, such as an id; repeatable.")] = None,
+    ignore: Ignore = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -53,9 +53,7 @@ def schema(
     "--target health"
 )
 def utility(
-    synthetic: Annotated[
-        Path, typer.Argument(metavar="RUN_FOLDER_OR_FILE", help=f"A run's folder, or a {FORMATS} file.")
-    ],
+    synthetic: Synthetic,
     real: Annotated[Path, typer.Option(help="File of the private rows that the generator saw.")],
     schema: Annotated[Path, typer.Option(help="YAML file of the public schema of all tables.")],
     held_out: Annotated[Path | None, typer.Option(help="File of real rows that it did not see.")] = None,

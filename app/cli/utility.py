@@ -17,8 +17,8 @@ from dpassay.cli.options import (
     Json,
     Quiet,
     Seed,
+    Synthetic,
     SyntheticText,
-    SyntheticTexts,
     progress,
     show,
 )
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def utility(
-    synthetic: SyntheticTexts,
+    synthetic: Synthetic,
     real: Annotated[Path, typer.Option(help="File of the private texts that the generator saw.")],
     held_out: Annotated[
         Path | None, typer.Option(help="File of real texts that it did not see, with the same columns as --real.")

@@ -16,11 +16,12 @@ from dpassay.cli.options import (
     FORMATS,
     BoundDelta,
     Confidence,
+    Ignore,
     Json,
     Quiet,
     Seed,
+    Synthetic,
     SyntheticText,
-    SyntheticTexts,
     progress,
     show,
 )
@@ -57,7 +58,7 @@ ClaimedEpsilon = Annotated[
 
 
 def text(
-    synthetic: SyntheticTexts,
+    synthetic: Synthetic,
     source: Source,
     holdout: Holdout = None,
     text: Annotated[str, typer.Option(help="Column of the text in source and holdout.")] = "text",
@@ -116,7 +117,7 @@ def table(
     secret: Annotated[
         str | None, typer.Option(help="Column whose value is inferred from the others. Default: none.")
     ] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="Column to leave out, such as an id; repeatable.")] = None,
+    ignore: Ignore = None,
     categorical: Annotated[
         list[str] | None, typer.Option(help="Column of numbers to treat as categories; repeatable.")
     ] = None,
