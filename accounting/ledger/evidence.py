@@ -7,7 +7,7 @@ reports and for whoever reads the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -163,17 +163,22 @@ def not_recorded(name: str) -> str:
     )
 
 
-def basis_of_ledger(ledger: Ledger) -> Basis:
-    """What bounds on all runs of a ledger rest on; without an anchor, also that it is the newest one of its runs."""
-    runs = [ledger.run(name) for name in ledger.runs()]
+def basis_of_runs(runs: Sequence[RecordedRun], file: str) -> Basis:
+    """What bounds on all runs of a file rest on."""
     each = [basis_of(run) for run in runs]
-    newest = () if ledger.anchored else (Unstated(Condition.NEWEST, NEWEST),)
     return Basis(
         tuple(dict.fromkeys(one for basis in each for one in basis.assumptions)),
-        tuple(one for run in runs for one in run_doubts(run, ledger.path.name)),
+        tuple(one for run in runs for one in run_doubts(run, file)),
         all(basis.exact for basis in each),
-        (*(one for basis in each for one in basis.unstated), *newest),
+        tuple(one for basis in each for one in basis.unstated),
     )
+
+
+def basis_of_ledger(ledger: Ledger) -> Basis:
+    """What bounds on all runs of a ledger rest on; without an anchor, also that it is the newest one of its runs."""
+    basis = basis_of_runs([ledger.run(name) for name in ledger.runs()], ledger.path.name)
+    newest = () if ledger.anchored else (Unstated(Condition.NEWEST, NEWEST),)
+    return replace(basis, unstated=(*basis.unstated, *newest))
 
 
 def run_doubts(run: RecordedRun, file: str) -> list[str]:

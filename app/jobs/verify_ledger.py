@@ -10,7 +10,7 @@ from typing import Any
 
 from dpassay.accounting.ledger.chain import verify_export
 from dpassay.accounting.ledger.entries import Outcome
-from dpassay.accounting.ledger.evidence import basis_of, run_doubts
+from dpassay.accounting.ledger.evidence import basis_of_ledger, basis_of_runs
 from dpassay.accounting.ledger.ledger import open_ledgers
 from dpassay.base.errors import InputError, input_errors
 from dpassay.jobs.account import LedgerState
@@ -37,18 +37,11 @@ def verify_ledger(path: str | Path, *, expect: str | None = None, anchor: str | 
                 raise InputError(f"{file}: is an export, which has no anchor; give --expect instead of --anchor")
             head = verify_export(file, expected_head=expect)
             runs, entries = _exported(file)
-            return LedgerState(
-                file,
-                head,
-                entries,
-                False,
-                (),
-                tuple(dict.fromkeys(one for run in runs for one in basis_of(run).assumptions)),
-                tuple(reason for run in runs for reason in run_doubts(run, file.name)),
-            )
+            basis = basis_of_runs(runs, file.name)
+            return LedgerState(file, head, entries, False, (), basis.assumptions, basis.estimates)
         with open_ledgers([file], anchor=None if anchor is None else Path(anchor)) as (ledger,):
             ledger.verify(expected_head=expect)
-            return LedgerState.of(ledger)
+            return LedgerState.of(ledger, basis_of_ledger(ledger))
 
 
 @dataclass
