@@ -8,16 +8,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+import platform
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy
+import scipy
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from dpassay import __version__
 from dpassay.accounting.guarantees import ApproxDP, PureDP
+from dpassay.audits.implications import describe
 from dpassay.base.errors import InputError, input_errors
+from dpassay.base.private_files import write_private
 
 MANIFEST, PLAN, SCORES, BOUND = "manifest.json", "plan.json", "scores.json", "bound.json"
+Report = TypeVar("Report", bound=BaseModel)
 _BLOCK = 1 << 20
 _SHOWN = 1 << 26  # bytes of a file from which progress is shown
 
@@ -65,6 +73,19 @@ def read_sealed(path: Path) -> dict[str, Any]:
     return document
 
 
+def comparable(document: Mapping[str, Any], version: Any) -> Any:
+    """What of a bound is compared with one of this version: all, or all but sentences if another version wrote it."""
+    return document if version == __version__ else _without_sentences(document)
+
+
+def _without_sentences(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_sentences(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_without_sentences(part) for part in value]
+    return "" if isinstance(value, str) and " " in value else value
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """A file that holds one JSON object.
 
@@ -98,3 +119,48 @@ def hashed(path: Path, step: Callable[[int, int], None] = lambda done, total: No
             if size > _SHOWN:
                 step(done, max(size, done))
     return digest.hexdigest()
+
+
+def write_bound(folder: Path, document: Mapping[str, Any]) -> None:
+    """Writes ``bound.json``."""
+    write_private(folder / BOUND, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def report_header(folder: Path, claim: Claimed | None) -> dict[str, Any]:
+    """What the reports of all planned audits begin and end with."""
+    return {
+        "schema": 1,
+        "name": folder.resolve().name,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "claim": claim.model_dump() if claim else None,
+        "guarantee": describe(guarantee(claim.epsilon, claim.delta)) if claim else "",
+        "versions": {
+            "dpassay": __version__,
+            "python": platform.python_version(),
+            "numpy": numpy.__version__,
+            "scipy": scipy.__version__,
+        },
+    }
+
+
+def write_report(
+    folder: Path, form: type[Report], document: Mapping[str, Any], render: Callable[[Report], str]
+) -> Report:
+    """Writes ``report.html`` and ``report.json``.
+
+    Args:
+        folder: of the plan.
+        form: of the document.
+        document: as plain JSON types.
+        render: draws the page.
+
+    Raises:
+        InputError: if the bound, from which the document is made, is of another version.
+    """
+    try:
+        report = form.model_validate(document)
+    except ValidationError as error:
+        raise version_error(folder / BOUND, error) from None
+    write_private(folder / "report.html", render(report))
+    write_private(folder / "report.json", report.model_dump_json(by_alias=True, indent=2) + "\n")
+    return report

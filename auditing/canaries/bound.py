@@ -12,12 +12,21 @@ import numpy as np
 
 from dpassay import __version__
 from dpassay.auditing.canaries.files import ScoredFile, read_manifest, read_scores
-from dpassay.auditing.plan_files import BOUND, SCORES, Claimed, hashed, read_sealed, sealed
+from dpassay.auditing.plan_files import (
+    BOUND,
+    SCORES,
+    Claimed,
+    comparable,
+    hashed,
+    read_sealed,
+    sealed,
+    write_bound,
+)
 from dpassay.audits.games.canaries import Scoring, refutes, third_party_audit
 from dpassay.audits.result import AuditResult
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.former_name import FORMER_NAME
-from dpassay.base.private_files import PRIVATE, make_private, write_private
+from dpassay.base.private_files import PRIVATE, make_private
 from dpassay.base.progress import Progress
 from dpassay.mechanisms.models.model_folder import fingerprint
 
@@ -89,6 +98,9 @@ def bound(folder: str | Path, *, expect: str | None = None, progress: Progress |
         expect: the hash of the manifest that was kept outside.
         progress: where to show progress.
 
+    Returns:
+        Whether the claim is refuted, and the audit with its lower bounds, controls and conclusion.
+
     Raises:
         InputError: if a file is missing or was changed.
     """
@@ -97,7 +109,7 @@ def bound(folder: str | Path, *, expect: str | None = None, progress: Progress |
     with input_errors():
         make_private(folder / PRIVATE)
     found = _computed(folder, expect, progress or Progress())
-    write_private(folder / BOUND, json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_bound(folder, found.to_json())
     return found
 
 
@@ -116,10 +128,11 @@ def read_bound(folder: Path, *, expect: str | None = None) -> dict[str, Any]:
     found = read_sealed(path)
     if (found.get("manifest_sha256"), found.get("scores_sha256")) != (digest, read_scores(folder, digest)["sha256"]):
         raise InputError(f"{path}: was computed from other scores; run `dpassay audit bound {folder}` again")
+    version = found.get("dpassay")
     expected = json.loads(json.dumps(_computed(folder, expect, None).to_json()))
-    if _without_files(found) != _without_files(expected):
+    if comparable(_without_files(found), version) != comparable(_without_files(expected), version):
         raise InputError(f"{path}: is not what the scores in {folder} show; run `dpassay audit bound {folder}` again")
-    return found
+    return {**found, "audit": expected["audit"]}
 
 
 _OF_THE_TIME = ("dpassay", FORMER_NAME, "sha256", "manifest_expected")

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from dpassay import __version__
-from dpassay.auditing.many_runs.files import BOUND, Planned, Results, read_plan
-from dpassay.auditing.plan_files import Claimed, guarantee, read_sealed, sealed
+from dpassay.auditing.many_runs.files import PlannedRuns, Results, read_plan
+from dpassay.auditing.plan_files import BOUND, Claimed, comparable, guarantee, read_sealed, sealed, write_bound
 from dpassay.audits.games.many_runs import ManyRuns, detectable_leak, power
 from dpassay.audits.result import AuditResult
 from dpassay.audits.verdict import decide
 from dpassay.base.errors import InputError
 from dpassay.base.number_format import format_lower
-from dpassay.base.private_files import one_process, write_private
+from dpassay.base.private_files import one_process
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class RunsBound:
         generator_seconds: that all runs took; 0 if they were made elsewhere.
     """
 
-    planned: Planned
+    planned: PlannedRuns
     refuted: bool | None
     audit: AuditResult
     unprotected: AuditResult | None
@@ -93,19 +93,20 @@ def bound(folder: str | Path) -> RunsBound:
     Args:
         folder: of the plan.
 
+    Returns:
+        Whether the claim is refuted, and the audit with its lower bound and conclusion.
+
     Raises:
         InputError: if a file is missing or invalid, or the search is not finished.
     """
     planned = read_plan(Path(folder))
     with one_process(planned.private):
         found = computed(planned)
-        write_private(
-            planned.folder / BOUND, json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        )
+        write_bound(planned.folder, found.to_json())
     return found
 
 
-def read_bound(planned: Planned) -> dict[str, Any]:
+def read_bound(planned: PlannedRuns) -> dict[str, Any]:
     """The content of ``bound.json``, which is computed again and compared.
 
     Raises:
@@ -118,14 +119,15 @@ def read_bound(planned: Planned) -> dict[str, Any]:
     if found.get("plan_sha256") != planned.sha256:
         raise InputError(f"{path}: belongs to another plan; run `dpassay audit runs bound {folder}` again")
     expected = json.loads(json.dumps(computed(planned).to_json()))
-    if any(found.get(key) != value for key, value in expected.items() if key not in ("dpassay", "sha256")):
+    shown, now = (comparable(document, found.get("dpassay")) for document in (found, expected))
+    if any(shown.get(key) != value for key, value in now.items() if key not in ("dpassay", "sha256")):
         raise InputError(
             f"{path}: is not what the runs in {folder} show; run `dpassay audit runs bound {folder}` again"
         )
-    return found
+    return {**found, **expected}
 
 
-def computed(planned: Planned) -> RunsBound:
+def computed(planned: PlannedRuns) -> RunsBound:
     """The result of the runs on disk."""
     results = Results(planned)
     if not results.found:
@@ -154,7 +156,7 @@ def computed(planned: Planned) -> RunsBound:
     )
 
 
-def _of(planned: Planned, results: Results, arm: str) -> AuditResult:
+def _of(planned: PlannedRuns, results: Results, arm: str) -> AuditResult:
     # Bounds are those of every round that was made, whether or not the run would have stopped before it.
     audit = ManyRuns(planned.plan.design(stop=False))
     for one, features in results.of(arm).items():

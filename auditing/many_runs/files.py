@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -19,17 +21,26 @@ from pydantic import AliasChoices, Field, FiniteFloat, ValidationError
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.attacks.black_box.output_features import Features, OutputFeatures
 from dpassay.attacks.black_box.worst_cases import FINDS, ColumnFacts, Event, NeighboringData
-from dpassay.auditing.plan_files import MANIFEST, Claimed, Part, guarantee, version_error
-from dpassay.audits.games.many_runs import GeneratorRun, ManyRunsDesign, Pair
+from dpassay.auditing.plan_files import MANIFEST, PLAN, Claimed, Part, guarantee, version_error
+from dpassay.audits.games.many_runs import (
+    MOST_RUNS,
+    GeneratorRun,
+    ManyRunsDesign,
+    Pair,
+    Power,
+    detectable_leak,
+    power,
+    power_in_words,
+    runs_needed,
+)
 from dpassay.audits.verdict import may_refute
 from dpassay.base import validate
 from dpassay.base.errors import InputError, input_errors, naming
 from dpassay.base.former_name import FORMER_NAME
+from dpassay.base.number_format import format_confidence, format_lower, format_number, format_percent
 from dpassay.data.records import read_rows
 
-PLAN: Final = "plan.json"
 RESULTS: Final = "results.jsonl"
-BOUND: Final = "bound.json"
 DATA: Final = "data"
 ARMS: Final = ("claimed", "unprotected")
 """The generator as it is claimed to be, and with its protection off."""
@@ -150,8 +161,8 @@ class RunsPlan(Part):
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A plan on disk.
+class PlannedRuns:
+    """A planned audit in its folder, and what it can show.
 
     Attributes:
         folder: of the audit.
@@ -231,6 +242,73 @@ class Planned:
             ],
         )
 
+    @functools.cached_property
+    def design(self) -> ManyRunsDesign:
+        """The design of the audit."""
+        return self.plan.design()
+
+    @functools.cached_property
+    def power(self) -> tuple[Power, ...]:
+        """What the test shows of leaks of known size."""
+        return power(self.design, self.design.most_rounds, self.design.usual_pilots)
+
+    def words(self) -> list[str]:
+        """The plan in sentences."""
+        plan, design = self.plan, self.design
+        names = ", ".join(pair.name for pair in plan.pairs)
+        lines = [
+            f"{len(plan.pairs)} pairs of neighbours ({plan.adjacency}, unit {plan.unit}): {names}.",
+            f"At most {plan.runs} runs: up to {design.pilots} to choose the pair, and the rest, "
+            f"{2 * design.most_rounds} or more, to test it, at confidence {format_confidence(plan.confidence)}.",
+            f"By simulation, the test {'refutes the claim' if plan.claim else 'shows ε > 0'} with this chance, if the "
+            "search finds an event that tells D′ from D",
+        ]
+        lines += [
+            f"  {one.leak}: {format_percent(one.chance)}; the bound is {format_lower(one.median)} in the median"
+            for one in self.power
+        ]
+        half = power_in_words(detectable_leak(design, design.most_rounds, design.usual_pilots))
+        return [*lines, f"{half} Leaks that only other neighbours would reveal are not counted.", *self.warnings]
+
+    @property
+    def warnings(self) -> list[str]:
+        """That no outcome could refute the claim, if none could."""
+        needed, design = self.runs_needed, self.design
+        if design.claim is None:
+            return []
+        claim = f"ε = {format_number(design.limit)}"
+        if needed is None or needed > MOST_RUNS:
+            return [f"Warning: no outcome of {MOST_RUNS} runs, the most that are possible, refutes a claim of {claim}."]
+        if needed > design.runs:
+            return [
+                f"Warning: no outcome of {design.runs} runs refutes a claim of {claim}; at least {needed} are needed "
+                "(--runs)."
+            ]
+        if design.state(design.usual_pilots).ceiling(design.most_rounds) <= design.limit:
+            return [
+                f"Warning: if the search uses all its runs, no outcome of the test refutes a claim of {claim}; plan "
+                "more runs (--runs)."
+            ]
+        return []
+
+    @property
+    def runs_needed(self) -> int | None:
+        """A number of runs that the claim needs at least, without those of a search; None if no number would do."""
+        return runs_needed(self.design)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as plain JSON types, without the data."""
+        plan, design = self.plan, self.design
+        body = plan.model_dump(exclude={"seed", "pairs", "columns", "like"})
+        return {
+            **body,
+            "sha256": self.sha256,
+            "pairs": [pair.name for pair in plan.pairs],
+            "runs_needed": self.runs_needed if plan.claim else None,
+            "power": [dataclasses.asdict(one) for one in self.power],
+            "detectable": detectable_leak(design, design.most_rounds, design.usual_pilots).to_json(),
+        }
+
 
 def _are_neighbors(
     data: Sequence[Mapping[str, Any]], neighbor: Sequence[Mapping[str, Any]], adjacency: Adjacency, size: int
@@ -246,7 +324,7 @@ def data_file(folder: Path, data: int, suffix: str) -> Path:
     return folder / "private" / DATA / f"{data:02d}{suffix}"
 
 
-def read_plan(folder: Path) -> Planned:
+def read_plan(folder: Path) -> PlannedRuns:
     """The plan of a folder.
 
     Raises:
@@ -266,7 +344,7 @@ def read_plan(folder: Path) -> Planned:
         raise version_error(path, error) from None
     except (ValueError, TypeError, LookupError):
         raise InputError(f"{path}: was not written by this version of dpassay; make a new plan") from None
-    return Planned(folder, plan, hashlib.sha256(content).hexdigest())
+    return PlannedRuns(folder, plan, hashlib.sha256(content).hexdigest())
 
 
 class MadeRun(NamedTuple):
@@ -301,7 +379,7 @@ class Results:
         planned: the plan that they belong to.
     """
 
-    def __init__(self, planned: Planned) -> None:
+    def __init__(self, planned: PlannedRuns) -> None:
         self._planned, self._path = planned, planned.private / RESULTS
         self._header = {"runs": _VERSION, "plan": planned.sha256}
         self._file: BinaryIO | None = None

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
 import random
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,30 +26,25 @@ from dpassay.attacks.canaries.rows import ColumnRange
 from dpassay.auditing.data import Data, write_rows
 from dpassay.auditing.many_runs.files import (
     DATA,
-    PLAN,
-    Planned,
     PlannedColumn,
     PlannedEvent,
     PlannedPair,
+    PlannedRuns,
     RunsPlan,
     data_file,
     read_plan,
 )
-from dpassay.auditing.plan_files import Claimed, guarantee
+from dpassay.auditing.plan_files import PLAN, Claimed, guarantee
 from dpassay.audits.games.many_runs import (
     LEAST_RUNS,
     MOST_RUNS,
     ManyRunsDesign,
-    Power,
-    detectable_leak,
-    power,
-    power_in_words,
     runs_needed,
 )
 from dpassay.audits.verdict import check_confidence
 from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
-from dpassay.base.number_format import format_confidence, format_lower, format_number, format_percent, format_upper
+from dpassay.base.number_format import format_number, format_upper
 from dpassay.base.outputs import check_new_folder
 from dpassay.base.private_files import new_folder, write_private
 from dpassay.base.progress import Progress
@@ -61,78 +54,6 @@ from dpassay.data.table_schema import read_schema
 
 RUNS = 300
 """The default number of runs, pilot runs included; more if the claim needs them."""
-
-
-@dataclass(frozen=True)
-class PlannedRuns:
-    """A planned audit, and what it can show.
-
-    Attributes:
-        planned: the plan.
-        power: of the test against leaks of known size.
-    """
-
-    planned: Planned
-    power: tuple[Power, ...]
-
-    def words(self) -> list[str]:
-        """The plan in sentences."""
-        plan = self.planned.plan
-        design = plan.design()
-        names = ", ".join(pair.name for pair in plan.pairs)
-        lines = [
-            f"{len(plan.pairs)} pairs of neighbours ({plan.adjacency}, unit {plan.unit}): {names}.",
-            f"At most {plan.runs} runs: up to {design.pilots} to choose the pair, and the rest, "
-            f"{2 * design.most_rounds} or more, to test it, at confidence {format_confidence(plan.confidence)}.",
-            f"By simulation, the test {'refutes the claim' if plan.claim else 'shows ε > 0'} with this chance, if the "
-            "search finds an event that tells D′ from D",
-        ]
-        lines += [
-            f"  {one.leak}: {format_percent(one.chance)}; the bound is {format_lower(one.median)} in the median"
-            for one in self.power
-        ]
-        half = power_in_words(detectable_leak(design, design.most_rounds, design.usual_pilots))
-        return [*lines, f"{half} Leaks that only other neighbours would reveal are not counted.", *self.warnings]
-
-    @property
-    def warnings(self) -> list[str]:
-        """That no outcome could refute the claim, if none could."""
-        needed, design = self.runs_needed, self.planned.plan.design()
-        if design.claim is None:
-            return []
-        claim = f"ε = {format_number(design.limit)}"
-        if needed is None or needed > MOST_RUNS:
-            return [f"Warning: no outcome of {MOST_RUNS} runs, the most that are possible, refutes a claim of {claim}."]
-        if needed > design.runs:
-            return [
-                f"Warning: no outcome of {design.runs} runs refutes a claim of {claim}; at least {needed} are needed "
-                "(--runs)."
-            ]
-        if design.state(design.usual_pilots).ceiling(design.most_rounds) <= design.limit:
-            return [
-                f"Warning: if the search uses all its runs, no outcome of the test refutes a claim of {claim}; plan "
-                "more runs (--runs)."
-            ]
-        return []
-
-    @property
-    def runs_needed(self) -> int | None:
-        """A number of runs that the claim needs at least, without those of a search; None if no number would do."""
-        return runs_needed(self.planned.plan.design())
-
-    def to_json(self) -> dict[str, Any]:
-        """The plan as plain JSON types, without the data."""
-        plan = self.planned.plan
-        design = plan.design()
-        body = plan.model_dump(exclude={"seed", "pairs", "columns", "like"})
-        return {
-            **body,
-            "sha256": self.planned.sha256,
-            "pairs": [pair.name for pair in plan.pairs],
-            "runs_needed": self.runs_needed if plan.claim else None,
-            "power": [dataclasses.asdict(one) for one in self.power],
-            "detectable": detectable_leak(design, design.most_rounds, design.usual_pilots).to_json(),
-        }
 
 
 def plan(
@@ -236,11 +157,9 @@ def plan(
         )
         if runs is None:
             content = content.model_copy(update={"runs": _default_runs(content.design())})
-        design = content.design()
-        found = power(design, design.most_rounds, design.usual_pilots)
         write_private(partial / "private" / PLAN, content.model_dump_json(indent=1) + "\n")
-        write_private(partial / "README.md", _readme(PlannedRuns(read_plan(partial), found)))
-    return PlannedRuns(read_plan(place), found)
+        write_private(partial / "README.md", _readme(read_plan(partial)))
+    return read_plan(place)
 
 
 def _write_data_sets(folder: Path, data_sets: Sequence[tuple[Row, ...]], form: Data) -> list[str]:
@@ -328,12 +247,12 @@ def _default_runs(design: ManyRunsDesign) -> int:
     return RUNS if needed is None or needed > MOST_RUNS else min(max(RUNS, 2 * needed), MOST_RUNS)
 
 
-def _readme(found: PlannedRuns) -> str:
-    plan = found.planned.plan
+def _readme(planned: PlannedRuns) -> str:
+    plan = planned.plan
     claim = f"ε = {format_number(plan.claim.epsilon)}" if plan.claim else "no ε"
     if plan.claim and plan.delta:
         claim += f", δ = {format_upper(plan.delta)}"
-    looks = "\n".join(f"- {line.strip()}" for line in found.words())
+    looks = "\n".join(f"- {line.strip()}" for line in planned.words())
     return f"""# An audit by many runs
 
 A generator is claimed to have {claim} ({plan.adjacency}, unit {plan.unit}). It is run many times on two data sets that

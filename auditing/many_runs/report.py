@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import platform
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy
-import scipy
-from pydantic import ValidationError
-
-from dpassay import __version__
 from dpassay.attacks.black_box.worst_cases import FINDS
 from dpassay.auditing.many_runs.bound import read_bound
-from dpassay.auditing.many_runs.files import BOUND, Planned, read_plan
-from dpassay.auditing.plan_files import guarantee, version_error
+from dpassay.auditing.many_runs.files import PlannedRuns, read_plan
+from dpassay.auditing.plan_files import report_header, write_report
 from dpassay.audits.games.many_runs import ManyRunsDesign
-from dpassay.audits.implications import describe
-from dpassay.base.private_files import write_private
 from dpassay.reports import text
 from dpassay.reports.runs import RunsAudit, render
 
@@ -31,59 +22,42 @@ def report(folder: str | Path) -> RunsAudit:
     Args:
         folder: of the plan, with a bound.
 
+    Returns:
+        The content of ``report.json``.
+
     Raises:
         InputError: if a file is missing, was changed, or is not what the runs show.
     """
     planned = read_plan(Path(folder))
-    folder = planned.folder
-    found = read_bound(planned)
-    try:
-        document = _document(planned, found)
-    except ValidationError as error:
-        raise version_error(folder / BOUND, error) from None
-    write_private(folder / "report.html", render(document))
-    write_private(folder / "report.json", document.model_dump_json(by_alias=True, indent=2) + "\n")
-    return document
+    return write_report(planned.folder, RunsAudit, _document(planned, read_bound(planned)), render)
 
 
-def _document(planned: Planned, found: dict[str, Any]) -> RunsAudit:
+def _document(planned: PlannedRuns, found: dict[str, Any]) -> dict[str, Any]:
     plan = planned.plan
     claim, design = plan.claim, plan.design()
-    return RunsAudit.model_validate(
-        {
-            "schema": 1,
-            "name": planned.folder.resolve().name,
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "claim": claim.model_dump() if claim else None,
-            "guarantee": describe(guarantee(claim.epsilon, claim.delta)) if claim else "",
-            "plan": {
-                "pairs": [{"name": pair.name, "finds": FINDS[pair.name]} for pair in plan.pairs],
-                "runs": plan.runs,
-                "pilots": design.pilots,
-                "most_rounds": design.most_rounds,
-                "confidence": plan.confidence,
-                "adjacency": plan.adjacency,
-                "unit": plan.unit,
-                "failures": plan.failures,
-                "plan_sha256": planned.sha256,
-            },
-            "power": found.get("power"),
-            "detectable": found.get("detectable"),
-            "ceilings": _ceilings(design, found),
-            "refuted": found.get("refuted"),
-            "audit": found.get("audit"),
-            "generator_seconds": found.get("generator_seconds"),
-            "control": found.get("control"),
-            "unprotected": found.get("unprotected"),
-            "limitations": _limitations(planned),
-            "versions": {
-                "dpassay": __version__,
-                "python": platform.python_version(),
-                "numpy": numpy.__version__,
-                "scipy": scipy.__version__,
-            },
-        }
-    )
+    return {
+        **report_header(planned.folder, claim),
+        "plan": {
+            "pairs": [{"name": pair.name, "finds": FINDS[pair.name]} for pair in plan.pairs],
+            "runs": plan.runs,
+            "pilots": design.pilots,
+            "most_rounds": design.most_rounds,
+            "confidence": plan.confidence,
+            "adjacency": plan.adjacency,
+            "unit": plan.unit,
+            "failures": plan.failures,
+            "plan_sha256": planned.sha256,
+        },
+        "power": found.get("power"),
+        "detectable": found.get("detectable"),
+        "ceilings": _ceilings(design, found),
+        "refuted": found.get("refuted"),
+        "audit": found.get("audit"),
+        "generator_seconds": found.get("generator_seconds"),
+        "control": found.get("control"),
+        "unprotected": found.get("unprotected"),
+        "limitations": _limitations(planned),
+    }
 
 
 def _ceilings(design: ManyRunsDesign, found: dict[str, Any]) -> list[tuple[int, float]]:
@@ -94,7 +68,7 @@ def _ceilings(design: ManyRunsDesign, found: dict[str, Any]) -> list[tuple[int, 
     return [(rounds, state.ceiling(rounds)) for rounds in (most * (one + 1) // points for one in range(points))]
 
 
-def _limitations(planned: Planned) -> list[str]:
+def _limitations(planned: PlannedRuns) -> list[str]:
     plan = planned.plan
     lines = [
         "The result is about the command that was run, on data sets of this size. A release by another version, with "

@@ -29,8 +29,9 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.attacks.black_box.output_features import Features, OutputFeatures, failed
 from dpassay.attacks.black_box.worst_cases import Row, Sample, data_sets_of, describe_columns, neighboring_data
-from dpassay.auditing.many_runs.files import BOUND, TRIAL, MadeRun, Planned, Results, read_plan
+from dpassay.auditing.many_runs.files import TRIAL, MadeRun, PlannedRuns, Results, read_plan
 from dpassay.auditing.many_runs.functions import Function, FunctionProcesses, called, load, source_of
+from dpassay.auditing.plan_files import BOUND
 from dpassay.audits.games.many_runs import GeneratorRun, ManyRuns, ManyRunsDesign, Pair
 from dpassay.audits.result import AuditResult
 from dpassay.base import defaults, validate
@@ -304,14 +305,14 @@ def _words(command: str) -> list[str]:
     return words
 
 
-def _audit(planned: Planned, results: Results, arm: str, *, stop: bool) -> ManyRuns:
+def _audit(planned: PlannedRuns, results: Results, arm: str, *, stop: bool) -> ManyRuns:
     audit = ManyRuns(planned.plan.design(stop=stop))
     for one, features in results.of(arm).items():
         audit.add(one, features)
     return audit
 
 
-def _refuted(planned: Planned, results: Results) -> bool:
+def _refuted(planned: PlannedRuns, results: Results) -> bool:
     return bool(_audit(planned, results, "claimed", stop=True).result().details.get("refuted"))
 
 
@@ -330,7 +331,7 @@ class _Maker:
         keep: whether outputs are kept.
     """
 
-    def __init__(self, planned: Planned, of_commands: bool, timeout: float, keep: bool) -> None:
+    def __init__(self, planned: PlannedRuns, of_commands: bool, timeout: float, keep: bool) -> None:
         self._planned, self._of_commands, self._keep = planned, of_commands, keep
         self._features = planned.features()
         self._rows = functools.cache(planned.rows)
@@ -463,13 +464,13 @@ def _rows_of(path: str) -> Iterator[Row]:
         for _, row in read_rows(path):
             yield row
     except ValueError as error:
-        raise _Unreadable(str(error).rpartition(": ")[2]) from None
+        raise _Unreadable(str(error).removeprefix(path).partition(": ")[2]) from None
 
 
 class _Commands:
     """Runs commands, each in an empty folder of its own, on its own copy of a data set."""
 
-    def __init__(self, planned: Planned, timeout: float, logs: _Logs) -> None:
+    def __init__(self, planned: PlannedRuns, timeout: float, logs: _Logs) -> None:
         self._planned, self._timeout, self._logs = planned, timeout, logs
         self._content = functools.cache(planned.content)
         self._running: set[subprocess.Popen[bytes]] = set()
@@ -566,7 +567,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _read_elsewhere(
-    planned: Planned, made: MadeRun, features: OutputFeatures, results: Results, audit: ManyRuns
+    planned: PlannedRuns, made: MadeRun, features: OutputFeatures, results: Results, audit: ManyRuns
 ) -> bool:
     """Adds the result of a run that was made elsewhere, if it is there."""
     pairs = planned.plan.pairs_of(made.run.data)
@@ -590,7 +591,7 @@ def _read_elsewhere(
     return True
 
 
-def _write_todo(planned: Planned, wanted: Sequence[MadeRun]) -> None:
+def _write_todo(planned: PlannedRuns, wanted: Sequence[MadeRun]) -> None:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["generator", "input", "output", "seed"])
