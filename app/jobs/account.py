@@ -264,8 +264,8 @@ def account(
     if method is not None and not bounds:
         raise InputError(f"{method} has no bound here: {reasons.get(method, 'give --delta')}")
     whole_plan = query.answers(query.whole_plan, methods) if any(state.unfinished for state in states) else []
-    files = basis_of_files(readings)
-    bounds = [total.under(files.under(bound)) for bound in bounds]
+    of_files = basis_of_files(readings)
+    bounds = [total.under(of_files.under(bound)) for bound in bounds]
     if_sampled = tuple(_if_sampled(states_of, stated, query, methods)) if len(readings) == len(several) else ()
     hints = _hints(query, states_of, readings, stated, bounds, if_sampled, delta)
     return Account(
@@ -276,7 +276,7 @@ def account(
         planned=bool(claims),
         budgets=promised,
         ledgers=states,
-        whole_plan=tuple(total.under(files.under(bound)) for _, bound in whole_plan),
+        whole_plan=tuple(total.under(of_files.under(bound)) for _, bound in whole_plan),
         foreign=tuple(ForeignFile.of(*read) for read in readings),
         assumptions=total.assumptions,
         if_sampled=if_sampled,
