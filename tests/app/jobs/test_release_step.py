@@ -28,7 +28,6 @@ from dpassay.base.errors import InputError
 from dpassay.generators import registry
 from dpassay.generators.base import FinishedRun
 from dpassay.generators.private_inference import audits
-from dpassay.generators.private_inference.run import InferenceRun
 from dpassay.generators.registry import read_claim
 from dpassay.jobs import assay
 from dpassay.jobs import release as release_step
@@ -549,7 +548,7 @@ def test_all_audits_of_a_run_share_one_probability_of_error(
     """At .95 each, two of them would hold jointly at .9, and neither could refute anything."""
     case = finish(UNDERSTATED, "generate")
     sampled = Sampled(0.1, 0.2, 0.3, 0.75)
-    monkeypatch.setattr(InferenceRun, "audit", lambda self, part, confidence: sampled(confidence))
+    monkeypatch.setattr(registry, "audit", lambda run, claimed, confidence: sampled(confidence))
     found = [case.verdict() for _ in range(4)]
     assert sampled.asked == [1 - ALLOWED_ERROR / 2**j for j in (1, 2, 3, 4)]
     assert sum(1 - confidence for confidence in sampled.asked) < ALLOWED_ERROR

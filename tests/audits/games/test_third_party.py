@@ -40,7 +40,7 @@ def design(guesses: int | None = 60, **changes: object) -> CanariesDesign:
     given = {
         "candidates": M,
         "guesses": guesses,
-        "files": 1,
+        "scorings": 1,
         "confidence": 0.95,
         "unit": Unit(),
         "claim": PureDP(EPSILON),
@@ -343,7 +343,7 @@ def test_ceilings_and_guesses_needed() -> None:
     [
         ({"guesses": 151}, "at most half of the 300 candidates"),
         ({"guesses": 0}, "guesses must be"),
-        ({"files": 0}, "files must be"),
+        ({"scorings": 0}, "scorings must be"),
         ({"confidence": 1.0}, "confidence must"),
         ({"candidates": 1}, "candidates must be"),
         ({"unit": Unit("secret")}, "cannot test unit secret"),

@@ -182,7 +182,7 @@ def __getattr__(name):
 EVERY_PACKAGE = """
 import pathlib, sys
 from transformers import AutoModelForCausalLM
-from dpassay.mechanisms.language_model import LanguageModel
+from dpassay.mechanisms.models.language_model import LanguageModel
 for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
     try:
         print(folder.name, LanguageModel.load(folder, device="cpu").network.config._attn_implementation)
