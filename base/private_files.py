@@ -21,7 +21,7 @@ from dpassay.base.outputs import check_kind
 PRIVATE = "private"
 LOCK = "lock"
 
-_PARTIAL_FILE = re.compile(r"[\w.-]+\.\d+-[0-9a-f]{8}\.partial|\.[\w.-]+\.\w{8}\.new(-wal|-shm|-journal)?")
+_PARTIAL_FILE = re.compile(r"[\w.-]+\.\d+-[0-9a-f]{8}\.partial|\.ledger\.sqlite\.\w{8}\.new(-wal|-shm|-journal)?")
 
 
 def is_partial(path: Path) -> bool:

@@ -64,10 +64,16 @@ class Anchor:
     def _newest(self, file: Path) -> Anchored | None:
         """The anchor in `file`, or the one that version 0.2 wrote, whichever has more entries."""
         former = None if self._chosen else _default_file(self._identity, FORMER_NAME)
-        if former is None or not former.exists():
-            return _read(file).get(self._identity)
-        found = [one.get(self._identity) for one in map(_read, filter(Path.exists, (file, former)))]
-        return max((anchor for anchor in found if anchor is not None), default=None)
+        before = now = None
+        if former is not None:
+            with contextlib.suppress(OSError):  # one that cannot be read hides no other
+                before = _read(former).get(self._identity)
+        try:
+            now = _read(file).get(self._identity)
+        except OSError:
+            if before is None:
+                raise
+        return max((anchor for anchor in (before, now) if anchor is not None), default=None)
 
     def advance(self, to: Anchored) -> bool:
         """Writes an anchor, unless one with more entries exists; whether there is one afterwards.

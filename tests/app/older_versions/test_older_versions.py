@@ -76,6 +76,19 @@ def test_a_newer_anchor_wins(older: Path) -> None:
     assert run("ledger", "verify", ledger).returncode == 2
 
 
+def test_an_older_anchor_that_cannot_be_read_hides_no_newer_one(older: Path) -> None:
+    ledger = older / "finished" / "run" / "private" / "ledger.sqlite"
+    before = ledger.read_bytes()
+    done("assay", older / "finished" / "claim.yaml", "-o", older / "finished" / "run", "-q")
+    for file in (older / "state" / "cupel" / "anchors").iterdir():
+        file.unlink()
+        file.mkdir()
+    for suffix in ("-wal", "-shm"):
+        ledger.with_name(ledger.name + suffix).unlink(missing_ok=True)
+    ledger.write_bytes(before)
+    assert run("ledger", "verify", ledger).returncode == 2
+
+
 def test_a_finished_run_is_assayed_again_and_released(older: Path) -> None:
     folder = older / "finished"
     assert "SUPPORTED" in done("report", folder / "run")
