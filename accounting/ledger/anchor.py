@@ -33,10 +33,12 @@ class Anchor:
 
     Attributes:
         file: the file; None if the user has no home.
+        source: the file in which `read` found the anchor; version 0.2 wrote another one.
     """
 
     def __init__(self, identity: str, chosen: Path | None) -> None:
         self.file = chosen or _default_file(identity)
+        self.source = self.file
         self._identity = identity
         self._chosen = chosen is not None
 
@@ -73,7 +75,10 @@ class Anchor:
         except OSError:
             if before is None:
                 raise
-        return max((anchor for anchor in (before, now) if anchor is not None), default=None)
+        if before is not None and (now is None or before > now):
+            self.source = former
+            return before
+        return now
 
     def advance(self, to: Anchored) -> bool:
         """Writes an anchor, unless one with more entries exists; whether there is one afterwards.

@@ -93,7 +93,7 @@ class Ledger:
             return
         entries = self.entries  # reads what another process appended, and may have anchored, since the verification
         if self._store.hash_of(known.entries) != known.head:
-            was = f"{known.entries} entries were anchored in {self._anchor.file}"
+            was = f"{known.entries} entries were anchored in {self._anchor.source}"
             if entries < known.entries:
                 was += f", and {entries} are here; restore the newer file"
                 raise LedgerError(f"{self.path}: this ledger had more entries before: {was}")

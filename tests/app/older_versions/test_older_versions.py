@@ -61,7 +61,7 @@ def test_an_anchor_that_its_version_wrote_detects_rollback(older: Path) -> None:
         file.write_text(json.dumps(body))
     result = run("ledger", "verify", older / "finished" / "run" / "private" / "ledger.sqlite")
     assert result.returncode == 2
-    assert "entries" in result.stderr
+    assert f"entries were anchored in {older / 'state' / 'cupel'}" in result.stderr
 
 
 def test_a_newer_anchor_wins(older: Path) -> None:
