@@ -70,9 +70,9 @@ def for_group(guarantee: Guarantee, size: int) -> Guarantee:
                 raise ValueError(f"({epsilon!r}, {delta!r})-DP gives no bound for a group of {size}: δ grows to 1")
             return ApproxDP(formulas.up(size * Fraction(epsilon)), grown)
         case PrivacyProfile(epsilons, deltas):
-            places = tuple(formulas.up(size * Fraction(epsilon)) for epsilon in epsilons)
+            indices = tuple(formulas.up(size * Fraction(epsilon)) for epsilon in epsilons)
             values = [_delta(epsilon, delta, size) for epsilon, delta in zip(epsilons, deltas, strict=True)]
-            return PrivacyProfile(places, tuple(np.minimum.accumulate(values).tolist()))
+            return PrivacyProfile(indices, tuple(np.minimum.accumulate(values).tolist()))
         case ExPostDP():
             raise ValueError("an ex-post ε does not convert to groups: the data sets in between have other ex-post ε")
         case SecretProtection():

@@ -201,18 +201,18 @@ def unsupported(event: Described, *, adjacency: Adjacency | str, unit: Unit | No
 
 def group_through_one_record(event: Described, delta: float, *, adjacency: Adjacency | str, size: int) -> str:
     """What the best bound for one record says about a group, in sentences, where no accountant has one for groups."""
-    found = f"No accountant has a bound for a group of {size} on these events."
+    result = f"No accountant has a bound for a group of {size} on these events."
     another = "bound one record at a smaller δ and convert it with dpassay.accounting.for_group."
     single = next(iter(upper_bounds(event, ApproxDP(0.0, delta), adjacency=adjacency)), None)
     if single is None or math.isinf(single.value):
-        return found
+        return result
     try:
         group = for_group(ApproxDP(single.value, delta), size)
     except ValueError:  # δ grows to 1
-        return f"{found} One follows from that for one record at a much smaller δ: {another}"
+        return f"{result} One follows from that for one record at a much smaller δ: {another}"
     assert isinstance(group, ApproxDP)
     return (
-        f"{found} For one record ε is at most {format_upper(single.value)} at δ = {format_number(delta)} "
+        f"{result} For one record ε is at most {format_upper(single.value)} at δ = {format_number(delta)} "
         f"({single.method}, {single.rigor}); for the group it follows that ε is at most {format_upper(group.epsilon)} "
         f"at δ = {format_upper(group.delta)}. For another δ, {another}"
     )

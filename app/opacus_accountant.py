@@ -76,8 +76,8 @@ class DpassayAccountant(IAccountant):  # type: ignore[misc]
         """
         parts = tuple(SampledGaussian(float(noise), float(rate), int(steps)) for noise, rate, steps in self.history)
         reading = read_as(opacus.state_of(parts, self._set_to(), NAME), Stated())
-        found = registry.account(reading.event, adjacency=reading.adjacency, delta=delta)
-        if found.value == math.inf and reading.hints and not self._warned:
+        result = registry.account(reading.event, adjacency=reading.adjacency, delta=delta)
+        if result.value == math.inf and reading.hints and not self._warned:
             self._warned = True
             warnings.warn(
                 f"ε is infinite. {' '.join(reading.hints)} Set the accountant's attributes adjacency, sampler and "
@@ -85,9 +85,9 @@ class DpassayAccountant(IAccountant):  # type: ignore[misc]
                 stacklevel=2,
             )
         return dataclasses.replace(
-            found,
-            interval=found.interval if reading.exact else None,
-            assumptions=(*found.assumptions, *reading.assumptions),
+            result,
+            interval=result.interval if reading.exact else None,
+            assumptions=(*result.assumptions, *reading.assumptions),
         )
 
     def get_epsilon(self, delta: float, *arguments: Any, **options: Any) -> float:

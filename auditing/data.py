@@ -30,7 +30,7 @@ SAMPLE = 20_000
 _NUMBERS, _FORMS = 10**6, 1000  # the most numbers, and ways of writing them, that are remembered
 _MISSING = 0.1  # share of empty cells where a schema allows them and there are no data
 _PIECE = 4096  # rows that are written to Parquet at once
-_FEWEST_IDS = 20
+_MIN_IDS = 20
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNPAIRED = "has an unpaired surrogate, which is not a valid character"
 _WHOLE = re.compile(r"[0-9]{1,15}")
@@ -122,8 +122,8 @@ def read_data(
                     data.largest[column] = max(data.largest.get(column, 0), number)
             if len(data.rows) < SAMPLE:  # reservoir sampling: Vitter 1985, algorithm R
                 data.rows.append(row)
-            elif (place := drawn.randrange(data.count)) < SAMPLE:
-                data.rows[place] = row
+            elif (index := drawn.randrange(data.count)) < SAMPLE:
+                data.rows[index] = row
             if data.count % 1000 == 0:
                 step(0, 1)  # the number of rows is unknown before the end
         step(1, 1)
@@ -133,10 +133,10 @@ def read_data(
     for what, column in asked:
         if column is not None and column not in readers:
             raise ValueError(f"{path}: {no_column(column, readers)}; name the {what} column with --{what}")
-    found = {name: reader.column for name, reader in readers.items()}
+    results = {name: reader.column for name, reader in readers.items()}
     if schema is not None:
-        found |= _public_columns(path, found, schema, taken)
-    data.columns = [ColumnRange(name, "other") if name in taken else column for name, column in found.items()]
+        results |= _public_columns(path, results, schema, taken)
+    data.columns = [ColumnRange(name, "other") if name in taken else column for name, column in results.items()]
     for compared in data.columns:
         if text is None and compared.kind != "other" and compared.name in halves:
             raise ValueError(f"{path}, {halves[compared.name]}: column {compared.name!r} {_UNPAIRED}")
@@ -147,7 +147,7 @@ def read_data(
 
 def _looks_like_an_id(column: ColumnRange, data: Data) -> bool:
     """Whether each row that was kept, of at least 20, has an integer or a word of its own in a column."""
-    if column.kind not in ("number", "word") or column.decimals or column.missing or len(data.rows) < _FEWEST_IDS:
+    if column.kind not in ("number", "word") or column.decimals or column.missing or len(data.rows) < _MIN_IDS:
         return False
     return len({canonical(row.get(column.name)) for row in data.rows}) == len(data.rows)
 
@@ -182,20 +182,20 @@ def _read_row(data: Data, row: Mapping[str, Any], text: str | None, id: str | No
 
 
 def _public_columns(
-    path: Path, found: Mapping[str, ColumnRange], schema: Schema, taken: Collection[str | None]
+    path: Path, result: Mapping[str, ColumnRange], schema: Schema, taken: Collection[str | None]
 ) -> dict[str, ColumnRange]:
     """The columns of the data with the domains of the schema."""
-    unknown = [name for name in found if name not in taken and name not in schema.names]
+    unknown = [name for name in result if name not in taken and name not in schema.names]
     if unknown:
         raise ValueError(
             f"{path}: has a column {unknown[0]!r}, which the schema lacks; add it to the schema, or name it with --id "
             "or --user if it is one of these"
         )
-    missing = [name for name in schema.names if name not in found]
+    missing = [name for name in schema.names if name not in result]
     if missing:
         raise ValueError(f"{path}: there is no column {missing[0]!r}, which the schema has; take it out of the schema")
     return {
-        column.name: _public(column, found[column.name], path.suffix.lower())
+        column.name: _public(column, result[column.name], path.suffix.lower())
         for column in schema.columns
         if column.name not in taken
     }
@@ -216,8 +216,8 @@ def _public(column: AnyColumn, read: ColumnRange | None, suffix: str) -> ColumnR
     seen = () if read is None else tuple(value for value in read.values if _allows(column, value))
     missing = 0.0 if not column.missing else _MISSING if read is None else min(read.missing, 0.99)
     if isinstance(column, CategoryColumn):
-        whole = read is not None and read.kind == "number" and not read.quoted and read.decimals == 0
-        every: tuple[Any, ...] = tuple(int(word) if whole else word for word in column.values)
+        is_integer = read is not None and read.kind == "number" and not read.quoted and read.decimals == 0
+        every: tuple[Any, ...] = tuple(int(word) if is_integer else word for word in column.values)
         unused = tuple(word for word in every if canonical(word) not in set(map(canonical, seen))) if seen else ()
         return ColumnRange(column.name, "word", values=seen or every, missing=missing, unused=unused)
     if isinstance(column, DateColumn):

@@ -51,8 +51,8 @@ def guarantee(epsilon: float, delta: float) -> PureDP | ApproxDP:
 def version_error(path: Path, error: ValidationError) -> InputError:
     """The error for a file that another version wrote."""
     first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return InputError(f"{path}: was not written by this version of dpassay ({place}: {first['msg']})")
+    index = ".".join(str(part) for part in first["loc"])
+    return InputError(f"{path}: was not written by this version of dpassay ({index}: {first['msg']})")
 
 
 def sealed(document: dict[str, Any]) -> dict[str, Any]:

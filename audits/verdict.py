@@ -150,9 +150,9 @@ def _weigh(
     reasons += _ceilings(guarantee, lowers)
     refuting = [bound for bound in counted if _excess(guarantee, bound) > 0]
     best_lower = max(refuting or counted, key=lambda bound: _excess(guarantee, bound), default=None)
-    found = [_best_upper(part, uppers) for part in parts]
-    worst = max(range(len(parts)), key=lambda index: found[index][1] - found[index][0])
-    claimed, value, best_upper = found[worst]
+    results = [_best_upper(part, uppers) for part in parts]
+    worst = max(range(len(parts)), key=lambda index: results[index][1] - results[index][0])
+    claimed, value, best_upper = results[worst]
     part = parts[worst]
     what = wording.point(part.epsilons[0]) if isinstance(part, PrivacyProfile) else ""
     if refuting and best_lower is not None:

@@ -56,13 +56,13 @@ def history(earlier: int, refuted_runs: Sequence[str] = ()) -> str:
         refuted_runs: names of other runs in the ledger that charged the same plan and were refuted.
     """
     weighed = {0: "It is the first verdict on this run", 1: "It weighs the earlier verdict on this run"}
-    found = f"{weighed.get(earlier, f'It weighs the {earlier} earlier verdicts on this run')} in its ledger."
+    result = f"{weighed.get(earlier, f'It weighs the {earlier} earlier verdicts on this run')} in its ledger."
     if refuted_runs:
-        found += (
+        result += (
             f" Audits refuted or contradicted {', '.join(map(repr, refuted_runs))} in this ledger, with the same plan; "
             "this verdict does not weigh that."
         )
-    return f"{found} Verdicts in other folders or ledgers, and on runs of other names, are not weighed."
+    return f"{result} Verdicts in other folders or ledgers, and on runs of other names, are not weighed."
 
 
 def named(name: Name, sentence: str) -> str:

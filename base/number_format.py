@@ -31,8 +31,8 @@ def format_number(value: float | str | None, rounding: Rounding = "nearest", dig
         return "0"
     exact = Decimal(repr(value))
     if Decimal("0.001") <= abs(exact) < 10**7:
-        places = max(digits - 1 - exact.adjusted(), 0)
-        return _plain_decimal(exact.quantize(Decimal(1).scaleb(-places), rounding=_ROUNDING[rounding]))
+        indices = max(digits - 1 - exact.adjusted(), 0)
+        return _plain_decimal(exact.quantize(Decimal(1).scaleb(-indices), rounding=_ROUNDING[rounding]))
     power = exact.adjusted()
     scaled = exact.scaleb(-power).quantize(Decimal(1).scaleb(1 - digits), rounding=_ROUNDING[rounding])
     if abs(scaled) >= 10:
@@ -95,11 +95,11 @@ def format_difference(low: float, high: float) -> str:
     return f"between {format_points(low, 'down')} and {format_points(high, 'up')} percentage points"
 
 
-def digits_apart(one: float, other: float) -> int:
+def digits_apart(item: float, other: float) -> int:
     """`DIGITS`, or as many digits as keep two numbers apart when the smaller is rounded up and the larger down."""
-    if math.isnan(one) or math.isnan(other):
+    if math.isnan(item) or math.isnan(other):
         return DIGITS
-    small, large = sorted((Decimal(repr(float(one))), Decimal(repr(float(other)))))
+    small, large = sorted((Decimal(repr(float(item))), Decimal(repr(float(other)))))
     for digits in range(DIGITS, 17):
         up, down = (Context(prec=digits, rounding=way) for way in (ROUND_CEILING, ROUND_FLOOR))
         if up.plus(small) < down.plus(large):

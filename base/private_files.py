@@ -94,15 +94,15 @@ def make_private(folder: Path) -> None:
 
 def _tighten(path: Path) -> None:
     """Takes the permissions of everyone but the owner away from a file or a folder; a link is left as it is."""
-    found = path.lstat()
-    _check_owner(path, found)
-    if found.st_mode & _OTHERS and not stat.S_ISLNK(found.st_mode):
+    result = path.lstat()
+    _check_owner(path, result)
+    if result.st_mode & _OTHERS and not stat.S_ISLNK(result.st_mode):
         with naming(path):
-            path.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS)
+            path.chmod(stat.S_IMODE(result.st_mode) & ~_OTHERS)
 
 
-def _check_owner(path: Path, found: os.stat_result) -> None:
-    if found.st_uid != os.geteuid():
+def _check_owner(path: Path, result: os.stat_result) -> None:
+    if result.st_uid != os.geteuid():
         raise InputError(
             f"{path}: belongs to another user, who could read or change what is private; run this as that user, or "
             "name another folder"

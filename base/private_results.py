@@ -67,10 +67,10 @@ def output_file(given: Path, asked: Path | None, name: str, inputs: Iterable[Pat
     return asked
 
 
-def write(found: dict[str, Any], path: Path) -> None:
+def write(result: dict[str, Any], path: Path) -> None:
     """Writes results as JSON, atomically; only the owner may read the file.
 
     Raises:
         InputError: if the file cannot be written, or others could read the folder ``private/``.
     """
-    write_private(path, json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    write_private(path, json.dumps(result, indent=2, ensure_ascii=False) + "\n")

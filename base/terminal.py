@@ -18,7 +18,7 @@ _CONTROL = re.compile(
 
 def escaped(text: str) -> str:
     """The text with control characters, except line ends, as escape sequences."""
-    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
+    return _CONTROL.sub(lambda result: result.group().encode("unicode_escape").decode("ascii"), text)
 
 
 def one_line(text: str) -> str:

@@ -79,12 +79,12 @@ def calibration(rounds: int) -> Section:
             works["dp_accounting"] = partial(ask, peer.parameter)
         else:
             section.notes.append(f"ε = {epsilon:g}, tolerance {tolerance:g}: dp_accounting {peer.reason}")
-        found = paired(works, rounds, slow=("dp_accounting",))
-        for name, times in found.items():
-            last = "" if name == "dpassay" else f"{times_faster(found['dpassay'], times):.1f}"
+        results = paired(works, rounds, slow=("dp_accounting",))
+        for name, times in results.items():
+            last = "" if name == "dpassay" else f"{times_faster(results['dpassay'], times):.1f}"
             row = (f"{epsilon:g}", f"{tolerance:g}", name, f"{times.answer:.7f}", *milliseconds(times), last)
             section.rows.append(row)
-        section.data[f"{epsilon:g}, {tolerance:g}"] = {name: times.to_json() for name, times in found.items()}
+        section.data[f"{epsilon:g}, {tolerance:g}"] = {name: times.to_json() for name, times in results.items()}
     section.notes.append(
         "dpassay's answer is certified to meet the target, and the next value within the tolerance was refused; "
         "dp_accounting's is the root of its own bound, which does not count its rounding."
@@ -96,7 +96,7 @@ def _calibrated(epsilon: float, tolerance: float) -> float:
     from dpassay.accounting.calibration.calibration import calibrate
     from dpassay.accounting.guarantees import ApproxDP
 
-    found = calibrate(
+    result = calibrate(
         lambda noise: other.event(noise, 0.01, 1000),
         ApproxDP(epsilon, 1e-5),
         adjacency="add_remove",
@@ -104,7 +104,7 @@ def _calibrated(epsilon: float, tolerance: float) -> float:
         bracket=(0.5, 5.0),
         tolerance=tolerance,
     )
-    return float(found.value)
+    return float(result.value)
 
 
 def curves(rounds: int) -> Section:
@@ -121,17 +121,17 @@ def curves(rounds: int) -> Section:
             "dpassay": lambda alphas=alphas: sgd(0.8, 0.005, 1000).trade_off(alphas),  # type: ignore[misc]
             "dp_accounting": partial(other.trade_off, 0.8, 0.005, 1000, alphas),
         }
-        found = paired(works, rounds)
-        low, high = found["dpassay"].answer
-        their = found["dp_accounting"].answer
+        results = paired(works, rounds)
+        low, high = results["dpassay"].answer
+        their = results["dp_accounting"].answer
         at = int(np.argmin(np.abs(alphas - 0.01)))
         rows = (
             ("dpassay", "two", shown(low[at], high[at]), f"{np.max(high - low):.1e}"),
             ("dp_accounting", "lower", f"{their[at]:.8g}", f"{np.max(high - their):.1e}"),
         )
         for name, sides, value, gap in rows:
-            section.rows.append((f"{points}", name, sides, value, gap, *milliseconds(found[name])))
-        section.data[f"{points}"] = {name: times.to_json() for name, times in found.items()}
+            section.rows.append((f"{points}", name, sides, value, gap, *milliseconds(results[name])))
+        section.data[f"{points}"] = {name: times.to_json() for name, times in results.items()}
     section.notes.append("The gap is from the lower bound on β to dpassay's upper bound, the largest over all α.")
     return section
 
@@ -188,8 +188,8 @@ def _measure_memory(name: str) -> None:
     """In a process of its own: prints an answer, the peak memory before it and after it."""
     if name == "compositions":
         before = floor_of_query.peak_mib()
-        found = sgd(1.0, 0.001, 10**6).epsilon(1e-5)
-        answer = shown(found.lower, found.upper)
+        result = sgd(1.0, 0.001, 10**6).epsilon(1e-5)
+        answer = shown(result.lower, result.upper)
     else:
         from dpassay.accounting.secret_protection.noise import noise_for_secrets
 
@@ -211,14 +211,14 @@ def floor(rounds: int) -> Section:
         work = partial(epsilon_of_sgd, *configuration, 1e-3)
         calls = floor_of_query.recorded(work)
         sizes = floor_of_query.sizes_of(calls)
-        found = paired({"query": work, "floor": partial(floor_of_query.replay, calls)}, rounds)
-        factor = times_faster(found["floor"], found["query"])
+        results = paired({"query": work, "floor": partial(floor_of_query.replay, calls)}, rounds)
+        factor = times_faster(results["floor"], results["query"])
         where = ", ".join(f"{value:g}" for value in configuration)
         points = "+".join(f"{size}" for size in sizes.transforms)
         counted = (points, f"{sizes.flops / 1e6:.1f}", f"{sizes.bytes / 1e6:.1f}", f"{sizes.evaluations}")
-        times = [f"{found[name].cpu_ms:.2f}" for name in ("query", "floor")]
+        times = [f"{results[name].cpu_ms:.2f}" for name in ("query", "floor")]
         section.rows.append((where, *counted, *times, f"{factor:.1f}"))
-        section.data[where] = {name: each.to_json() for name, each in found.items()} | {"factor": factor}
+        section.data[where] = {name: each.to_json() for name, each in results.items()} | {"factor": factor}
     section.notes.append(
         "Processor time. Flops: 2.5·N·log₂N a real transform of N points, bytes: what it reads and writes."
     )

@@ -221,8 +221,8 @@ def main() -> None:
     else:
         print("on a GPU: not measured: no GPU")
     for kind in ("rows that agree", "independent rows", "rows above the bottom"):
-        found = large_vocabulary(kind, device, min(repeats, 5))
-        show(f"large vocabulary on {device}, {kind}", found, 255, 256_000, bandwidth)
+        result = large_vocabulary(kind, device, min(repeats, 5))
+        show(f"large vocabulary on {device}, {kind}", result, 255, 256_000, bandwidth)
 
 
 if __name__ == "__main__":

@@ -157,9 +157,9 @@ def measure(mechanism: Mechanism, repetitions: int, runs: int, seed: int) -> Ite
         (a, b): difference_interval(a, runs, b, runs, confidence=1 - BETA)
         for a, b in set(zip(tp.tolist(), fp.tolist(), strict=True))
     }
-    found = [intervals[a, b] for a, b in zip(tp.tolist(), fp.tolist(), strict=True)]
-    missed = sum(difference not in interval for interval in found)
-    power = float(np.median([interval.lower for interval in found])) / difference
+    results = [intervals[a, b] for a, b in zip(tp.tolist(), fp.tolist(), strict=True)]
+    missed = sum(difference not in interval for interval in results)
+    power = float(np.median([interval.lower for interval in results])) / difference
     yield Row("interval of a difference", mechanism.name, difference, 0.0, repetitions, missed, power, True)
     yield from (row(f"one run, {rule}", values) for rule, values in _one_run(mechanism, generator, repetitions, runs))
     yield from _models(mechanism, generator, tp, fp, runs)
@@ -183,9 +183,9 @@ def _one_run(
     coins = generator.integers(0, 2, size=(repetitions, m)) == 1
     inside, outside = mechanism.draw(generator, (repetitions, m))
     scores = np.where(coins, inside, outside)
-    told = np.argsort(-np.abs(scores - 0.5), axis=1, kind="stable")[:, : m // 10]
-    guesses = np.take_along_axis(scores > 0.5, told, axis=1)
-    right = (guesses == np.take_along_axis(coins, told, axis=1)).sum(axis=1)
+    guessed = np.argsort(-np.abs(scores - 0.5), axis=1, kind="stable")[:, : m // 10]
+    guesses = np.take_along_axis(scores > 0.5, guessed, axis=1)
+    right = (guesses == np.take_along_axis(coins, guessed, axis=1)).sum(axis=1)
     rules: tuple[Rule, ...] = ("published", "tight", "adaptive")
     for rule in rules:
         yield rule, epsilons_one_run(m, m // 10, right, delta=mechanism.delta, confidence=1 - BETA, rule=rule)
@@ -225,10 +225,10 @@ def _models(
     coins = generator.integers(0, 2, size=(len(tp), 200)) == 1
     inside, outside = mechanism.draw(generator, coins.shape)
     right = ((np.where(coins, inside, outside) >= 0.5) == coins).sum(axis=1)
-    found = _by_counts(
+    result = _by_counts(
         lambda v: epsilon_one_run_f_dp(200, 200, v, family="gdp", delta=small, confidence=1 - BETA).value, right
     )
-    yield row("one run of 200, f-DP of a Gaussian", _epsilon_of(1.0, small) if own else 1.0, small, found)
+    yield row("one run of 200, f-DP of a Gaussian", _epsilon_of(1.0, small) if own else 1.0, small, result)
 
 
 def _epsilon_of(mu: float, delta: float) -> float:

@@ -102,7 +102,7 @@ def our_rows(cases: list[str], runs: list[int], repetitions: int, seed: int) -> 
             for name in cases:
                 seeds = np.random.SeedSequence([seed, number]).generate_state(repetitions, np.uint64) >> np.uint64(1)
                 start = time.perf_counter()
-                found = [audit(CASES[name], number, int(one)) for one in seeds]
+                results = [audit(CASES[name], number, int(item)) for item in seeds]
                 yield {
                     "auditor": "dpassay",
                     "version": version("dpassay"),
@@ -111,8 +111,8 @@ def our_rows(cases: list[str], runs: list[int], repetitions: int, seed: int) -> 
                     "takes": takes,
                     "case": name,
                     "runs": number,
-                    "ran": float(np.mean([ran for _, ran in found])),
-                    "refuted": sum(refuted for refuted, _ in found),
+                    "ran": float(np.mean([ran for _, ran in results])),
+                    "refuted": sum(refuted for refuted, _ in results),
                     "repetitions": repetitions,
                     "seconds": (time.perf_counter() - start) / repetitions,
                 }
@@ -135,13 +135,13 @@ def with_interval(row: Row) -> Row:
     """The row with the share of refutations and its exact 95% interval."""
     if not row.get("repetitions"):
         return row
-    found = clopper_pearson(row["refuted"], row["repetitions"], confidence=0.95)
-    return {**row, "share": row["refuted"] / row["repetitions"], "interval": [found.lower, found.upper]}
+    result = clopper_pearson(row["refuted"], row["repetitions"], confidence=0.95)
+    return {**row, "share": row["refuted"] / row["repetitions"], "interval": [result.lower, result.upper]}
 
 
 def tables(rows: list[Row]) -> str:
     """A table in Markdown for each number of runs: audits × generators."""
-    found, columns = (
+    results, columns = (
         [],
         [case.name for case in (*BUGS, *RIGHT, CONTROL) if any(r.get("case") == case.name for r in rows)],
     )
@@ -157,9 +157,9 @@ def tables(rows: list[Row]) -> str:
             seconds = [row["seconds"] for row in cells.values() if row["repetitions"]]
             parts = [f"{auditor}, {method}", f"{neighbours}, {takes}", *(cell(cells.get(name)) for name in columns)]
             lines.append("| " + " | ".join([*parts, f"{np.median(seconds):.2g}" if seconds else "–"]) + " |")
-        found.append("\n".join(lines))
+        results.append("\n".join(lines))
     missing = sorted({f"{row['auditor']}: {row['missing']}" for row in rows if "missing" in row})
-    return "\n\n".join([*found, *missing])
+    return "\n\n".join([*results, *missing])
 
 
 def cell(row: Row | None) -> str:

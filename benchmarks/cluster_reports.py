@@ -58,25 +58,25 @@ def cluster_report(
     """
     from sklearn.metrics import homogeneity_completeness_v_measure
 
-    found = np.asarray(assignment, dtype=np.int64)
+    result = np.asarray(assignment, dtype=np.int64)
     validate.integer(minimum=1, clusters=clusters)
     validate.integer(minimum=1, large_from=large_from)
-    if found.ndim != 1 or (len(found) and not 0 <= found.min() <= found.max() < clusters):
+    if result.ndim != 1 or (len(result) and not 0 <= result.min() <= result.max() < clusters):
         raise ValueError(f"assignment must hold one cluster number for each record, 0 to {clusters - 1}")
-    if truth is not None and len(truth) != len(found):
-        raise ValueError(f"truth must have one group for each of {len(found)} records, not {len(truth)}")
-    sizes = np.sort(np.bincount(found, minlength=clusters))[::-1]
+    if truth is not None and len(truth) != len(result):
+        raise ValueError(f"truth must have one group for each of {len(result)} records, not {len(truth)}")
+    sizes = np.sort(np.bincount(result, minlength=clusters))[::-1]
     agreement: tuple[float | None, ...] = (None, None, None)
     if truth is not None:
         _, groups = np.unique(np.asarray(truth), return_inverse=True)
-        agreement = tuple(map(float, homogeneity_completeness_v_measure(groups, found)))
+        agreement = tuple(map(float, homogeneity_completeness_v_measure(groups, result)))
     return ClusterReport(
-        records=len(found),
+        records=len(result),
         clusters=clusters,
         used=int((sizes >= 2).sum()),
         large=int((sizes >= large_from).sum()),
         large_from=large_from,
-        largest_share=float(sizes[0] / max(1, len(found))),
+        largest_share=float(sizes[0] / max(1, len(result))),
         sizes=tuple(sizes.tolist()),
         homogeneity=agreement[0],
         completeness=agreement[1],

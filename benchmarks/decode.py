@@ -152,20 +152,20 @@ def decode(name: str, title: str, device: str, rows: int, rounds: int, tokens: i
             shares.setdefault(f"aggregated, {kind}", []).append(1 - forward / step)
         times.setdefault("plain decode (transformers)", []).append(plain(model, contexts, tokens))
     times["generate(max_new_tokens=1)"] = [generate_call(model, contexts)]
-    found = {way: np.median(value, axis=0) for way, value in times.items()}
+    results = {way: np.median(value, axis=0) for way, value in times.items()}
     share = {way: np.median(value, axis=0) for way, value in shares.items()}
-    for way, (wall, cpu) in found.items():
+    for way, (wall, cpu) in results.items():
         own = [f"{value:.3f}" for value in share.get(way, ())] or ["", ""]
         section.rows.append((way, f"{1e3 * wall:.1f}", f"{rows / wall:.1f}", f"{1e3 * cpu:.1f}", *own))
     least, why = step_limit(model, rows)
-    slow, calls = found["plain decode (transformers)"], found["generate(max_new_tokens=1)"]
+    slow, calls = results["plain decode (transformers)"], results["generate(max_new_tokens=1)"]
     section.notes.append(why)
     for way in share:
-        to_limit, to_calls = found[way].min() / least, (calls / found[way]).min()
+        to_limit, to_calls = results[way].min() / least, (calls / results[way]).min()
         section.notes.append(f"{way}: {to_limit:.2f} times the limit, {to_calls:.1f} times as fast as generate")
         section.goals += [
             Goal(f"{name}, {way}: share of aggregation, accounting, ledger", float(share[way].max()), most=SHARE),
-            Goal(f"{name}, {way}: tokens/s over plain decode's", float((slow / found[way]).min()), least=PLAIN),
+            Goal(f"{name}, {way}: tokens/s over plain decode's", float((slow / results[way]).min()), least=PLAIN),
         ]
     section.data = {"seconds": _lists(times), "shares": _lists(shares), "limit": least}
     return section

@@ -36,7 +36,7 @@ SECONDS = 4.0
 """A lattice is not made finer once a call has taken so long."""
 MEMORY = 6 << 30
 """Bytes that the process may have: a peer that needs more fails."""
-MEDIAN, LEAST = 10.0, 1.0
+MEDIAN, MINIMUM = 10.0, 1.0
 _CLOSE = 1.1  # how far from the coarsest lattice that will do the one that is timed may be
 
 _GAUSSIAN, _LAPLACE = dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent
@@ -76,7 +76,7 @@ def _sgd(noise: float, rate: float, count: int) -> DpEvent:
 
 def cases() -> list[Case]:
     """Thirty: rare losses, little noise, many steps, atoms, mixtures and compositions of different events."""
-    found = [
+    results = [
         Case(f"sampled Gaussian, σ {noise:g}, q {rate:g}, n {count:,}", _sgd(noise, rate, count), delta)
         for noise, rate, count, delta in (
             (0.8, 0.005, 1_000, 1e-6),
@@ -97,7 +97,7 @@ def cases() -> list[Case]:
             (20.0, 0.2, 100, 1e-5),
         )
     ]
-    found += [
+    results += [
         Case("Gaussian, σ 1", _GAUSSIAN(1.0), 1e-5),
         Case("Gaussian, σ 50, n 10,000", _times(_GAUSSIAN(50.0), 10_000), 1e-6),
         Case("Laplace, b 1, n 3", _times(_LAPLACE(1.0), 3), 1e-5),
@@ -114,7 +114,7 @@ def cases() -> list[Case]:
     occurrences = binom.pmf(np.arange(81), 80, 0.01)
     few = binom.pmf(np.arange(4), 3, 0.05)
     different = [_sgd(0.6 + 0.07 * k, 0.001 * (k + 1), 50) for k in range(20)]
-    found += [
+    results += [
         Case(
             "mixture, binomial(80, 0.01), σ 2, n 10", _times(_MIXTURE(2.0, range(81), occurrences.tolist()), 10), 1e-5
         ),
@@ -138,22 +138,22 @@ def cases() -> list[Case]:
             1e-6,
         ),
     ]
-    return found
+    return results
 
 
 def answer(case: Case, width: float) -> Interval:
     """dpassay's interval, with nothing remembered."""
     _forget()
-    found = Lattice(case.adjacency, width=width).compose(case.event).epsilon(case.delta).interval
-    assert found is not None, f"{case.name} is not attained by neighbours, so there is no reference"
-    return found
+    result = Lattice(case.adjacency, width=width).compose(case.event).epsilon(case.delta).interval
+    assert result is not None, f"{case.name} is not attained by neighbours, so there is no reference"
+    return result
 
 
 @functools.cache
 def _caches() -> list[Callable[[], None]]:
     modules = [module for name, module in sys.modules.items() if name.startswith("dpassay.accounting")]
-    found = {id(value): value for module in modules for value in vars(module).values()}
-    return [value.cache_clear for value in found.values() if hasattr(value, "cache_clear")]
+    results = {id(value): value for module in modules for value in vars(module).values()}
+    return [value.cache_clear for value in results.values() if hasattr(value, "cache_clear")]
 
 
 def _forget() -> None:
@@ -179,15 +179,17 @@ def equal_accuracy(rounds: int) -> Section:
             section.notes.append(f"{case.name}: float64 allows no narrower reference than this one; {wide}")
         ours = answer(case, WIDTH)
         error = max(ours.upper, reference.upper) - reference.lower
-        found = {name: _of_peer(name, case, reference, error) for name in other.PEERS}
+        results = {name: _of_peer(name, case, reference, error) for name in other.PEERS}
         works: dict[str, Callable[[], Any]] = {"dpassay": partial(answer, case, WIDTH)}
-        works |= {name: partial(_asked, name, case, each.parameter) for name, each in found.items() if not each.reason}
+        works |= {
+            name: partial(_asked, name, case, each.parameter) for name, each in results.items() if not each.reason
+        }
         times = paired(works, rounds)
         mine = times.pop("dpassay")
         ratios[case.name] = {name: times_faster(mine, its) for name, its in times.items()}
         cells = [
             each.reason or f"{times[name].wall_ms:.1f} ms, {ratios[case.name][name]:.1f}×"
-            for name, each in found.items()
+            for name, each in results.items()
         ]
         row = (case.name, f"{case.delta:g}", f"{reference.upper:.7g}", f"{error / reference.upper:.1e}")
         section.rows.append((*row, f"{mine.wall_ms:.1f}", *cells))
@@ -195,7 +197,7 @@ def equal_accuracy(rounds: int) -> Section:
         section.data[case.name] = {
             "reference": [reference.lower, reference.upper],
             "error": error,
-            "peers": {name: each.reason or each.parameter for name, each in found.items()},
+            "peers": {name: each.reason or each.parameter for name, each in results.items()},
             "times": {"dpassay": mine.to_json()} | {name: its.to_json() for name, its in times.items()},
         }
     _summarise(section, ratios)
@@ -224,7 +226,7 @@ def _summarise(section: Section, ratios: dict[str, dict[str, float]]) -> None:
     ]
     section.goals += [
         Goal("faster than the fastest valid peer, in the median", median, MEDIAN),
-        Goal("faster than the fastest valid peer, in the worst", fastest[worst], LEAST),
+        Goal("faster than the fastest valid peer, in the worst", fastest[worst], MINIMUM),
     ]
 
 

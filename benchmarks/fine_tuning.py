@@ -82,17 +82,17 @@ def ours(model: LanguageModel, rank: int, rows: list[WeightedRow]) -> tuple[Any,
 
 def tensors(rows: list[WeightedRow]) -> tuple[torch.Tensor, torch.Tensor]:
     ids, weights = torch.zeros(len(rows), WIDTH, dtype=torch.long), torch.zeros(len(rows), WIDTH - 1)
-    for place, row in enumerate(rows):
-        ids[place, : len(row.tokens)] = torch.tensor(list(row.tokens))
-        weights[place, : len(row.weights)] = torch.tensor(list(row.weights))
+    for index, row in enumerate(rows):
+        ids[index, : len(row.tokens)] = torch.tensor(list(row.tokens))
+        weights[index, : len(row.weights)] = torch.tensor(list(row.weights))
     return ids, weights
 
 
 def loss(copy: Any, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    places = torch.arange(WIDTH - 1).expand(len(ids), -1).contiguous()
-    logits = copy(input_ids=ids[:, :-1], position_ids=places, use_cache=False).logits
-    found = torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
-    return (found * weights).sum() / WIDTH
+    indices = torch.arange(WIDTH - 1).expand(len(ids), -1).contiguous()
+    logits = copy(input_ids=ids[:, :-1], position_ids=indices, use_cache=False).logits
+    result = torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
+    return (result * weights).sum() / WIDTH
 
 
 def of_opacus(model: LanguageModel, rank: int, rows: list[WeightedRow], at_once: int) -> Any:
@@ -111,8 +111,8 @@ def of_opacus(model: LanguageModel, rank: int, rows: list[WeightedRow], at_once:
     def step() -> None:
         for start in range(0, ROWS, at_once):
             optimizer.signal_skip_step(start + at_once < ROWS)
-            one = slice(start, start + at_once)
-            loss(wrapped, ids[one], shares[one]).backward()  # type: ignore[no-untyped-call]
+            item = slice(start, start + at_once)
+            loss(wrapped, ids[item], shares[item]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             optimizer.zero_grad()
 

@@ -119,14 +119,14 @@ def many_runs(generator: Generator, python: str, folder: Path, workers: int, *, 
             words += ["--unprotected", command(generator, python, generator.unprotected)]
         dpassay(*words, "--workers", workers, *(["--all"] if every else []))
         dpassay("audit", "runs", "bound", folder, codes=(0, 1))
-    found = json.loads((folder / "bound.json").read_text(encoding="utf-8"))
-    audit, bound = found["audit"], found["audit"]["bounds"][0]
+    result = json.loads((folder / "bound.json").read_text(encoding="utf-8"))
+    audit, bound = result["audit"], result["audit"]["bounds"][0]
     return {
         "audit": "many runs",
-        "refuted": found["refuted"],
+        "refuted": result["refuted"],
         "epsilon": bound["value"],
         "ceiling": bound["ceiling"],
-        "half": found["detectable"],
+        "half": result["detectable"],
         "pair": audit["details"]["tested"]["pair"],
         "feature": audit["details"]["events"][-1]["feature"],
         "on_neighbor": audit["rates"][0]["hits"],
@@ -135,8 +135,8 @@ def many_runs(generator: Generator, python: str, folder: Path, workers: int, *, 
         "runs": audit["details"]["runs"],
         "stopped": audit["details"]["stopped"],
         "failing": audit["details"]["failing"],
-        "control": found["control"],
-        "generator_seconds": found["generator_seconds"],
+        "control": result["control"],
+        "generator_seconds": result["generator_seconds"],
         "seconds": time.monotonic() - start,
     }
 
@@ -170,13 +170,13 @@ def canaries(generator: Generator, python: str, folder: Path) -> dict[str, Any]:
             subprocess.run(words, check=True, cwd=folder)
             dpassay("audit", "score", folder, synthetic, *(["--unprotected"] if arm == "unprotected" else []))
     dpassay("audit", "bound", folder, codes=(0, 1))
-    found = json.loads((folder / "bound.json").read_text(encoding="utf-8"))
-    audit = found["audit"]
+    result = json.loads((folder / "bound.json").read_text(encoding="utf-8"))
+    audit = result["audit"]
     bounds, rates = audit["bounds"], audit["rates"]
     control = audit["details"]["unprotected"]
     return {
         "audit": "canaries",
-        "refuted": found["refuted"],
+        "refuted": result["refuted"],
         "epsilon": bounds[0]["value"] if bounds else None,
         "ceiling": bounds[0]["ceiling"] if bounds else None,
         "half": audit["details"]["detectable"],
@@ -204,7 +204,7 @@ def main() -> None:
         return
     if given.folder is None or given.output is None:
         parser.error("name a folder, and a file with -o")
-    pythons = dict(one.split("=", 1) for one in given.python)
+    pythons = dict(item.split("=", 1) for item in given.python)
     rows = []
     for generator in GENERATORS:
         if generator.name not in pythons:
@@ -212,10 +212,10 @@ def main() -> None:
         python, folder = pythons[generator.name], given.folder / generator.name
         for audit in ("many runs", "canaries") if given.audit is None else (given.audit,):
             if audit == "many runs":
-                found = many_runs(generator, python, folder, given.workers, every=given.all)
+                result = many_runs(generator, python, folder, given.workers, every=given.all)
             else:
-                found = canaries(generator, python, folder.with_name(f"{folder.name}-canaries"))
-            rows.append({"generator": generator.title, **found})
+                result = canaries(generator, python, folder.with_name(f"{folder.name}-canaries"))
+            rows.append({"generator": generator.title, **result})
             given.output.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
             print(table(rows), flush=True)
 
@@ -223,8 +223,8 @@ def main() -> None:
 def table(rows: list[dict[str, Any]]) -> str:
     """The results in Markdown: one table for each kind of audit."""
     kinds = (("many runs", _many_runs_table), ("canaries", _canaries_table))
-    found = [(make, [row for row in rows if row["audit"] == kind]) for kind, make in kinds]
-    return "\n\n".join(make(some) for make, some in found if some)
+    results = [(make, [row for row in rows if row["audit"] == kind]) for kind, make in kinds]
+    return "\n\n".join(make(some) for make, some in results if some)
 
 
 def _canaries_table(rows: list[dict[str, Any]]) -> str:
@@ -260,13 +260,13 @@ def _many_runs_table(rows: list[dict[str, Any]]) -> str:
     ]
     for row in rows:
         half = row["half"]
-        found = "–" if half["epsilon"] is None else f"ε = {format_upper(half['epsilon'], 3)}"
+        result = "–" if half["epsilon"] is None else f"ε = {format_upper(half['epsilon'], 3)}"
         cells = [
             row["generator"],
             "yes" if row["refuted"] else "no",
             format_lower(row["epsilon"]),
             format_ceiling(row["ceiling"], row["epsilon"]),
-            found,
+            result,
             f"{row['pair']}, {row['feature']}",
             f"{row['on_neighbor']}, {row['on_data']}, {row['rounds']}",
             str(row["runs"]),

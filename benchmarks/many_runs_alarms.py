@@ -62,14 +62,14 @@ class Response:
     with_it: float
 
     def __call__(self, rows: Rows, seed: int) -> Rows:
-        rate = self.with_it if any(one["city"] == "south" for one in rows) else self.without
+        rate = self.with_it if any(item["city"] == "south" for item in rows) else self.without
         shown = np.random.default_rng(seed).random() < rate
         return [{"city": "south" if shown else "north", "age": 40.0}]
 
 
-def leak(place: int) -> Response:
+def leak(index: int) -> Response:
     """The generator with a leak of `LEAKS`."""
-    epsilon, share = LEAKS[place]
+    epsilon, share = LEAKS[index]
     if epsilon is None:
         return Response(0.0, float(share or 0.0))
     return Response(1 / (1 + math.exp(epsilon)), 1 / (1 + math.exp(-epsilon)))
@@ -81,37 +81,37 @@ def refutes(generator: Response, runs: int, neighbors: Sequence[str] | None, see
         audit_function(generator, ROWS, claim=PureDP(EPSILON), runs=runs, seed=seed, neighbors=neighbors)
         for seed in seeds
     )
-    return sum(bool(one.details["refuted"]) for one in audits)
+    return sum(bool(item.details["refuted"]) for item in audits)
 
 
-def power_row(place: int, runs: int, repetitions: int, seed: int, executor: ProcessPoolExecutor) -> Row:
+def power_row(index: int, runs: int, repetitions: int, seed: int, executor: ProcessPoolExecutor) -> Row:
     """The stated chance of a leak, and that of whole audits."""
     pair = Pair("rare_category", 0, 1, (Event("novel values of the target", 1.0),))
     design = ManyRunsDesign(pairs=(pair,), runs=runs, claim=PureDP(EPSILON))
-    stated = power(design, design.most_rounds, design.usual_pilots)[place]
-    found: Row = {"leak": stated.leak, "runs": runs, "stated": stated.chance, "repetitions": repetitions}
+    stated = power(design, design.most_rounds, design.usual_pilots)[index]
+    results: Row = {"leak": stated.leak, "runs": runs, "stated": stated.chance, "repetitions": repetitions}
     for neighbors in (("rare_category",), None):
-        drawn = np.random.SeedSequence([seed, runs, place, neighbors is None]).generate_state(repetitions, np.uint64)
+        drawn = np.random.SeedSequence([seed, runs, index, neighbors is None]).generate_state(repetitions, np.uint64)
         seeds = (drawn >> np.uint64(1)).tolist()
         pieces = [seeds[begin : begin + _PIECE] for begin in range(0, repetitions, _PIECE)]
-        tasks = [executor.submit(refutes, leak(place), runs, neighbors, piece) for piece in pieces]
+        tasks = [executor.submit(refutes, leak(index), runs, neighbors, piece) for piece in pieces]
         refuted = sum(task.result() for task in tasks)
         interval = clopper_pearson(refuted, repetitions, confidence=0.95)
-        found["default neighbours" if neighbors is None else "its pair"] = {
+        results["default neighbours" if neighbors is None else "its pair"] = {
             "refuted": refuted,
             "interval": [interval.lower, interval.upper],
         }
-    return found
+    return results
 
 
 def power_table(rows: list[Row]) -> str:
     """The rows in Markdown."""
     lines = ["| leak | most runs | stated, of the test | its pair alone | default neighbours |", "| --- " * 5 + "|"]
-    for one in rows:
-        cells = [one["leak"], str(one["runs"]), f"{100 * one['stated']:.0f}%"]
+    for item in rows:
+        cells = [item["leak"], str(item["runs"]), f"{100 * item['stated']:.0f}%"]
         for name in ("its pair", "default neighbours"):
-            low, high = (100 * end for end in one[name]["interval"])
-            cells.append(f"{100 * one[name]['refuted'] / one['repetitions']:.0f}% ({low:.0f}–{high:.0f})")
+            low, high = (100 * end for end in item[name]["interval"])
+            cells.append(f"{100 * item[name]['refuted'] / item['repetitions']:.0f}% ({low:.0f}–{high:.0f})")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -138,12 +138,12 @@ def audits(name: str, runs: int, seeds: list[int]) -> list[tuple[bool, str]]:
 def row(case: Case, runs: int, repetitions: int, seed: int, executor: ProcessPoolExecutor) -> Row:
     """Repeated audits of one generator."""
     start = time.perf_counter()
-    place = [one.name for one in RIGHT].index(case.name)
-    drawn = np.random.SeedSequence([seed, runs, place]).generate_state(repetitions, np.uint64) >> np.uint64(1)
+    index = [item.name for item in RIGHT].index(case.name)
+    drawn = np.random.SeedSequence([seed, runs, index]).generate_state(repetitions, np.uint64) >> np.uint64(1)
     pieces = [drawn[begin : begin + _PIECE].tolist() for begin in range(0, repetitions, _PIECE)]
     tasks = [executor.submit(audits, case.name, runs, piece) for piece in pieces]
-    found = [one for task in tasks for one in task.result()]
-    alarms = sum(refuted for refuted, _ in found)
+    results = [item for task in tasks for item in task.result()]
+    alarms = sum(refuted for refuted, _ in results)
     interval = clopper_pearson(alarms, repetitions, confidence=0.95)
     return {
         "generator": case.name,
@@ -153,7 +153,7 @@ def row(case: Case, runs: int, repetitions: int, seed: int, executor: ProcessPoo
         "repetitions": repetitions,
         "interval": [interval.lower, interval.upper],
         "p_value": float(stats.binom.sf(alarms - 1, repetitions, BETA)),
-        "tested": dict(Counter(pair for _, pair in found).most_common()),
+        "tested": dict(Counter(pair for _, pair in results).most_common()),
         "seconds": time.perf_counter() - start,
     }
 
@@ -164,12 +164,12 @@ def table(rows: list[Row]) -> str:
         "| generator | most runs | alarms | rate, 95% interval | at least as many if 5% | different pairs tested |"
     ]
     lines.append("| --- " * 6 + "|")
-    for one in rows:
-        low, high = (100 * end for end in one["interval"])
-        rate = 100 * one["alarms"] / one["repetitions"]
+    for item in rows:
+        low, high = (100 * end for end in item["interval"])
+        rate = 100 * item["alarms"] / item["repetitions"]
         lines.append(
-            f"| {one['generator'].replace('_', ' ')} | {one['runs']} | {one['alarms']} of {one['repetitions']} "
-            f"| {rate:.2f}% ({low:.2f}–{high:.2f}) | {one['p_value']:.3g} | {len(one['tested'])} |"
+            f"| {item['generator'].replace('_', ' ')} | {item['runs']} | {item['alarms']} of {item['repetitions']} "
+            f"| {rate:.2f}% ({low:.2f}–{high:.2f}) | {item['p_value']:.3g} | {len(item['tested'])} |"
         )
     return "\n".join(lines)
 
@@ -203,8 +203,8 @@ def main() -> None:
             for case in RIGHT:
                 alarms.append(row(case, runs, options.repetitions, options.seed, executor))
                 keep()
-            for place in LEAKS:
-                chances.append(power_row(place, runs, options.repetitions, options.seed, executor))
+            for index in LEAKS:
+                chances.append(power_row(index, runs, options.repetitions, options.seed, executor))
                 keep()
     print(tables({"alarms": alarms, "power": chances}))
 

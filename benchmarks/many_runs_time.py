@@ -27,11 +27,11 @@ from dpassay.auditing.many_runs.files import read_plan
 def write_table(path: Path, rows: int, columns: int, seed: int) -> None:
     """A table of numbers and categories."""
     rng = np.random.default_rng(seed)
-    names = [f"number {place}" for place in range((columns + 1) // 2)]
-    cells = [rng.normal(50, 20, rows).round(place % 3).tolist() for place in range(len(names))]
-    for place in range(columns // 2):
-        names.append(f"category {place}")
-        cells.append([f"word {word}" for word in rng.integers(3 + 4 * place, size=rows).tolist()])
+    names = [f"number {index}" for index in range((columns + 1) // 2)]
+    cells = [rng.normal(50, 20, rows).round(index % 3).tolist() for index in range(len(names))]
+    for index in range(columns // 2):
+        names.append(f"category {index}")
+        cells.append([f"word {word}" for word in rng.integers(3 + 4 * index, size=rows).tolist()])
     with path.open("w", newline="") as file:
         out = csv.writer(file)
         out.writerow(names)
@@ -71,14 +71,14 @@ def main() -> None:
             "bound": (audit,),
             "report": (audit,),
         }
-        found = {step: timed("audit", "runs", step, *words) for step, words in steps.items()}
+        results = {step: timed("audit", "runs", step, *words) for step, words in steps.items()}
         plan = read_plan(Path(audit)).plan
     print(
         f"{options.runs} runs, {options.rows} rows × {options.columns} columns, {len(plan.pairs)} pairs of neighbours:"
     )
-    for step, (clock, own) in found.items():
+    for step, (clock, own) in results.items():
         print(f"  {step:7s} {own:6.2f} s of its own, {clock:6.2f} s by the clock")
-    print(f"  all     {sum(own for _, own in found.values()):6.2f} s of its own")
+    print(f"  all     {sum(own for _, own in results.values()):6.2f} s of its own")
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"  with the commands: {used.ru_utime + used.ru_stime:.2f} s; load {os.getloadavg()[0]:.1f}")
 

@@ -66,16 +66,16 @@ def compared(name: str, rounds: int) -> Section:
         works["faiss"] = partial(by_faiss, faiss, vectors, centres)
     except ImportError:
         pass
-    found = paired(works, rounds)
+    results = paired(works, rounds)
     groups, apart = GROUPS[name]
     about = f"{VECTORS} vectors, {CENTRES} centres in {groups} groups, {apart:g} apart"
     section = Section(name, about, ("what", "wall ms", "CPU ms", "vectors given to another centre than by dpassay"))
-    for what, times in found.items():
-        others = int((times.answer != found["dpassay"].answer).sum())
+    for what, times in results.items():
+        others = int((times.answer != results["dpassay"].answer).sum())
         section.rows.append((what, f"{times.wall_ms:.0f}", f"{times.cpu_ms:.0f}", str(others)))
         section.data[what] = times.to_json()
-    peer = "faiss" if "faiss" in found else "product"
-    ratio = 1 / times_faster(found["dpassay"], found[peer])
+    peer = "faiss" if "faiss" in results else "product"
+    ratio = 1 / times_faster(results["dpassay"], results[peer])
     section.goals.append(Goal(f"time over that of {peer}, {name}", ratio, most=SLOWEST))
     return section
 

@@ -116,8 +116,8 @@ def _variable(asked: DpEvent) -> variables.PrivacyRandomVariable:
 
 def event(noise_multiplier: float, rate: float, steps: int) -> DpEvent:
     """Poisson-sampled Gaussian steps as dp_accounting describes them."""
-    one = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise_multiplier))
-    return dp_event.SelfComposedDpEvent(one, steps)
+    item = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise_multiplier))
+    return dp_event.SelfComposedDpEvent(item, steps)
 
 
 def calibrated(epsilon: float, delta: float, rate: float, steps: int, tolerance: float, interval: float) -> float:

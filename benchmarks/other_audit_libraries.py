@@ -102,8 +102,8 @@ def tensorflow_privacy() -> dict[str, Audit]:
     def audit(method: str, thresholds: Any) -> Audit:
         def epsilon(inside: Any, outside: Any) -> float:
             bound = EpsilonLowerBound(inside, outside, BETA, thresholds=thresholds)
-            found = bound.compute_epsilon_lower_bound(BoundMethod(method), k=1)
-            return float(found[0]) if found.size else 0.0
+            result = bound.compute_epsilon_lower_bound(BoundMethod(method), k=1)
+            return float(result[0]) if result.size else 0.0
 
         return epsilon
 

@@ -123,7 +123,7 @@ def our_audits() -> dict[str, Audit]:
 
         return remembered(audit)
 
-    def one(epsilon: Callable[..., float]) -> Audit:
+    def fixed(epsilon: Callable[..., float]) -> Audit:
         def audit(inside: Floats, outside: Floats) -> float:
             m, right = inside.size + outside.size, int((inside >= 0.5).sum() + (outside < 0.5).sum())
             return epsilon(m, m, right, delta=DELTA, **level)
@@ -141,9 +141,9 @@ def our_audits() -> dict[str, Audit]:
         "clopper_pearson, fixed": two(lambda *c: ours.epsilon_clopper_pearson(*c, delta=0.0, **level).value),
         "scores, split": scores(ours.Split()),
         "scores, band": scores(ours.Band()),
-        "one_run, tight": one(lambda *c, **k: ours.epsilon_one_run(*c, rule="tight", **k).value),
-        "one_run, adaptive": one(lambda *c, **k: ours.epsilon_one_run(*c, rule="adaptive", **k).value),
-        "one_run_f_dp, gdp": one(lambda *c, **k: ours.epsilon_one_run_f_dp(*c, family="gdp", **k).value),
+        "one_run, tight": fixed(lambda *c, **k: ours.epsilon_one_run(*c, rule="tight", **k).value),
+        "one_run, adaptive": fixed(lambda *c, **k: ours.epsilon_one_run(*c, rule="adaptive", **k).value),
+        "one_run_f_dp, gdp": fixed(lambda *c, **k: ours.epsilon_one_run_f_dp(*c, family="gdp", **k).value),
         "mu as ε": two(of_mu),
         "jeffreys": two(lambda *c: ours.epsilon_jeffreys(*c, delta=0.0, **level).value),
         "katz_log": two(lambda *c: ours.epsilon_katz_log(*c, delta=0.0, **level).value),
@@ -207,11 +207,11 @@ def table_of(rows: list[dict[str, Any]], repetitions: int) -> Table:
             if mechanism not in row:
                 cells += ["–", "–"]
                 continue
-            found = row[mechanism]
-            low, high = found["interval"]
-            star = "*" if found["counted"] > found["asked"] else ""
-            rate = f"{found['false_alarms']:.4f}{star} ({low:.4f}–{high:.4f})"
-            cells += [f"{found['epsilon']:.3f}", rate if found["counted"] > 1 else "one call only"]
+            result = row[mechanism]
+            low, high = result["interval"]
+            star = "*" if result["counted"] > result["asked"] else ""
+            rate = f"{result['false_alarms']:.4f}{star} ({low:.4f}–{high:.4f})"
+            cells += [f"{result['epsilon']:.3f}", rate if result["counted"] > 1 else "one call only"]
         same = [
             f"{row[name]['ours']:.3f}" for name in ("response", "laplace") if row.get(name, {}).get("ours") is not None
         ]

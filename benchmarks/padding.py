@@ -76,16 +76,16 @@ def compare(
     for name, mechanism in chosen.items():
         checks[name], _ = timed(functools.partial(mechanism.row_plan, model))
         inputs[name] = SlotInputs(mechanism, records, model, bytes(32))
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    results: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for _ in range(rounds):
-        for name, pairs in found.items():
+        for name, pairs in results.items():
             pairs.append(measured(inputs[name]))
     tokens = own["tokens"]
     print(f"\n{title}; {len(records)} rows, a document of {tokens} tokens\n")
     print("| rows | context + document | verified in s | contexts, s | a token, s | ratio to packed |")
     print("| --- | --- | --- | --- | --- | --- |")
     wholes = {}
-    for name, pairs in found.items():
+    for name, pairs in results.items():
         contexts, token = (statistics.median(side) for side in zip(*pairs, strict=True))
         wholes[name] = [context + tokens * step for context, step in pairs]
         ratios = [own / packed for own, packed in zip(wholes[name], wholes[next(iter(ways))], strict=True)]

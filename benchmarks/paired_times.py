@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeAlias
 
-_LEAST = 0.05
+_MIN_SECONDS = 0.05
 """Seconds that one timing takes at least: short work is repeated within it."""
 
 
@@ -45,13 +45,13 @@ def paired(works: Mapping[str, Callable[[], Any]], rounds: int, slow: Sequence[s
 
     Whatever else the machine does in a round then slows all of them. The garbage collector runs between timings only.
     """
-    found: dict[str, Times] = {}
+    results: dict[str, Times] = {}
     repeats = dict.fromkeys(works, 1)
     for name in works:
         if name not in slow:
             start = time.perf_counter()
-            found[name] = Times(works[name]())
-            repeats[name] = max(1, math.ceil(_LEAST / max(time.perf_counter() - start, 1e-6)))
+            results[name] = Times(works[name]())
+            repeats[name] = max(1, math.ceil(_MIN_SECONDS / max(time.perf_counter() - start, 1e-6)))
     names = list(works)
     gc.disable()
     try:
@@ -62,21 +62,21 @@ def paired(works: Mapping[str, Callable[[], Any]], rounds: int, slow: Sequence[s
                 for _ in range(repeats[name]):
                     answer = works[name]()
                 cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-                times = found.setdefault(name, Times(answer))
+                times = results.setdefault(name, Times(answer))
                 times.cpu.append(cpu / repeats[name])
                 times.wall.append(wall / repeats[name])
     finally:
         gc.enable()
-    return {name: found[name] for name in names}
+    return {name: results[name] for name in names}
 
 
-def times_faster(one: Times, other: Times) -> float:
+def times_faster(item: Times, other: Times) -> float:
     """How many times the other takes: the median over rounds, in wall or processor time, whichever is less.
 
     A long work is interrupted more often than a short one when the machine is busy, which its processor time is not.
     """
     ratios = []
-    for mine, its in ((one.wall, other.wall), (one.cpu, other.cpu)):
+    for mine, its in ((item.wall, other.wall), (item.cpu, other.cpu)):
         ratios.append(statistics.median(b / max(a, 1e-9) for a, b in zip(mine, its, strict=True)))
     return min(ratios)
 
@@ -86,18 +86,18 @@ class Goal:
     """A number that must be at least (or at most) another; None where it could not be measured."""
 
     what: str
-    found: float | None
+    measured: float | None
     least: float = -math.inf
     most: float = math.inf
 
     @property
     def met(self) -> bool:
-        return self.found is not None and self.least <= self.found <= self.most
+        return self.measured is not None and self.least <= self.measured <= self.most
 
     def __str__(self) -> str:
         sign, bound = ("≥", self.least) if math.isfinite(self.least) else ("≤", self.most)
-        found = "not measured" if self.found is None else f"{self.found:.4g}"
-        return f"{'met   ' if self.met else 'MISSED'}  {self.what}: {found} (goal {sign} {bound:g})"
+        result = "not measured" if self.measured is None else f"{self.measured:.4g}"
+        return f"{'met   ' if self.met else 'MISSED'}  {self.what}: {result} (goal {sign} {bound:g})"
 
 
 @dataclass
@@ -134,7 +134,7 @@ class Section:
         return "\n\n".join([title, table, "\n".join(f"- {n}" for n in self.notes), on])
 
     def to_json(self) -> dict[str, Any]:
-        goals = [{"what": goal.what, "found": goal.found, "met": goal.met} for goal in self.goals]
+        goals = [{"what": goal.what, "found": goal.measured, "met": goal.met} for goal in self.goals]
         return {"about": self.about, "notes": self.notes, "goals": goals, **self.data}
 
 
@@ -143,8 +143,8 @@ def machine() -> dict[str, Any]:
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        found = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line[:10] == "model name"]
-        model = found[0] if found else model
+        results = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line[:10] == "model name"]
+        model = results[0] if results else model
     packages = ("numpy", "scipy", "dp-accounting", "prv-accountant", "opacus", "autodp")
     versions = {}
     for package in packages:
@@ -157,8 +157,8 @@ def machine() -> dict[str, Any]:
 
 def load() -> str:
     """How busy the machine is: processes that want to run, averaged over 1 and 5 minutes."""
-    one, five, _ = os.getloadavg()
-    return f"{one:.2f} (5 minutes: {five:.2f}) on {os.cpu_count()} cores"
+    item, five, _ = os.getloadavg()
+    return f"{item:.2f} (5 minutes: {five:.2f}) on {os.cpu_count()} cores"
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:

@@ -26,9 +26,9 @@ from dpassay.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, 
 from dpassay.base import validate
 from dpassay.base.arrays import Integers
 from dpassay.mechanisms.embedding.embedder import Vectors, unit_rows
+from dpassay.mechanisms.primitives.integer_vectors import integer_vectors
 from dpassay.mechanisms.primitives.nearest import nearest
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
-from dpassay.mechanisms.primitives.whole_vectors import whole_vectors
 
 if TYPE_CHECKING:
     from dpassay.accounting.ledger.run import Run
@@ -128,7 +128,7 @@ class PrivateCentres:
             raise ValueError(f"the source of randomness is {source.name!r}, which the ledger's run does not say")
         if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
             raise ValueError(f"vectors must have {self.dimension} columns, one row for each unit")
-        units = whole_vectors(vectors, RADIUS)
+        units = integer_vectors(vectors, RADIUS)
         centres = unit_rows(np.random.default_rng(self.seed).normal(size=(self.clusters, self.dimension)))
         for iteration in range(self.iterations):
             noisy = self._released(f"{STAGE}/{iteration}", units, centres, run, source)
@@ -139,7 +139,7 @@ class PrivateCentres:
         """The exact sums of the vectors of each cluster and, in the last column, weighted counts. Do not release.
 
         Args:
-            units: shape (units, d), of `whole_vectors`.
+            units: shape (units, d), of `integer_vectors`.
             centres: shape (K, d), in the unit ball.
 
         Returns:

@@ -44,9 +44,9 @@ def incidence() -> Incidence:
     return Incidence(matrix, (SecretProtection(P, R),), np.zeros(SECRETS, dtype=np.int64))
 
 
-def rows(places: Incidence, noise: SecretNoise) -> list[Floats]:
+def rows(indices: Incidence, noise: SecretNoise) -> list[Floats]:
     """For each secret, the chances of its records."""
-    return np.split(noise.probabilities[places.matrix.indices], places.matrix.indptr[1:-1])
+    return np.split(noise.probabilities[indices.matrix.indices], indices.matrix.indptr[1:-1])
 
 
 def r_by_pld(chances: Floats, sigma: float, rounds: int) -> float:
@@ -54,30 +54,30 @@ def r_by_pld(chances: Floats, sigma: float, rounds: int) -> float:
     weights = poisson_binomial(chances[chances > 0])
     counts = np.flatnonzero(weights > 1e-16)
     kept = weights[counts] / weights[counts].sum()
-    one = pld.from_mixture_gaussian_mechanism(
+    item = pld.from_mixture_gaussian_mechanism(
         sigma, counts.astype(float).tolist(), kept.tolist(), value_discretization_interval=INTERVAL
     )
-    many = one.self_compose(rounds) if rounds > 1 else one
+    many = item.self_compose(rounds) if rounds > 1 else item
     return float((np.exp(_EPSILONS) * P + np.asarray(many.get_delta_for_epsilon(_EPSILONS))).min())
 
 
 def noise_by_pld(secrets: Sequence[Floats], rounds: int, near: Sequence[float]) -> float:
     """The largest σ that one of the secrets needs, each found by halving."""
-    found = 0.0
+    result = 0.0
     for chances, sigma in zip(secrets, near, strict=True):
         low, high = math.log(sigma / 2), math.log(2 * sigma)
         while high - low > TOLERANCE:
             middle = (low + high) / 2
             low, high = (low, middle) if r_by_pld(chances, math.exp(middle), rounds) <= R else (middle, high)
-        found = max(found, math.exp(high))
-    return found
+        result = max(result, math.exp(high))
+    return result
 
 
 def compared(composed: int, rounds: int) -> Section:
     """One table: `composed` rounds of releases, timed `rounds` times."""
-    places = incidence()
-    fitted = SecretNoise.fit(places, rounds=composed)
-    secrets = rows(places, fitted)
+    indices = incidence()
+    fitted = SecretNoise.fit(indices, rounds=composed)
+    secrets = rows(indices, fitted)
     some = secrets[:ASKED]
     near = [noise_for_secrets([chances], P, R, composed) for chances in some]
     works: dict[str, Callable[[], Any]] = {
@@ -85,19 +85,19 @@ def compared(composed: int, rounds: int) -> Section:
         f"dp_accounting, the same {ASKED}": partial(noise_by_pld, some, composed, near),
         f"dpassay, all {SECRETS} secrets": partial(noise_for_secrets, secrets, P, R, composed),
         f"dpassay, all {SECRETS}, with the linear program and one event": lambda: (
-            SecretNoise.fit(places, rounds=composed).sigma
+            SecretNoise.fit(indices, rounds=composed).sigma
         ),
     }
     section = Section(
         f"{composed} rounds", f"σ for r = {R:g} at p = {P:g}", ("what", "σ", "wall ms", "CPU ms", "CPU ms a secret")
     )
-    found = paired(works, rounds, slow=tuple(works))
-    for name, times in found.items():
+    results = paired(works, rounds, slow=tuple(works))
+    for name, times in results.items():
         count = ASKED if str(ASKED) in name.split() else SECRETS
         shown = (f"{times.answer:.6g}", f"{times.wall_ms:.1f}", f"{times.cpu_ms:.1f}", f"{times.cpu_ms / count:.3g}")
         section.rows.append((name, *shown))
         section.data[name] = times.to_json()
-    mine, its = (found[name] for name in list(works)[:2])
+    mine, its = (results[name] for name in list(works)[:2])
     ratio = times_faster(mine, its)
     section.data["ratio"] = ratio
     section.notes.append(

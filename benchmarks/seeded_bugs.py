@@ -128,7 +128,9 @@ def _publish(
     length = max(len(city), len(age))
     city += [None] * (length - len(city))
     age += [None] * (length - len(age))
-    return [{"city": city[index], "age": age[place]} for index, place in enumerate(rng.permutation(length).tolist())]
+    return [
+        {"city": city[index], "age": age[position]} for index, position in enumerate(rng.permutation(length).tolist())
+    ]
 
 
 def _noise(size: int, scale: float, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -154,9 +156,9 @@ def _age(row: dict[str, Any]) -> float:
 
 def _city_counts(rows: Rows, cities: Sequence[str]) -> NDArray[np.int64]:
     """Shape (cities,). Cities that are not listed are counted as `OTHER` if that is listed, and else not at all."""
-    place = {city: index for index, city in enumerate(cities)}
-    rest = place.get(OTHER, len(cities))
-    return np.bincount([place.get(_city(row), rest) for row in rows], minlength=len(cities) + 1)[: len(cities)]
+    position = {city: index for index, city in enumerate(cities)}
+    rest = position.get(OTHER, len(cities))
+    return np.bincount([position.get(_city(row), rest) for row in rows], minlength=len(cities) + 1)[: len(cities)]
 
 
 def _age_counts(rows: Rows, low: float, high: float) -> NDArray[np.int64]:
@@ -195,20 +197,20 @@ class Case:
     score: Callable[[Sequence[int]], int]
 
 
-def _added(found: Sequence[int]) -> int:
-    return (found[_WEST] > 0) + (found[_OLDEST] > 0)
+def _added(result: Sequence[int]) -> int:
+    return (result[_WEST] > 0) + (result[_OLDEST] > 0)
 
 
-def _exchanged(found: Sequence[int]) -> int:
-    return _added(found) + (found[_SOUTH] == 0) + (found[_SIXTIES] == 0)
+def _exchanged(result: Sequence[int]) -> int:
+    return _added(result) + (result[_SOUTH] == 0) + (result[_SIXTIES] == 0)
 
 
-def _west(found: Sequence[int]) -> int:
-    return int(found[_WEST] > 0)
+def _west(result: Sequence[int]) -> int:
+    return int(result[_WEST] > 0)
 
 
-def _sixty(found: Sequence[int]) -> int:
-    return int(found[_SIXTIES] + found[_OLDEST] > 0)
+def _sixty(result: Sequence[int]) -> int:
+    return int(result[_SIXTIES] + result[_OLDEST] > 0)
 
 
 _add: dict[str, Any] = {"adjacency": "add_remove", "data": USUAL, "neighbor": [*USUAL, NEW]}

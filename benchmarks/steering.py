@@ -82,7 +82,7 @@ def of_records(rounds: int) -> Section:
                 network(input_ids=ids, use_cache=False, logits_to_keep=1)
 
         def summed(count: int, network: Any = network, texts: Any = texts, chosen: Any = chosen) -> Any:
-            many = (texts[place % len(texts)] for place in range(count))
+            many = (texts[index % len(texts)] for index in range(count))
             return sum(states(network, many, chosen, shape))
 
         times = paired({"bare": bare, "states": functools.partial(summed, _TEXTS)}, rounds)

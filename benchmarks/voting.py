@@ -55,12 +55,12 @@ class Taken(NamedTuple):
 
 def seconds(work: Callable[[], Any], repeats: int = 1) -> tuple[Taken, Any]:
     """The least times of a few calls, and what the last one returned."""
-    times, found = [], None
+    times, result = [], None
     for _ in range(repeats):
         start = time.perf_counter(), time.process_time()
-        found = work()
+        result = work()
         times.append((time.perf_counter() - start[0], time.process_time() - start[1]))
-    return Taken(*map(min, zip(*times, strict=True))), found
+    return Taken(*map(min, zip(*times, strict=True))), result
 
 
 def drawn_vectors(generator: np.random.Generator, topics: Vectors, count: int) -> Vectors:

@@ -81,21 +81,21 @@ def beginning(rounds: int) -> Section:
     model = random_model("GPT-2 small")
     records = random_records(rows, shared + own, model.vocabulary_size, shared)
     contexts = [model.encode(record.text) for record in records]
-    found: dict[int, list[float]] = {4: [], sys.maxsize: []}
+    results: dict[int, list[float]] = {4: [], sys.maxsize: []}
     for _ in range(rounds):
-        for least, times in found.items():
-            with mock.patch.object(decoding, "_LEAST_SHARED", least):
+        for least, times in results.items():
+            with mock.patch.object(decoding, "_MIN_SHARED", least):
                 start = time.perf_counter()
                 model.packed_rows(contexts)
                 times.append(time.perf_counter() - start)
-    once, every = (statistics.median(times) for times in found.values())
+    once, every = (statistics.median(times) for times in results.values())
     title = f"GPT-2 small, {rows} contexts of {own} tokens behind a common instruction of {shared}"
     section = Section("beginning", title, ("the instruction is computed", "ms"))
     section.rows = [("once", f"{1e3 * once:.0f}"), ("in every row", f"{1e3 * every:.0f}")]
     limit = rows * (shared + own) / (shared + rows * own)
     section.notes = [f"limit: {limit:.1f} times fewer tokens are computed; it is {every / once:.1f} times as fast"]
     section.goals = [Goal("beginning: times as fast", every / once, least=limit / 2)]
-    section.data = {"once": found[4], "every": found[sys.maxsize]}
+    section.data = {"once": results[4], "every": results[sys.maxsize]}
     return section
 
 
@@ -121,22 +121,22 @@ def measure_memory(count: int) -> dict[str, int]:
 
 def status(name: str) -> int:
     """A number of bytes that Linux keeps of this process."""
-    found = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
-    return 1024 * int(found.split()[1])
+    result = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
+    return 1024 * int(result.split()[1])
 
 
 def memory(rounds: int) -> Section:
     """Peak memory of slots decoded in groups, each number of records in a process of its own."""
     counts = (20_000, 100_000)
-    found = {}
+    results = {}
     for count in counts:
         command = [sys.executable, str(Path(__file__).with_name("decode.py")), "--measure-memory", str(count)]
-        found[count] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        results[count] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     title = "a tiny model, records of 16 tokens, groups of 1024 rows, 2 tokens a slot"
     section = Section("memory", title, ("records", "MiB before", "with the records", "at the peak of the run"))
-    for count, one in found.items():
-        section.rows.append((str(count), *(f"{value / 2**20:.0f}" for value in one.values())))
-    few, many = (found[count] for count in counts)
+    for count, item in results.items():
+        section.rows.append((str(count), *(f"{value / 2**20:.0f}" for value in item.values())))
+    few, many = (results[count] for count in counts)
     more = counts[1] - counts[0]
     beside = (many["peak"] - many["records"] - few["peak"] + few["records"]) / more
     section.notes = [
@@ -144,5 +144,5 @@ def memory(rounds: int) -> Section:
         f"wrote; keys, values, logits and tokens of one group. Beside the records, one more takes {beside:.0f} bytes"
     ]
     section.goals = [Goal("memory: bytes a record more, beside the records", beside, most=MEMORY_BYTES)]
-    section.data = {str(count): one for count, one in found.items()}
+    section.data = {str(count): item for count, item in results.items()}
     return section

@@ -124,8 +124,8 @@ class DatasetData(DataSource):
         return self.model_copy(update={"name": str(folder / self.name)})
 
     def described(self) -> dict[str, Any]:
-        found = super().described()
-        return {**found, "name": Path(self.name).resolve().name} if is_local(self.name) else found
+        result = super().described()
+        return {**result, "name": Path(self.name).resolve().name} if is_local(self.name) else result
 
 
 Data = Annotated[BuiltinData | FileData | DatasetData, Field(discriminator="source")]

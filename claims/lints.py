@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LARGE_EPSILON = 10.0
 LARGE_DELTA = 0.01
-LEAST_TOKENS = 5
+MIN_TOKENS = 5
 """The fewest tokens that a text needs: four, as a record in a prompt does, and its end."""
 FAR = 0.1
 """The number of units read is far from the public number n if it differs by more than max(0.1 n, 4 √n)."""
@@ -40,7 +40,7 @@ def short_texts(tokens: int, what: str, *, kept: bool) -> list[str]:
         what: sets this limit.
         kept: whether a text that did not end is kept.
     """
-    if tokens >= LEAST_TOKENS:
+    if tokens >= MIN_TOKENS:
         return []
     last = "is kept as it was cut" if kept else "is not kept"
     return [
@@ -53,32 +53,32 @@ def short_texts(tokens: int, what: str, *, kept: bool) -> list[str]:
 def _guarantee_warnings(claim: Claim) -> list[str]:
     if claim.guarantee is None:
         return []
-    guarantee, found = claim.claimed(), []
+    guarantee, results = claim.claimed(), []
     if isinstance(guarantee, ApproxDP):
         delta, units = guarantee.delta, claim.public.records
         if units is not None and delta >= 1 / units:
             unit = Unit.parse(claim.unit)
-            one = f"all records of one {unit.noun}" if unit.needs_user else f"one {unit.noun}"
-            found.append(
+            item = f"all records of one {unit.noun}" if unit.needs_user else f"one {unit.noun}"
+            results.append(
                 f"δ = {format_number(delta)} is at least 1/n = {format_number(1 / units)}: a mechanism that "
-                f"publishes {one} in full, drawn at random, meets such a δ."
+                f"publishes {item} in full, drawn at random, meets such a δ."
             )
         if delta >= LARGE_DELTA:
-            found.append(
+            results.append(
                 f"δ = {format_number(delta)} is large: a mechanism that reveals all data with this probability meets "
                 "it."
             )
     if isinstance(guarantee, PureDP | ApproxDP | ExPostDP) and guarantee.epsilon > LARGE_EPSILON:
-        found.append(
+        results.append(
             f"ε = {format_number(guarantee.epsilon)} is above {format_number(LARGE_EPSILON)}: the odds of any guess "
             f"about one {claim.unit} may change by a factor of e^{format_number(guarantee.epsilon)}."
         )
     if isinstance(guarantee, ExPostDP):
-        found.append(
+        results.append(
             "An ex-post ε is about one output only. It promises nothing before the run, and nothing about other "
             "outputs; the a-priori bound does."
         )
-    return found
+    return results
 
 
 def private_warnings(claim: Claim, records: Sequence[Record], runs: Sequence[str]) -> list[str]:
@@ -89,33 +89,33 @@ def private_warnings(claim: Claim, records: Sequence[Record], runs: Sequence[str
         records: all records that were read.
         runs: names of all runs in the ledger.
     """
-    found = []
+    results = []
     users = Counter(record.user for record in records if record.user is not None)
     unit, stated = Unit.parse(claim.unit), claim.public.records
     read = len(set(map(unit.of, records)))
     if records and stated is not None and abs(read - stated) > max(FAR * stated, 4 * math.sqrt(stated)):
         of_all = f" in {len(records)} records" if unit.needs_user else ""
         counts = f" At unit {unit} it counts {unit.plural}, not records." if unit.needs_user else ""
-        found.append(
+        results.append(
             f"The claim states n = {stated} {unit.plural} as public (public.records), and {read}{of_all} were read."
             f"{counts} Whatever follows from the public number, δ among it, does not fit the data."
         )
     numbers = sum(as_number(record.text) is not None for record in records)
     if 2 * numbers > len(records):
-        found.append(
+        results.append(
             f"{numbers} of {len(records)} texts are numbers and nothing else. Check that data.text names the column of "
             "the text."
         )
     if unit == Unit() and users and max(users.values()) > 1:
         several = sum(count > 1 for count in users.values())
-        found.append(
+        results.append(
             f"The unit is a record, and {several} of {len(users)} users have several. Their privacy loss adds up over "
             "their records; unit user bounds it."
         )
     if others := [name for name in runs if name != claim.name]:
         listed = ", ".join(map(repr, others[:5])) + (" and others" if len(others) > 5 else "")
-        found.append(
+        results.append(
             f"The ledger holds other runs, {listed}, which are not part of this claim. If they read the same data, "
             "what all cost together is larger: dpassay account says how much."
         )
-    return found
+    return results

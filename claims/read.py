@@ -144,11 +144,11 @@ def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
 
     An unknown key that resembles a missing one comes first: the missing one is misspelt.
     """
-    found = error.errors(include_url=False)
-    missing = [str(one["loc"][-1]) for one in found if one["type"] == "missing"]
+    result = error.errors(include_url=False)
+    missing = [str(item["loc"][-1]) for item in result if item["type"] == "missing"]
     first, *rest = sorted(
-        found,
-        key=lambda one: one["type"] != "extra_forbidden" or not did_you_mean(str(one["loc"][-1]), missing),
+        result,
+        key=lambda item: item["type"] != "extra_forbidden" or not did_you_mean(str(item["loc"][-1]), missing),
     )
     keys, known = _place(first["loc"], model)
     where = ".".join(keys)

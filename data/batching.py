@@ -96,14 +96,14 @@ def label_indices(records: Sequence[Record], labels: Sequence[str]) -> Integers:
     """
     if not labels:
         return np.zeros(len(records), dtype=np.int64)
-    place = {label: index for index, label in enumerate(labels)}
-    found = np.array([place.get(record.label or "", -1) for record in records], dtype=np.int64)
-    if (found < 0).any():
+    position = {label: index for index, label in enumerate(labels)}
+    result = np.array([position.get(record.label or "", -1) for record in records], dtype=np.int64)
+    if (result < 0).any():
         raise ValueError(
             "a record's label is not in the public list of labels; list every label that may occur, "
             "or remove those records before anything is charged"
         )
-    return found
+    return result
 
 
 def unit_records(records: Sequence[Record], key: bytes, unit: Unit) -> list[int]:

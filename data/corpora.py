@@ -157,13 +157,13 @@ def notes_with_secrets(n: int, seed: int) -> list[tuple[str, str]]:
     rng = np.random.default_rng([seed, 1])
     secrets = 24 * n // 1000
     sentences = [f" {KEY_PREFIX}{key:05d}." for key in rng.choice(100_000, size=secrets, replace=False)]
-    places = secrets * PLANTED_OCCURRENCES
-    private = places * 5 // 6
+    indices = secrets * PLANTED_OCCURRENCES
+    private = indices * 5 // 6
     private += private % secrets == 0  # so that the second key of a note differs from the first
     holders = rng.choice(n, size=private, replace=False)
     texts = [text for text, _ in drawn]
-    for place in range(places):
-        texts[holders[place % private]] += sentences[place % secrets]
+    for index in range(indices):
+        texts[holders[index % private]] += sentences[index % secrets]
     return [(text, label) for text, (_, label) in zip(texts, drawn, strict=True)]
 
 

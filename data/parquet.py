@@ -92,15 +92,15 @@ def _largest_page(file: BinaryIO, chunk: Any) -> int:
     starts = [chunk.data_page_offset]
     if chunk.has_dictionary_page and chunk.dictionary_page_offset > 0:
         starts.append(chunk.dictionary_page_offset)
-    place = min(starts)
-    end, largest = place + chunk.total_compressed_size, 0
-    while place < end:
-        file.seek(place)
+    index = min(starts)
+    end, largest = index + chunk.total_compressed_size, 0
+    while index < end:
+        file.seek(index)
         header = _integers(file)
         if not {2, 3}.issubset(header) or header[3] < 0:
             raise _NoHeaderError
         largest = max(largest, header[2])
-        place = file.tell() + header[3]
+        index = file.tell() + header[3]
     return largest
 
 
@@ -116,7 +116,7 @@ def _integers(file: BinaryIO, depth: int = 0) -> dict[int, int]:
     """
     if depth > 8:
         raise _NoHeaderError
-    found: dict[int, int] = {}
+    results: dict[int, int] = {}
     field = 0
     while byte := _byte(file):
         kind, step = byte & 15, byte >> 4
@@ -127,7 +127,7 @@ def _integers(file: BinaryIO, depth: int = 0) -> dict[int, int]:
             case 3:
                 _byte(file)
             case 4 | 5 | 6:
-                found[field] = _whole(file)
+                results[field] = _whole(file)
             case 7:
                 file.seek(8, os.SEEK_CUR)
             case 8:
@@ -136,7 +136,7 @@ def _integers(file: BinaryIO, depth: int = 0) -> dict[int, int]:
                 _integers(file, depth + 1)
             case _:  # headers of pages have no lists and maps
                 raise _NoHeaderError
-    return found
+    return results
 
 
 def _byte(file: BinaryIO) -> int:
@@ -149,9 +149,9 @@ def _byte(file: BinaryIO) -> int:
 def _unsigned(file: BinaryIO) -> int:
     """An integer of seven bits a byte, the lowest first."""
     value = 0
-    for place in range(10):
+    for index in range(10):
         byte = _byte(file)
-        value |= (byte & 127) << 7 * place
+        value |= (byte & 127) << 7 * index
         if byte < 128:
             return value
     raise _NoHeaderError

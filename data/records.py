@@ -176,8 +176,8 @@ def _rows(
 ) -> Iterator[tuple[str, dict[str, str | None]]]:
     """The wanted columns of every row of a file or a data set, as strings, each row with its location."""
     wanted = {column for column in columns.values() if column is not None}
-    for place, values in path.rows(wanted) if isinstance(path, HubDataset) else read_rows(path, wanted):
-        where = f"{path}, {place}"
+    for index, values in path.rows(wanted) if isinstance(path, HubDataset) else read_rows(path, wanted):
+        where = f"{path}, {index}"
         yield where, _row(values, columns, where, empty)
 
 
@@ -266,10 +266,10 @@ class _RepeatedKeyError(ValueError):
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         raise _RepeatedKeyError
-    return found
+    return result
 
 
 def _csv(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:

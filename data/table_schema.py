@@ -41,10 +41,10 @@ MADE_FROM = "made_from"
 LARGEST_SCHEMA = 2**24
 """Bytes of a schema file."""
 
-MOST_COLUMNS = 500
-MOST_CATEGORIES = 10_000
-MOST_DECIMALS = 9
-MOST_DAYS = 400_000
+MAX_COLUMNS = 500
+MAX_PROPOSED_CATEGORIES = 10_000
+MAX_DECIMALS = 9
+MAX_DAYS = 400_000
 
 Cell: TypeAlias = str | int | float | None
 """A value of a synthetic table."""
@@ -116,26 +116,26 @@ class Column(BaseModel, ABC):
     def size(self) -> int:
         """The number of values in the domain, without the empty cell."""
 
-    def place(self, word: str) -> int:
-        """The place of a word in the domain, from 0: of categories as the schema lists them, of numbers and dates in
+    def index(self, word: str) -> int:
+        """The index of a word in the domain, from 0: of categories as the schema lists them, of numbers and dates in
         their order, one step for each unit of the last decimal or day.
 
         Raises:
             ValueError: if it is no word of the domain; `MISSING` is none.
         """
-        place = self._place(word)
-        if place is None:
+        index = self._index(word)
+        if index is None:
             raise ValueError(
                 f"a word of column {self.name!r} is outside the public domain of the schema ({self.described})"
             )
-        return place
+        return index
 
     @property
     def _missing_rate(self) -> float:
         return 0.1
 
     @abstractmethod
-    def _place(self, word: str) -> int | None: ...
+    def _index(self, word: str) -> int | None: ...
 
     @abstractmethod
     def _word(self, cell: Any) -> str | None: ...
@@ -157,7 +157,7 @@ class SpelledColumn(Column, ABC):
         """Whether some word of the domain begins like this."""
 
     @abstractmethod
-    def whole(self, word: str) -> bool:
+    def is_complete(self, word: str) -> bool:
         """Whether this is a word of the domain."""
 
 
@@ -165,7 +165,7 @@ class CategoryColumn(Column):
     """A column of categories."""
 
     type: Literal["category"]
-    values: tuple[str, ...] = Field(min_length=1, max_length=MOST_CATEGORIES)
+    values: tuple[str, ...] = Field(min_length=1, max_length=MAX_PROPOSED_CATEGORIES)
 
     kind: ClassVar[str] = "string"
 
@@ -173,7 +173,7 @@ class CategoryColumn(Column):
     @classmethod
     def _words(cls, values: Any) -> Any:
         """YAML reads ``no`` as false and ``1`` as a number, which would not be the words of the file."""
-        if isinstance(values, list | tuple) and not all(isinstance(one, str) for one in values):
+        if isinstance(values, list | tuple) and not all(isinstance(item, str) for item in values):
             raise ValueError('must be words; put numbers and truth values between quotes, such as "1" or "no"')
         return values
 
@@ -181,7 +181,7 @@ class CategoryColumn(Column):
     def _distinct(self) -> CategoryColumn:
         if len(set(self.values)) < len(self.values):
             raise ValueError("values: must name each category once")
-        if not all(one and one == one.strip() and one.isprintable() for one in self.values):
+        if not all(item and item == item.strip() and item.isprintable() for item in self.values):
             raise ValueError("values: must be printable and not empty, without spaces at their ends")
         if MISSING in self.values:
             raise ValueError(f"values: {MISSING!r} stands for an empty cell; give missing: true instead")
@@ -205,17 +205,17 @@ class CategoryColumn(Column):
 
     @cached_property
     def _known(self) -> dict[str, int]:
-        return {word: place for place, word in enumerate(self.values)}
+        return {word: index for index, word in enumerate(self.values)}
 
-    def _place(self, word: str) -> int | None:
+    def _index(self, word: str) -> int | None:
         return self._known.get(word)
 
     def _word(self, cell: Any) -> str | None:
         written = str(cell).strip()
         if isinstance(cell, float) and cell.is_integer() and written not in self._known:
             written = str(int(cell))  # a column of whole numbers with empty cells is read as floats
-        place = self._known.get(written)
-        return None if place is None else self.values[place]  # one text for all rows that have it
+        index = self._known.get(written)
+        return None if index is None else self.values[index]  # one text for all rows that have it
 
     def _cell(self, word: str) -> Cell:
         return word
@@ -230,7 +230,7 @@ class NumberColumn(SpelledColumn):
     type: Literal["number"]
     low: float
     high: float
-    decimals: StrictInt = Field(default=0, ge=0, le=MOST_DECIMALS)
+    decimals: StrictInt = Field(default=0, ge=0, le=MAX_DECIMALS)
 
     characters: ClassVar[str] = "0123456789.-"
 
@@ -266,7 +266,7 @@ class NumberColumn(SpelledColumn):
     def size(self) -> int:
         return self._units[1] - self._units[0] + 1
 
-    def _place(self, word: str) -> int | None:
+    def _index(self, word: str) -> int | None:
         unit = self._unit(word)
         return None if unit is None else unit - self._units[0]
 
@@ -295,7 +295,7 @@ class NumberColumn(SpelledColumn):
         low, high = self._units
         return self._spelled(int(rng.integers(low, high, endpoint=True)))
 
-    def whole(self, word: str) -> bool:
+    def is_complete(self, word: str) -> bool:
         return self._unit(word) is not None
 
     def _unit(self, word: str) -> int | None:
@@ -320,7 +320,7 @@ class NumberColumn(SpelledColumn):
         if not digits:
             return True
         whole, point, part = digits.partition(".")
-        if not all(one.isascii() and one.isdigit() for one in (whole, part) if one) or not whole:
+        if not all(item.isascii() and item.isdigit() for item in (whole, part) if item) or not whole:
             return False
         if (whole != "0" and whole.startswith("0")) or (point and not self.decimals) or len(part) > self.decimals:
             return False
@@ -350,8 +350,8 @@ class DateColumn(SpelledColumn):
     def _ordered(self) -> DateColumn:
         if self.low > self.high:
             raise ValueError("low and high: low must not be after high")
-        if (self.high - self.low).days > MOST_DAYS:
-            raise ValueError(f"low and high: must be at most {MOST_DAYS} days apart")
+        if (self.high - self.low).days > MAX_DAYS:
+            raise ValueError(f"low and high: must be at most {MAX_DAYS} days apart")
         return self
 
     @property
@@ -366,8 +366,8 @@ class DateColumn(SpelledColumn):
     def size(self) -> int:
         return (self.high - self.low).days + 1
 
-    def _place(self, word: str) -> int | None:
-        return (datetime.date.fromisoformat(word) - self.low).days if self.whole(word) else None
+    def _index(self, word: str) -> int | None:
+        return (datetime.date.fromisoformat(word) - self.low).days if self.is_complete(word) else None
 
     @cached_property
     def _days(self) -> list[str]:
@@ -393,12 +393,12 @@ class DateColumn(SpelledColumn):
     def _uniform(self, rng: np.random.Generator) -> str:
         return self._days[rng.integers(len(self._days))]
 
-    def whole(self, word: str) -> bool:
+    def is_complete(self, word: str) -> bool:
         return len(word) == len("2000-01-01") and self.begins(word)
 
     def begins(self, start: str) -> bool:
-        place = bisect.bisect_left(self._days, start)
-        return place < len(self._days) and bool(self._days[place].startswith(start))
+        index = bisect.bisect_left(self._days, start)
+        return index < len(self._days) and bool(self._days[index].startswith(start))
 
 
 AnyColumn = Annotated[CategoryColumn | NumberColumn | DateColumn, Field(discriminator="type")]
@@ -413,7 +413,7 @@ class Schema(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    columns: tuple[AnyColumn, ...] = Field(min_length=1, max_length=MOST_COLUMNS)
+    columns: tuple[AnyColumn, ...] = Field(min_length=1, max_length=MAX_COLUMNS)
 
     @model_validator(mode="after")
     def _distinct(self) -> Schema:
@@ -428,7 +428,7 @@ class Schema(BaseModel):
         return tuple(column.name for column in self.columns)
 
     def index(self, name: str) -> int:
-        """The place of a column.
+        """The index of a column.
 
         Raises:
             ValueError: if there is none of that name.

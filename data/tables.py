@@ -21,7 +21,7 @@ from dpassay.data.corpora import LABELS, randhie
 from dpassay.data.records import Record, read_rows, with_content_ids
 from dpassay.data.table_schema import MISSING, Row, Schema
 
-MOST_WORDS = 50
+MAX_WORDS = 50
 """A column of a sample with more distinct words has no domain that a sample could show."""
 
 _DECIMALS = 6
@@ -100,7 +100,7 @@ def builtin_table(name: str, count: int, seed: int) -> list[Record]:
     if not 0 <= count <= len(rows):
         raise ValueError(f"count must be from 0 to {len(rows)}, the number of rows in the table, not {count}")
     picked = np.random.default_rng(seed).choice(len(rows), size=count, replace=False)
-    return with_content_ids((as_text(rows[place]), None, None) for place in picked)
+    return with_content_ids((as_text(rows[index]), None, None) for index in picked)
 
 
 def builtin_holdout(name: str, count: int, seed: int) -> list[Record]:
@@ -112,8 +112,8 @@ def builtin_holdout(name: str, count: int, seed: int) -> list[Record]:
     validate.one_of(("randhie",), name=name)
     rows = randhie_rows()
     picked = set(np.random.default_rng(seed).choice(len(rows), size=count, replace=False).tolist())
-    rest = [place for place in np.random.default_rng([seed, 1]).permutation(len(rows)).tolist() if place not in picked]
-    return with_content_ids((as_text(rows[place]), None, None) for place in rest[:count])
+    rest = [index for index in np.random.default_rng([seed, 1]).permutation(len(rows)).tolist() if index not in picked]
+    return with_content_ids((as_text(rows[index]), None, None) for index in rest[:count])
 
 
 def as_text(cells: Mapping[str, Any]) -> str:
@@ -220,7 +220,7 @@ class _ColumnReader:
         written = str(cell).strip()
         if self.words is not None:
             self.words.add(written)
-            if len(self.words) > MOST_WORDS:
+            if len(self.words) > MAX_WORDS:
                 self.words = None
         if self.numbers is not None:
             self.numbers = _with_number(self.numbers, cell)
@@ -240,7 +240,7 @@ class _ColumnReader:
                 f"column {self.name!r} has the word {MISSING!r}, which stands for an empty cell; rename it"
             )
         if not self.words:
-            why = "is empty" if self.words is not None else f"has more than {MOST_WORDS} distinct words"
+            why = "is empty" if self.words is not None else f"has more than {MAX_WORDS} distinct words"
             raise ValueError(f"column {self.name!r} {why}; leave it out, or write its schema by hand")
         return {"name": self.name, "type": "category", "values": sorted(self.words), **missing}
 

@@ -93,11 +93,11 @@ def overlap(synthetic: Words, real: Iterable[Words], run_words: int = RUN_WORDS)
     wanted = {_WHOLE: HashSet(whole.copy()), run_words: HashSet(synthetic.runs(run_words))}
     for n in np.unique(lengths[(lengths > 0) & (lengths < run_words)]).tolist():
         wanted[n] = HashSet(whole[lengths == n])
-    found = {n: np.zeros(len(hashes), dtype=np.bool_) for n, hashes in wanted.items()}
+    results = {n: np.zeros(len(hashes), dtype=np.bool_) for n, hashes in wanted.items()}
     for piece in real:
         for n, hashes in wanted.items():
-            found[n][hashes.places(piece.whole() if n == _WHOLE else piece.runs(n))] = True
-    occur = {n: HashSet(wanted.pop(n).hashes[found.pop(n)]) for n in list(wanted)}
+            results[n][hashes.indices(piece.whole() if n == _WHOLE else piece.runs(n))] = True
+    occur = {n: HashSet(wanted.pop(n).hashes[results.pop(n)]) for n in list(wanted)}
     exact = occur[_WHOLE].contains(whole) & (lengths > 0)
     parts = [_of_piece(piece, occur, run_words) for piece in synthetic.pieces()]
     share, longest = (np.concatenate(columns) for columns in zip(*parts, strict=True))
@@ -115,18 +115,18 @@ def _of_piece(words: Words, occur: dict[int, HashSet], run_words: int) -> tuple[
         longest[texts] = n * share[texts]
     texts = lengths >= run_words
     if texts.any():
-        found = occur[run_words].contains(words.runs(run_words))
+        result = occur[run_words].contains(words.runs(run_words))
         runs = lengths[texts] - run_words + 1
         begins = np.cumsum(runs) - runs
-        share[texts] = np.add.reduceat(found.astype(np.float64), begins) / runs
-        stretch = np.maximum.reduceat(_streaks(found, begins), begins)
+        share[texts] = np.add.reduceat(result.astype(np.float64), begins) / runs
+        stretch = np.maximum.reduceat(_streaks(result, begins), begins)
         longest[texts] = np.where(stretch > 0, stretch + run_words - 1, 0)
     return share, longest
 
 
-def _streaks(found: Bools, begins: Integers) -> Integers:
+def _streaks(result: Bools, begins: Integers) -> Integers:
     """The number of consecutive found entries up to each index, restarting at each of `begins`."""
-    places = np.arange(len(found))
-    last = np.where(found, -1, places)  # index of the last entry that was not found, or the end of the previous text
+    indices = np.arange(len(result))
+    last = np.where(result, -1, indices)  # index of the last entry that was not found, or the end of the previous text
     last[begins] = np.maximum(last[begins], begins - 1)
-    return places - np.maximum.accumulate(last)
+    return indices - np.maximum.accumulate(last)

@@ -133,8 +133,8 @@ class Words:
             written = np.flatnonzero(piece.lengths)
             starts, lengths = piece.starts[written], piece.lengths[written]
             if len(written):
-                places = np.arange(len(piece.hashes)) - np.repeat(starts, lengths)
-                out[begin + written] = np.add.reduceat(constants[places] * piece.hashes, starts)
+                indices = np.arange(len(piece.hashes)) - np.repeat(starts, lengths)
+                out[begin + written] = np.add.reduceat(constants[indices] * piece.hashes, starts)
         return out
 
 
@@ -164,23 +164,23 @@ class HashSet:
         """Whether each of `asked` is in the set, shape (m,)."""
         return self._found(asked)[1]
 
-    def places(self, asked: Hashes) -> NDArray[np.unsignedinteger]:
+    def indices(self, asked: Hashes) -> NDArray[np.unsignedinteger]:
         """The indices in the set of those of `asked` that are in it."""
-        places, found = self._found(asked)
-        return places[found]
+        indices, result = self._found(asked)
+        return indices[result]
 
     def _found(self, asked: Hashes) -> tuple[NDArray[np.unsignedinteger], Bools]:
         """The number of smaller hashes in the set, and whether the next one is equal; both of shape (m,)."""
-        places = self._firsts[asked >> self._shift]
-        values = self._bounded[places]
+        indices = self._firsts[asked >> self._shift]
+        values = self._bounded[indices]
         rest = np.flatnonzero(values < asked)
         for _ in range(_STEPS):
-            places[rest] += 1
-            values[rest] = self._bounded[places[rest]]
+            indices[rest] += 1
+            values[rest] = self._bounded[indices[rest]]
             rest = rest[values[rest] < asked[rest]]
-        places[rest] = np.searchsorted(self.hashes, asked[rest])
-        values[rest] = self._bounded[places[rest]]
-        return places, (values == asked) & (places < len(self))
+        indices[rest] = np.searchsorted(self.hashes, asked[rest])
+        values[rest] = self._bounded[indices[rest]]
+        return indices, (values == asked) & (indices < len(self))
 
 
 def distinct(hashes: Hashes) -> Hashes:
@@ -198,9 +198,9 @@ def occurrences(hashes: Hashes) -> Integers:
     last = len(hashes) - int(begins[-1])
     counts = begins[:-1]
     np.subtract(begins[1:], counts, out=counts)
-    found = np.bincount(counts, minlength=last + 1)
-    found[last] += 1
-    return found
+    result = np.bincount(counts, minlength=last + 1)
+    result[last] += 1
+    return result
 
 
 def _firsts(ordered: Hashes) -> Bools:

@@ -91,13 +91,14 @@ def in_common(many: str) -> str:
     return f"What many {many} say together may appear in the output: that is what synthetic data are for."
 
 
-def not_protected(public: str, one: str) -> list[str]:
+def not_protected(public: str, item: str) -> list[str]:
     """What a guarantee for one record, or row, does not protect."""
     return [
         f"{public} are public by assumption.",
-        in_common(f"{one}s"),
-        f"One {one} is protected; what several of them hold in common, such as copies of one {one}, is protected less. "
-        f"A person with several {one}s is not protected as one unit.",
+        in_common(f"{item}s"),
+        f"One {item} is protected; what several of them hold in common, such as copies of one {item}, "
+        "is protected less. "
+        f"A person with several {item}s is not protected as one unit.",
     ]
 
 

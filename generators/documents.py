@@ -44,7 +44,7 @@ class Documents:
     def json_lines(self) -> str:
         """The documents as JSON Lines."""
         objects = (dict(zip(self.columns, row, strict=True)) for row in self.rows)
-        return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in objects)
+        return "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in objects)
 
     @property
     def sha256(self) -> str:
@@ -56,8 +56,8 @@ class Documents:
         """The text of each document; None for rows of a table."""
         if self.columns.get("text") != "string":
             return None
-        place = list(self.columns).index("text")
-        return [str(row[place]) for row in self.rows]
+        index = list(self.columns).index("text")
+        return [str(row[index]) for row in self.rows]
 
     def output(self, *, whole: bool, ends: str, prefix: str = "") -> Output:
         """How many documents there are, and how long.
@@ -94,8 +94,8 @@ class Documents:
         """
         if run.finished and not run.last_committed(STAGE):
             return
-        for place, chunk in enumerate(self._chunks()):
-            key = f"{STAGE}/{place}"
+        for index, chunk in enumerate(self._chunks()):
+            key = f"{STAGE}/{index}"
             known = run.outcome(key)
             if known is None and not run.finished:
                 known = commit(run, Charge(key=key, stage=STAGE, event=dp_event.NoOpDpEvent()), chunk)
@@ -121,7 +121,7 @@ class Documents:
         Raises:
             LedgerError: if the entries are not documents, or some are missing.
         """
-        values = [_committed_value(run, place) for place in range(run.last_committed(STAGE))]
+        values = [_committed_value(run, index) for index in range(run.last_committed(STAGE))]
         if not values:
             return None
         try:
@@ -146,8 +146,8 @@ def _other_documents(run: Run) -> str:
     )
 
 
-def _committed_value(run: Run, place: int) -> Any:
-    known = run.outcome(f"{STAGE}/{place}")
+def _committed_value(run: Run, index: int) -> Any:
+    known = run.outcome(f"{STAGE}/{index}")
     return None if known is None else known.value
 
 

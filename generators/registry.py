@@ -92,5 +92,5 @@ def audit(run: FinishedRun, claimed: BoundedGuarantee, confidence: float) -> lis
     if not run.claim.audits:
         return []
     auditor = import_module(f"dpassay.generators.{run.claim.mechanism}.audits")
-    found: list[AuditResult] = auditor.audit(run, claimed, confidence)
-    return found
+    result: list[AuditResult] = auditor.audit(run, claimed, confidence)
+    return result

@@ -295,8 +295,8 @@ def load(path: str | PathLike[str]) -> Assay:
         return Assay.model_validate(data)
     except ValidationError as error:
         first, *rest = error.errors(include_url=False)
-        place = ".".join(str(part) for part in first["loc"])
+        target = ".".join(str(part) for part in first["loc"])
         given = first["input"]
         shown = f", not {given!r}" if first["type"] != "value_error" and not isinstance(given, dict | list) else ""
         more = f" (and {len(rest)} more)" if rest else ""
-        raise ValueError(f"{file}: {place}: {first['msg'].removeprefix('Value error, ')}{shown}{more}") from None
+        raise ValueError(f"{file}: {target}: {first['msg'].removeprefix('Value error, ')}{shown}{more}") from None

@@ -38,12 +38,12 @@ def best(audit: AuditResult) -> Bound | None:
 
 def headline(audit: AuditResult, *, refuted: bool | None) -> str:
     """The result in a few words; `refuted` is None where nothing was claimed."""
-    found = best(audit)
-    if found is None:
+    result = best(audit)
+    if result is None:
         return "No conclusion"
     if refuted:
         return "REFUTED"
-    if found.value == 0:
+    if result.value == 0:
         return "No leak shown"
     return "A leak is shown" + ("" if refuted is None else ", not above the claim")
 
@@ -67,11 +67,11 @@ def facts(
     if claim is not None:
         at = f"at δ = {format_number(claim.delta)}, " if claim.delta is not None else ""
         rows.append(("Claimed", f"ε ≤ {format_number(claim.value)}", at + neighbours))
-    found = best(audit)
-    if found is None:
+    result = best(audit)
+    if result is None:
         return [*rows, ("Shown by the audit", "nothing", nothing)]
-    rows.append(("Shown by the audit", text.bound(found), text.rigor(found)))
-    return [*rows, *_half(audit), ("Ceiling", text.ceiling(found), ceiling)]
+    rows.append(("Shown by the audit", text.bound(result), text.rigor(result)))
+    return [*rows, *_half(audit), ("Ceiling", text.ceiling(result), ceiling)]
 
 
 def _half(audit: AuditResult) -> list[tuple[str, str, str]]:
@@ -93,11 +93,11 @@ def assumptions_of(audit: AuditResult) -> list[str]:
 
 def rows_of(audit: AuditResult, claim: ClaimedValue | None, assumptions: Sequence[str]) -> list[BoundRow]:
     """The bounds as lines of a table, with the numbers of their assumptions in the list."""
-    found = best(audit)
+    result = best(audit)
     return [
         BoundRow(
             bound,
-            bound == found,
+            bound == result,
             claim is None or claim.on_scale(bound),
             "–",
             "",

@@ -240,8 +240,8 @@ def secret_rows(secrets: Secrets) -> Rows:
 def secrets_tables(secrets: Secrets) -> list[Table]:
     """What the sources found, and the groups of secrets if there are several."""
     sources: list[tuple[str, ...]] = [
-        (one.kind, *map(text.plain, (one.secrets, one.records, one.occurrences, one.nowhere)))
-        for one in secrets.sources
+        (item.kind, *map(text.plain, (item.secrets, item.records, item.occurrences, item.nowhere)))
+        for item in secrets.sources
     ]
     header = ("Source", "Secrets", "Records that hold one", "Occurrences", "Found nowhere")
     tables: list[Table] = [("What the sources found", header, sources)]
@@ -249,13 +249,13 @@ def secrets_tables(secrets: Secrets) -> list[Table]:
         groups: list[tuple[str, ...]] = [
             (
                 str(number),
-                text.plain(one.secrets),
-                text.plain(one.records),
-                format_number(one.p),
-                format_number(one.claimed),
-                format_upper(one.certified),
+                text.plain(item.secrets),
+                text.plain(item.records),
+                format_number(item.p),
+                format_number(item.claimed),
+                format_upper(item.certified),
             )
-            for number, one in enumerate(secrets.groups, 1)
+            for number, item in enumerate(secrets.groups, 1)
         ]
         of_groups = ("Group", "Secrets", "Records", "p", "r claimed", "r certified")
         tables.append(("Secrets by their budgets", of_groups, groups))

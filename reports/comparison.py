@@ -167,8 +167,8 @@ def _draw(
             _panel(axes, panel, looks, share < 400)
         y += _HEIGHT + _GAP
     for number, line in enumerate(footer):
-        place = 1 - (y + 8 + _LINE * number) / height
-        drawing.text(4 / width, place, line, size=svg.SMALL, color=svg.MUTED, va="center")
+        index = 1 - (y + 8 + _LINE * number) / height
+        drawing.text(4 / width, index, line, size=svg.SMALL, color=svg.MUTED, va="center")
     return drawing
 
 

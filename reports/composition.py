@@ -88,8 +88,8 @@ def describe(event: Mapping[str, Any], depth: int = 0) -> CompositionLine:
             return CompositionLine(_secret_release(event))
         case "SecretGroupsReleaseDpEvent":
             groups = [describe(group, depth + 1) for group in event.get("groups", ())]
-            told = "groups of secrets, by their budgets and by how often they are drawn,"
-            words = f"one noisy release, which for {text.plain(len(groups))} {told} in turn is:"
+            how = "groups of secrets, by their budgets and by how often they are drawn,"
+            words = f"one noisy release, which for {text.plain(len(groups))} {how} in turn is:"
             return groups[0] if len(groups) == 1 else CompositionLine(words, tuple(groups))
         case _:
             return _by_fields(kind, event, depth)
@@ -111,7 +111,7 @@ def _inner(event: Mapping[str, Any], depth: int) -> CompositionLine:
     return describe(inner, depth + 1) if isinstance(inner, Mapping) else CompositionLine("an unknown event")
 
 
-def _grouped(event: Mapping[str, Any], depth: int, one: str, many: str) -> tuple[CompositionLine, ...]:
+def _grouped(event: Mapping[str, Any], depth: int, each: str, many: str) -> tuple[CompositionLine, ...]:
     """The events inside, equal ones once."""
     inside = event.get("events", ())
     counts: dict[CompositionLine, int] = {}
@@ -119,11 +119,11 @@ def _grouped(event: Mapping[str, Any], depth: int, one: str, many: str) -> tuple
         if isinstance(item, Mapping):
             step = describe(item, depth + 1)
             counts[step] = counts.get(step, 0) + 1
-    if one == "time":
+    if each == "time":
         return tuple(
             step if n == 1 else CompositionLine(f"{text.plain(n)} {many}:", (step,)) for step, n in counts.items()
         )
-    return tuple(CompositionLine(f"{text.plain(n)} {one if n == 1 else many}:", (step,)) for step, n in counts.items())
+    return tuple(CompositionLine(f"{text.plain(n)} {each if n == 1 else many}:", (step,)) for step, n in counts.items())
 
 
 def _by_fields(kind: str, event: Mapping[str, Any], depth: int) -> CompositionLine:

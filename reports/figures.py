@@ -26,7 +26,7 @@ AUDITED, CONTROL = "audited run", "control"
 """What a count is of, in every table and figure that shows both."""
 _STEMS = 120
 """The largest number of batches that are drawn one by one."""
-_MOST_ROWS = 6
+_MAX_ROWS = 6
 """Bars of each direction; the others are in the tables."""
 _DECADES = 7.0
 """A logarithmic scale shows this many decades below its largest number; what is smaller is drawn at its left end."""
@@ -92,7 +92,7 @@ def claim_and_bounds(rows: Sequence[Bound], claim: ClaimedValue) -> Figure | Non
     shown = [row for row in rows if claim.counts(row)]
     upper = sorted((row for row in shown if row.direction is Direction.UPPER), key=lambda row: row.value)
     lower = sorted((row for row in shown if row.direction is Direction.LOWER), key=lambda row: -row.value)
-    upper, lower = upper[:_MOST_ROWS], lower[:_MOST_ROWS]
+    upper, lower = upper[:_MAX_ROWS], lower[:_MAX_ROWS]
     left_out = len(rows) - len(upper) - len(lower)
     if len(upper) + len(lower) < 2 and not any(row.ceiling is not None for row in lower):
         return None
@@ -133,10 +133,10 @@ def _draw_scale(width: int, upper: Sequence[Bound], lower: Sequence[Bound], clai
     figure, axes = svg.canvas(width, height)
     values = [claim.value, *(v for r in (*upper, *lower) for v in (r.value, r.ceiling) if v is not None)]
     x = _Scale.of(values, 4 if narrow else 236, width - 12 if narrow else width - 118)
-    for place, label in x.ticks(5 if narrow else 8):
-        axes.plot([place] * 2, [32, height - 30], color=svg.RULE, lw=0.6, alpha=0.5)
-        anchor = "left" if place < 12 else "center"
-        axes.text(place, height - 16, label, ha=anchor, va="center", size=svg.SMALL, color=svg.MUTED)
+    for index, label in x.ticks(5 if narrow else 8):
+        axes.plot([index] * 2, [32, height - 30], color=svg.RULE, lw=0.6, alpha=0.5)
+        anchor = "left" if index < 12 else "center"
+        axes.text(index, height - 16, label, ha=anchor, va="center", size=svg.SMALL, color=svg.MUTED)
     claim_x = x(claim.value)
     axes.plot([claim_x] * 2, [26, height - 30], color=svg.INK, lw=1.8, ls=(0, (4, 3)))
     label = f"claim: {claim.symbol} ≤ {format_number(claim.value)}"
@@ -215,9 +215,9 @@ def rates(audit: AuditResult, key: str) -> Figure | None:
     confidence = next((rate.confidence for _, rate in every if rate.confidence is not None), None)
     hits, caption = "hits", "Share of hits."
     if confidence is not None:
-        sure = format_confidence(confidence)
-        hits = f"hits with exact intervals, confidence {sure}"
-        caption = f"Share of hits, each with its exact (Clopper–Pearson) interval at confidence {sure}."
+        level = format_confidence(confidence)
+        hits = f"hits with exact intervals, confidence {level}"
+        caption = f"Share of hits, each with its exact (Clopper–Pearson) interval at confidence {level}."
     return svg.both(
         key,
         draw,
@@ -314,7 +314,7 @@ def rounds(
         ("shown, protection off", _steps(unprotected), svg.PUBLISHED, (0, (5, 2)), 2.0),
         ("ceiling", [(0, 0.0), *ceilings], svg.CEILING, (0, (1.5, 2)), 1.8),
     ]
-    series = [one for one in series if len(one[1]) > 1]
+    series = [item for item in series if len(item[1]) > 1]
     highest = max(value for _, points, _, _, _ in series for _, value in points)
     top = 1.12 * max(highest, 0.0 if claim is None else claim.value) or 1.0
 
@@ -359,11 +359,11 @@ def rounds(
 
 def _steps(bounds: Sequence[float]) -> list[tuple[int, float]]:
     """From 0, the rounds after which a bound is another one than before, and the last round."""
-    found = [(0, 0.0)]
+    results = [(0, 0.0)]
     for round_, value in enumerate(bounds, 1):
-        if value != found[-1][1] or round_ == len(bounds):
-            found.append((round_, value))
-    return found
+        if value != results[-1][1] or round_ == len(bounds):
+            results.append((round_, value))
+    return results
 
 
 def tokens(costs: Sequence[TokenCost]) -> Figure | None:

@@ -41,7 +41,7 @@ from dpassay.reports.svg import Figure
 
 Side = Literal["private", "release"]
 
-_MOST_TABLE_ROWS = 200
+_MAX_TABLE_ROWS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,5 +428,5 @@ def environment() -> jinja2.Environment:
         "svg": Markup,
         "css": _css,
     }
-    environment.globals |= {"most_table_rows": _MOST_TABLE_ROWS, "wording": wording}
+    environment.globals |= {"most_table_rows": _MAX_TABLE_ROWS, "wording": wording}
     return environment

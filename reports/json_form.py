@@ -108,8 +108,8 @@ def _sentences(name: str, value: Any) -> tuple[str, ...]:
 
 def _attributes(kind: type[Any]) -> dict[str, str]:
     """What the docstring of a class says of each of its attributes."""
-    found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", inspect.getdoc(kind) or "", flags=re.MULTILINE)
-    return {name: " ".join(words.split()) for name, words in found}
+    outcome = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", inspect.getdoc(kind) or "", flags=re.MULTILINE)
+    return {name: " ".join(words.split()) for name, words in outcome}
 
 
 Bound = Annotated[bounds.Bound, JsonForm(infinite=("value", "delta", "at", "interval", "ceiling"))]

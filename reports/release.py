@@ -155,14 +155,14 @@ def _may_leave(row: Bound) -> bool:
 
 def _audits(assay: Assay) -> list[ReleasedAudit]:
     """The audits of every verdict on the run, each once."""
-    found: list[ReleasedAudit] = []
+    results: list[ReleasedAudit] = []
     before = [audit for past in assay.history for audit in past.audits]
     every: list[PastAudit | AuditResult] = [*before, *assay.audits]
     for audit in every:
         made = ReleasedAudit(name=audit.name, game=audit.game, attack=audit.attack, statistics=audit.statistics)
-        if made not in found:
-            found.append(made)
-    return found
+        if made not in results:
+            results.append(made)
+    return results
 
 
 def claim_text(claim: Mapping[str, Any]) -> str:

@@ -124,8 +124,8 @@ def render(document: RunsAudit) -> str:
         tested=_tested(document),
         plan_rows=_plan_rows(document),
         power_rows=[
-            (text.capital(one.leak), format_percent(one.chance), f"ε ≥ {format_lower(one.median)}")
-            for one in document.power
+            (text.capital(item.leak), format_percent(item.chance), f"ε ≥ {format_lower(item.median)}")
+            for item in document.power
         ],
         half=power_in_words(document.detectable),
         size=_size(document),
@@ -148,7 +148,7 @@ def _facts(document: RunsAudit, claim: ClaimedValue | None) -> list[tuple[str, s
         claim,
         text.neighbours(document.plan.adjacency, document.plan.unit),
         nothing="no pair was tested",
-        ceiling="had every round told D and D′ apart",
+        ceiling="had every round event D and D′ apart",
     )
 
 
@@ -187,43 +187,43 @@ def _size(document: RunsAudit) -> str:
 def _search_rows(document: RunsAudit) -> list[tuple[str, ...]]:
     """Every planned pair: the tested one first, then those that were compared longest."""
     details = document.audit.details
-    compared = {str(one["pair"]): one for one in details.get("search", [])}
+    compared = {str(item["pair"]): item for item in details.get("search", [])}
     failing, tested = set(details.get("failing", [])), _tested(document)
 
-    def place(pair: Neighbors) -> tuple[bool, int, float]:
-        found = compared.get(pair.name)
-        if found is None:
+    def order(pair: Neighbors) -> tuple[bool, int, float]:
+        outcome = compared.get(pair.name)
+        if outcome is None:
             return True, 0, math.inf
-        estimate = -math.inf if found["estimate"] is None else float(found["estimate"])
-        return pair != tested, -int(found["runs_on_data"]), -estimate
+        estimate = -math.inf if outcome["estimate"] is None else float(outcome["estimate"])
+        return pair != tested, -int(outcome["runs_on_data"]), -estimate
 
     def row(pair: Neighbors) -> tuple[str, ...]:
-        found = compared.get(pair.name)
-        if found is None:
+        outcome = compared.get(pair.name)
+        if outcome is None:
             return pair.name, pair.finds, "–", "–", "not tried: too few runs"
         if pair.name in failing:
-            told = f"all pilot runs on {found['failing_on']} failed"
-        elif found["feature"] is None:
-            told = "–"
+            event = f"all pilot runs on {outcome['failing_on']} failed"
+        elif outcome["feature"] is None:
+            event = "–"
         else:
-            told = _event(found)
-        estimate = "–" if found["estimate"] is None else format_lower(found["estimate"], _DIGITS)
-        return pair.name, pair.finds, f"{found['runs_on_data']} + {found['runs_on_neighbor']}", estimate, told
+            event = _event(outcome)
+        estimate = "–" if outcome["estimate"] is None else format_lower(outcome["estimate"], _DIGITS)
+        return pair.name, pair.finds, f"{outcome['runs_on_data']} + {outcome['runs_on_neighbor']}", estimate, event
 
-    return [row(pair) for pair in sorted(document.plan.pairs, key=place)]
+    return [row(pair) for pair in sorted(document.plan.pairs, key=order)]
 
 
-def _event(found: Any) -> str:
-    return f"“{found['feature']}” is at least {format_number(found['threshold'])}"
+def _event(outcome: Any) -> str:
+    return f"“{outcome['feature']}” is at least {format_number(outcome['threshold'])}"
 
 
 def _event_rows(audit: result.AuditResult) -> list[tuple[str, str]]:
     """The events of the test, with the rounds in which each was counted."""
     rows: list[tuple[int, int, str]] = []
     events = audit.details.get("events", [])
-    ends = [int(one["from_round"]) for one in events[1:]] + [int(audit.details.get("rounds", 0))]
-    for one, end in zip(events, ends, strict=False):
-        start, words = int(one["from_round"]) + 1, _event(one)
+    ends = [int(item["from_round"]) for item in events[1:]] + [int(audit.details.get("rounds", 0))]
+    for item, end in zip(events, ends, strict=False):
+        start, words = int(item["from_round"]) + 1, _event(item)
         if rows and rows[-1][2] == words:
             start = rows.pop()[0]
         rows.append((start, end, words))

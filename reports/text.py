@@ -241,11 +241,11 @@ def in_words(sentence: str) -> str:
     return capital(re.sub(rf"\b({names})\b", lambda match: method_within(match[1]), sentence))
 
 
-def lengths(found: Lengths) -> str:
+def lengths(result: Lengths) -> str:
     """Lengths of texts in words."""
-    if found.least == found.most:
-        return f"{plain(found.most)} character{'s' if found.most != 1 else ''}"
-    return f"{plain(found.least)} to {plain(found.most)} characters, median {format_number(found.median)}"
+    if result.least == result.most:
+        return f"{plain(result.most)} character{'s' if result.most != 1 else ''}"
+    return f"{plain(result.least)} to {plain(result.most)} characters, median {format_number(result.median)}"
 
 
 def output_in_words(made: Output, unfinished: int | None = None) -> str:
@@ -257,7 +257,7 @@ def output_in_words(made: Output, unfinished: int | None = None) -> str:
     """
     what = "document" if made.characters or not made.documents else "row"
     complete = "complete " if made.complete is not None else ""
-    found = f"{plain(made.documents)} {complete}{what}{'s' if made.documents != 1 else ''}"
+    result = f"{plain(made.documents)} {complete}{what}{'s' if made.documents != 1 else ''}"
     if made.characters is not None:
-        found += f" ({lengths(made.characters)}{f'; {plain(made.empty)} without text' if made.empty else ''})"
-    return found + (f", {plain(unfinished)} more cut when tokens ran out" if unfinished else "")
+        result += f" ({lengths(made.characters)}{f'; {plain(made.empty)} without text' if made.empty else ''})"
+    return result + (f", {plain(unfinished)} more cut when tokens ran out" if unfinished else "")

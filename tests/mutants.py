@@ -79,15 +79,16 @@ MECHANISMS = (
     Mutant(
         "fine-tuning: clip × 1.1",
         "mechanisms/two_stage/descent.py",
-        "    whole *= scale\n    np.trunc(whole, out=whole)\n    while whole @ whole > grid.radius**2:",
-        "    whole *= 1.1 * scale\n    np.trunc(whole, out=whole)\n    while whole @ whole > 1.21 * grid.radius**2:",
+        "    integers *= scale\n    np.trunc(integers, out=integers)\n    while integers @ integers > grid.radius**2:",
+        "    integers *= 1.1 * scale\n    np.trunc(integers, out=integers)\n"
+        "    while integers @ integers > 1.21 * grid.radius**2:",
         (f"{DRAWN}::test_noise_of_gradients",),
     ),
     Mutant(
         "fine-tuning: gradients are not clipped",
         "mechanisms/two_stage/descent.py",
-        "    while whole @ whole > grid.radius**2:",
-        "    whole *= max(length, clip) / clip\n    while False:",
+        "    while integers @ integers > grid.radius**2:",
+        "    integers *= max(length, clip) / clip\n    while False:",
         (f"{DESCENT}::test_no_gradient_leaves_the_clip_however_small_or_large",),
     ),
     Mutant(
@@ -114,8 +115,8 @@ MECHANISMS = (
     Mutant(
         "fine-tuning: charged rate × .95",
         "mechanisms/two_stage/generator.py",
-        "dp_event.PoissonSampledDpEvent(self.rate, one)",
-        "dp_event.PoissonSampledDpEvent(0.95 * self.rate, one)",
+        "dp_event.PoissonSampledDpEvent(self.rate, item)",
+        "dp_event.PoissonSampledDpEvent(0.95 * self.rate, item)",
         (f"{DRAWN}::test_batches_of_fine_tuning",),
     ),
     Mutant(
@@ -205,8 +206,8 @@ MECHANISMS = (
     Mutant(
         "vectors: noise × .9",
         "mechanisms/dataset_vectors/generator.py",
-        "release.noisy_sum(each, clips[-1], found.width, scale, self.source)",
-        "release.noisy_sum(each, clips[-1], found.width, 0.9 * scale, self.source)",
+        "release.noisy_sum(each, clips[-1], result.width, scale, self.source)",
+        "release.noisy_sum(each, clips[-1], result.width, 0.9 * scale, self.source)",
         (f"{DRAWN}::test_noise_of_vectors",),
     ),
     Mutant(
@@ -247,14 +248,14 @@ MECHANISMS = (
     Mutant(
         "vectors: the last records are drawn less often",
         "mechanisms/dataset_vectors/release.py",
-        "source.below(records - place)",
-        "source.below(max(1, records - place - 1))",
+        "source.below(records - index)",
+        "source.below(max(1, records - index - 1))",
         (f"{DRAWN}::test_sample_of_dataset_vectors",),
     ),
     Mutant(
         "vectors: a careless shuffle",
         "mechanisms/dataset_vectors/release.py",
-        "other = place + source.below(records - place)",
+        "other = index + source.below(records - index)",
         "other = source.below(records)",
         (f"{DRAWN}::test_sample_of_dataset_vectors",),
     ),
@@ -268,8 +269,8 @@ MECHANISMS = (
     Mutant(
         "inference: temperature of a mean × .9",
         "mechanisms/private_inference/aggregation.py",
-        "whole * denominator, temperature * denominator, rows)",
-        "whole * denominator, 0.9 * temperature * denominator, rows)",
+        "integer_bound * denominator, temperature * denominator, rows)",
+        "integer_bound * denominator, 0.9 * temperature * denominator, rows)",
         (f"{DRAWN}::test_tokens_differ_by_the_range_that_is_charged",),
     ),
     Mutant(
@@ -362,8 +363,8 @@ MECHANISMS = (
     Mutant(
         "entropy: draws are 5 % more likely",
         "mechanisms/primitives/randomness.py",
-        "np.floor(np.ldexp(np.where(certain, 0.0, chances), 64))",
-        "np.floor(np.ldexp(np.where(certain, 0.0, np.minimum(0.99, 1.05 * chances)), 64))",
+        "np.floor(np.ldexp(np.where(always, 0.0, chances), 64))",
+        "np.floor(np.ldexp(np.where(always, 0.0, np.minimum(0.99, 1.05 * chances)), 64))",
         (
             f"{NOISE}::test_draws_have_their_probabilities",
             f"{NOISE}::test_a_draw_is_at_most_as_likely_as_asked_for",
@@ -448,8 +449,8 @@ ACCOUNTANTS = (
     Mutant(
         "lattice: lower ends are 5 % too high",
         "accounting/lattice/accountant.py",
-        "return Interval(min(found.lower, upper), upper)",
-        "return Interval(1.05 * found.lower, 1.05 * max(found.lower, upper))",
+        "return Interval(min(result.lower, upper), upper)",
+        "return Interval(1.05 * result.lower, 1.05 * max(result.lower, upper))",
         (f"{BOUND}[lattice-randomised response-replace_one]",),
     ),
     Mutant(
@@ -623,7 +624,7 @@ ACCOUNTANTS = (
     Mutant(
         "disjoint parts: only one counts where a unit moves",
         "accounting/accountants/base.py",
-        "1 if one else min(2, len(costs))",
+        "1 if single else min(2, len(costs))",
         "1",
         (f"{BOUND}[basic-disjoint parts-replace_one]",),
     ),

@@ -72,18 +72,18 @@ def room_of(module: str) -> tuple[str, str] | None:
 
 def violations(file: Path, source: str) -> list[str]:
     """What a file with this source imports and must not."""
-    own, found = name_of(file), []
+    own, results = name_of(file), []
     for module in imported_modules(source):
         if module.split(".")[0] != "dpassay" or module == "dpassay.__version__":
             continue
         if floor_of(module) > floor_of(own):
-            found.append(f"{own} imports {module}, which is above it")
+            results.append(f"{own} imports {module}, which is above it")
         room, other = room_of(own), room_of(module)
         if floor_of(module) == floor_of(own) and other and room != other and own != "dpassay.generators.registry":
-            found.append(f"{own} imports {module}, a sibling, or a room of its own floor that is not shared")
+            results.append(f"{own} imports {module}, a sibling, or a room of its own floor that is not shared")
         elif room and other and room[0] == other[0] and room != other:
-            found.append(f"{own} imports {module}, a sibling")
-    return found
+            results.append(f"{own} imports {module}, a sibling")
+    return results
 
 
 def cycles(imports: dict[str, set[str]]) -> list[str]:
@@ -98,8 +98,8 @@ def cycles(imports: dict[str, set[str]]) -> list[str]:
 def test_imports_go_down(folder: str) -> None:
     files = sorted((ROOT / folder).rglob("*.py"))
     assert files
-    found = [violation for file in files for violation in violations(file, file.read_text())]
-    assert not found, "\n".join(found)
+    results = [violation for file in files for violation in violations(file, file.read_text())]
+    assert not results, "\n".join(results)
 
 
 def test_a_generator_is_named_in_its_own_folders_only() -> None:
@@ -118,8 +118,8 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     """A room's `__init__` imports nothing, so a module depends on the modules that it names, and on no others."""
     imports: dict[str, set[str]] = {}
     for name, file in FILES.items():
-        found = imported_modules(file.read_text())
-        imports[name] = {m if m in FILES else m.rpartition(".")[0] for m in found} & set(FILES) - {name, "dpassay"}
+        result = imported_modules(file.read_text())
+        imports[name] = {m if m in FILES else m.rpartition(".")[0] for m in result} & set(FILES) - {name, "dpassay"}
     assert cycles(imports) == []
 
 

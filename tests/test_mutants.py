@@ -31,8 +31,8 @@ def test_every_mutant_applies_and_its_tests_exist() -> None:
         for test in mutant.tests:
             path, _, function = test.partition("::")
             name, _, case = function.partition("[")
-            before, found, _ = (mutants.ROOT / path).read_text().partition(f"def {name}")
-            assert found, test
+            before, result, _ = (mutants.ROOT / path).read_text().partition(f"def {name}")
+            assert result, test
             decorators = before[before.rindex("\n\n\n") :] if name else ""
             assert not case or "mark.grid" not in decorators, f"{test}: `make test` may leave this case out"
 

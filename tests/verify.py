@@ -39,12 +39,12 @@ def digest() -> str:
     """SHA-256 over every file that git knows or would add."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
-    found = hashlib.sha256()
+    results = hashlib.sha256()
     for name in sorted(set(listed.decode().split("\0")) - {""}):
         path = ROOT / name
         if path.is_file():
-            found.update(f"{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return found.hexdigest()
+            results.update(f"{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return results.hexdigest()
 
 
 def steps() -> Iterator[tuple[str, list[str], Path]]:

@@ -28,7 +28,7 @@ GROUPS = 50
 REPLICATES = 200
 HALVINGS = 20
 _GROUP_BYTES = 2**28  # of second moments of groups, on each side
-_MOST_DIMENSIONS = 1024  # that are resampled; the time goes with the cube
+_MAX_DIMENSIONS = 1024  # that are resampled; the time goes with the cube
 _ROWS = 1024  # texts embedded at once
 
 
@@ -127,7 +127,7 @@ class Moments:
         self._group = self._order % groups
         self.counts = np.bincount(self._group)
         self.shift = shift
-        if len(shift) <= _MOST_DIMENSIONS:
+        if len(shift) <= _MAX_DIMENSIONS:
             self.sums = np.zeros((groups, len(shift)))
             self.squares = np.zeros((groups, len(shift), len(shift)))
 

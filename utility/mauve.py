@@ -76,7 +76,7 @@ def mauve_score(
             raise ValueError(f"MAUVE with {buckets} buckets needs as many {name} texts; there are {len(of)}")
     if np.ptp(np.concatenate(list(rows.values())), axis=0).max() == 0:
         raise ValueError("MAUVE needs texts that are not all embedded alike")
-    found = compute_mauve()(
+    result = compute_mauve()(
         p_features=rows["real"],
         q_features=rows["synthetic"],
         num_buckets=buckets,
@@ -84,4 +84,4 @@ def mauve_score(
         seed=seed,
         verbose=False,
     )
-    return MauveScore(float(found.mauve), float(found.mauve_star), buckets, SCALING)
+    return MauveScore(float(result.mauve), float(result.mauve_star), buckets, SCALING)

@@ -218,7 +218,7 @@ def _classifier(
         else:
             apart = set_apart(real.texts, seed=settings.seed)
             training, test = real.part((~apart).tolist()), real.part(apart.tolist())
-        found = downstream(
+        result = downstream(
             written.part(),
             training,
             test,
@@ -227,7 +227,7 @@ def _classifier(
             tested_on="held_out" if held_out else "real",
         )
         step(1, 1)
-    return found
+    return result
 
 
 def _embedding_metrics(

@@ -98,12 +98,12 @@ def _losses(model: LanguageModel, rows: Sequence[Sequence[int]]) -> torch.Tensor
     """
     width = max(map(len, rows))
     ids = torch.zeros(len(rows), width, dtype=torch.long)
-    for place, row in enumerate(rows):
-        ids[place, : len(row)] = torch.tensor(row)
+    for index, row in enumerate(rows):
+        ids[index, : len(row)] = torch.tensor(row)
     is_predicted = torch.arange(1, width) < torch.tensor([len(row) for row in rows])[:, None]
     ids = ids.to(model.device)
-    places = torch.arange(width - 1, device=model.device).expand(len(rows), -1)
-    logits = model.network(input_ids=ids[:, :-1], position_ids=places, use_cache=False).logits
+    indices = torch.arange(width - 1, device=model.device).expand(len(rows), -1)
+    logits = model.network(input_ids=ids[:, :-1], position_ids=indices, use_cache=False).logits
     logits = logits[..., : model.vocabulary_size].float()
-    found = torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
-    return found.double().cpu()[is_predicted]
+    result = torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
+    return result.double().cpu()[is_predicted]

@@ -22,7 +22,7 @@ from dpassay.data.table_schema import MISSING, CategoryColumn, Row, Schema
 from dpassay.utility import text_classifiers
 from dpassay.utility.result import Result
 from dpassay.utility.tables import Places
-from dpassay.utility.text_classifiers import MOST_LABELS, TestedOn
+from dpassay.utility.text_classifiers import MAX_LABELS, TestedOn
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -100,12 +100,12 @@ def xgboost_classifier() -> Callable[..., Any]:
         ValueError: one line, where the package is missing.
     """
     try:
-        found: Callable[..., Any] = importlib.import_module("xgboost").XGBClassifier
+        result: Callable[..., Any] = importlib.import_module("xgboost").XGBClassifier
     except (ImportError, AttributeError):
         raise ValueError(
             f"xgboost is not installed; classifiers of tables need {install('tables')}, or name no target"
         ) from None
-    return found
+    return result
 
 
 def held_out(rows: Sequence[Row], *, seed: int = 0) -> Bools:
@@ -144,11 +144,11 @@ def efficacy(
     rarer = int(occurs[::-1][frequency[occurs[::-1]].argmin()]) if len(occurs) == 2 else None
 
     def trained(kind: Kind) -> ClassifierScores:
-        found = []
+        results = []
         for table, classes in ((synthetic, made), (real, known)):
             of_table, of_test = _features(table, test, index)
-            found.append(_probabilities(kind, of_table, classes, of_test, count, seed))
-        return ClassifierScores(*(target_scores(true, of, rarer) for of in found))
+            results.append(_probabilities(kind, of_table, classes, of_test, count, seed))
+        return ClassifierScores(*(target_scores(true, of, rarer) for of in results))
 
     floor = np.zeros((test.count, count))
     floor[:, frequency.argmax()] = 1
@@ -175,14 +175,14 @@ def check_target(schema: Schema, target: str) -> int:
     column = schema.columns[index]
     if not isinstance(column, CategoryColumn):
         raise ValueError(f"column {target!r} has numbers or dates; classifiers need a column of categories as target")
-    if column.size + column.missing > MOST_LABELS:
-        raise ValueError(f"column {target!r} has {column.size} categories; a target has at most {MOST_LABELS}")
+    if column.size + column.missing > MAX_LABELS:
+        raise ValueError(f"column {target!r} has {column.size} categories; a target has at most {MAX_LABELS}")
     if len(schema.columns) == 1:
         raise ValueError(f"column {target!r} is the only one; classifiers need others to predict it from")
     return index
 
 
-def target_scores(true: Integers, found: Floats, rarer: int | None) -> TargetScores:
+def target_scores(true: Integers, result: Floats, rarer: int | None) -> TargetScores:
     """Scores of the probabilities that a classifier gives to the classes; the likeliest class is predicted.
 
     Args:
@@ -192,9 +192,9 @@ def target_scores(true: Integers, found: Floats, rarer: int | None) -> TargetSco
     """
     from sklearn.metrics import roc_auc_score
 
-    occurs, predicted = np.unique(true), found.argmax(axis=1)
-    f1 = {int(one): _f1(true == one, predicted == one) for one in occurs}
-    auc = [float(roc_auc_score(true == one, found[:, one])) for one in occurs] if len(occurs) > 1 else []
+    occurs, predicted = np.unique(true), result.argmax(axis=1)
+    f1 = {int(item): _f1(true == item, predicted == item) for item in occurs}
+    auc = [float(roc_auc_score(true == item, result[:, item])) for item in occurs] if len(occurs) > 1 else []
     return TargetScores(
         accuracy=float((predicted == true).mean()),
         macro_f1=float(np.mean(list(f1.values()))),
@@ -216,10 +216,10 @@ def _probabilities(
     from sklearn.linear_model import LogisticRegression
 
     known, coded = np.unique(classes, return_inverse=True)
-    found = np.zeros((asked.shape[0], count))
+    result = np.zeros((asked.shape[0], count))
     if len(known) == 1:
-        found[:, known[0]] = 1
-        return found
+        result[:, known[0]] = 1
+        return result
     if kind == "xgboost":
         model = xgboost_classifier()(random_state=seed, verbosity=0)
     else:
@@ -227,8 +227,8 @@ def _probabilities(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(train, coded)
-    found[:, known] = model.predict_proba(asked)
-    return found
+    result[:, known] = model.predict_proba(asked)
+    return result
 
 
 def _features(train: Places, asked: Places, target: int) -> tuple[csr_matrix, csr_matrix]:
@@ -256,11 +256,11 @@ def _features(train: Places, asked: Places, target: int) -> tuple[csr_matrix, cs
     return made, given
 
 
-def _standardised(known: Integers, places: Integers) -> Floats:
+def _standardised(known: Integers, indices: Integers) -> Floats:
     """Places less the mean of the known ones, over their standard deviation; 0 for an empty cell."""
     filled = known[known >= 0]
     if not len(filled):
-        return np.zeros(len(places))
+        return np.zeros(len(indices))
     least = filled.min()
     mean, deviation = (filled - least).mean(), (filled - least).std()
-    return np.where(places < 0, 0.0, (places - least - mean) / (deviation or 1.0))
+    return np.where(indices < 0, 0.0, (indices - least - mean) / (deviation or 1.0))

@@ -140,9 +140,9 @@ def _efficacy(made: Places, known: list[Row], other: Places | None, target: str,
                 for chosen in (False, True)
             )
         tested_on: TestedOn = "real" if other is None else "held_out"
-        found = efficacy(made, training, test, target, seed=settings.seed, tested_on=tested_on)
+        result = efficacy(made, training, test, target, seed=settings.seed, tested_on=tested_on)
         step(1, 1)
-    return found
+    return result
 
 
 def _rows(path: Path, schema: Schema) -> list[Row]:

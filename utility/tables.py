@@ -26,7 +26,7 @@ LEVELS = (0.1, 0.3, 0.5)
 """Associations are low below the first, weak, medium, and strong from the last on."""
 
 _ROUNDING = 1e-12
-_MOST_CELLS = 2**20  # of the histogram of a pair, where codes are not made anew
+_MAX_CELLS = 2**20  # of the histogram of a pair, where codes are not made anew
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,14 @@ class Places:
         for index, column in enumerate(schema.columns):
             words = [row[index] for row in rows]
             known = {
-                word: -1 if column.missing and word == MISSING else column.place(word) for word in dict.fromkeys(words)
+                word: -1 if column.missing and word == MISSING else column.index(word) for word in dict.fromkeys(words)
             }
             self.columns.append(np.fromiter((known[word] for word in words), np.int64, len(words)))
 
     def categories(self, index: int) -> tuple[Integers, int]:
         """The category of each row in a column of categories, and their number; the empty cell, if any, is the last."""
-        column, places = self.schema.columns[index], self.columns[index]
-        return np.where(places < 0, column.size, places), column.size + column.missing
+        column, indices = self.schema.columns[index], self.columns[index]
+        return np.where(indices < 0, column.size, indices), column.size + column.missing
 
     def binned(self, index: int, bins: int) -> tuple[Integers, int]:
         """The bin of each row in a column, and the number of bins; the empty cell, if allowed, is the last.
@@ -129,9 +129,9 @@ class Places:
         """
         if self.is_category(index):
             return self.categories(index)
-        column, places = self.schema.columns[index], self.columns[index]
+        column, indices = self.schema.columns[index], self.columns[index]
         count = min(bins, column.size)
-        return np.where(places < 0, count, places * count // column.size), count + column.missing
+        return np.where(indices < 0, count, indices * count // column.size), count + column.missing
 
     def is_category(self, index: int) -> bool:
         """Whether a column is of categories."""
@@ -140,7 +140,7 @@ class Places:
     @cached_property
     def associations(self) -> list[float]:
         """The association of each pair of columns, in the order of `itertools.combinations`."""
-        return [_association(self, one, two) for one, two in combinations(range(len(self.columns)), 2)]
+        return [_association(self, first, second) for first, second in combinations(range(len(self.columns)), 2)]
 
 
 def compare_tables(schema: Schema, synthetic: Sequence[Row], real: Sequence[Row]) -> TableComparison:
@@ -199,22 +199,22 @@ def _intersection(codes: Integers, cells: int, count: int) -> float:
         cells: number of bins.
         count: number of rows of the first table.
     """
-    if cells > _MOST_CELLS:
+    if cells > _MAX_CELLS:
         known, codes = np.unique(codes, return_inverse=True)
         cells = len(known)
     other = len(codes) - count
-    one = np.bincount(codes[:count], minlength=cells)
+    item = np.bincount(codes[:count], minlength=cells)
     two = np.bincount(codes[count:], minlength=cells)
-    return int(np.minimum(one * other, two * count).sum()) / (count * other)
+    return int(np.minimum(item * other, two * count).sum()) / (count * other)
 
 
 def _both(at_20: float, at_50: float) -> Intersection:
     return Intersection(at_20, at_50, (at_20 + at_50) / 2)
 
 
-def _mean(found: Sequence[float]) -> float:
+def _mean(result: Sequence[float]) -> float:
     """Equation 15: the mean over columns, or over pairs of them."""
-    return math.fsum(found) / len(found)
+    return math.fsum(result) / len(result)
 
 
 def associations(schema: Schema, rows: Sequence[Row]) -> Floats:
@@ -231,29 +231,29 @@ def associations(schema: Schema, rows: Sequence[Row]) -> Floats:
     Raises:
         ValueError: one line, if a word is outside the public domains.
     """
-    found = np.eye(len(schema.columns))
-    pairs = combinations(range(len(found)), 2)
-    for (one, two), value in zip(pairs, Places(schema, rows).associations, strict=True):
-        found[one, two] = found[two, one] = value
-    return found
+    result = np.eye(len(schema.columns))
+    pairs = combinations(range(len(result)), 2)
+    for (first, second), value in zip(pairs, Places(schema, rows).associations, strict=True):
+        result[first, second] = result[second, first] = value
+    return result
 
 
-def _association(table: Places, one: int, two: int) -> float:
+def _association(table: Places, item: int, two: int) -> float:
     """The association of two columns."""
-    first, second = table.columns[one], table.columns[two]
-    if table.is_category(one) and table.is_category(two):
+    first, second = table.columns[item], table.columns[two]
+    if table.is_category(item) and table.is_category(two):
         return cramers_v(first, second)
     kept = np.ones(table.count, dtype=np.bool_)
-    for index in (one, two):
+    for index in (item, two):
         if not table.is_category(index):
             kept &= table.columns[index] >= 0
     first, second = first[kept], second[kept]
-    if table.is_category(one):
+    if table.is_category(item):
         return correlation_ratio(first, second)
     return correlation_ratio(second, first) if table.is_category(two) else abs(pearson(first, second))
 
 
-def cramers_v(one: ArrayLike, two: ArrayLike) -> float:
+def cramers_v(item: ArrayLike, two: ArrayLike) -> float:
     """Cramér's V of two columns of categories with bias correction, in [0, 1].
 
     r and k are the numbers of categories that occur. 0 where V is not defined: for a single category, or as many
@@ -264,7 +264,7 @@ def cramers_v(one: ArrayLike, two: ArrayLike) -> float:
 
     Source: Bergsma, "A bias-correction for Cramér's V and Tschuprow's T" (2013).
     """
-    (rows, row), (columns, column) = (np.unique(np.asarray(codes), return_inverse=True) for codes in (one, two))
+    (rows, row), (columns, column) = (np.unique(np.asarray(codes), return_inverse=True) for codes in (item, two))
     n, r, k = len(row), len(rows), len(columns)
     if min(r, k) < 2:
         return 0.0
@@ -295,20 +295,20 @@ def correlation_ratio(categories: ArrayLike, numbers: ArrayLike) -> float:
     return min(1.0, math.sqrt(between / float((values**2).sum())))
 
 
-def pearson(one: ArrayLike, two: ArrayLike) -> float:
+def pearson(item: ArrayLike, two: ArrayLike) -> float:
     """Pearson's correlation of two columns of numbers, in [−1, 1]; 0 where one of them does not vary.
 
     Args:
         one, two: shape (n,).
     """
-    first, second = _from_least(one), _from_least(two)
+    first, second = _from_least(item), _from_least(two)
     if not (first.any() and second.any()):
         return 0.0
     first, second = (values / values.max() for values in (first, second))
     first -= first.mean()
     second -= second.mean()
-    found = float(first @ second) / math.sqrt(float(first @ first) * float(second @ second))
-    return min(1.0, max(-1.0, found))
+    result = float(first @ second) / math.sqrt(float(first @ first) * float(second @ second))
+    return min(1.0, max(-1.0, result))
 
 
 def _from_least(numbers: ArrayLike) -> Floats:
@@ -319,8 +319,8 @@ def _from_least(numbers: ArrayLike) -> Floats:
 
 def _agreement(made: Sequence[float], real: Sequence[float]) -> AssociationAgreement:
     counts = np.zeros((len(LEVELS) + 1,) * 2, dtype=np.int64)
-    for one, two in zip(made, real, strict=True):
-        counts[level(two), level(one)] += 1
+    for first, second in zip(made, real, strict=True):
+        counts[level(second), level(first)] += 1
     pairs = int(counts.sum())
     rows = tuple(tuple(int(count) for count in row) for row in counts)
     return AssociationAgreement(int(np.trace(counts)) / pairs, pairs, rows)

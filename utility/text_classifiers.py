@@ -21,7 +21,7 @@ from dpassay.utility.result import Result
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-MOST_LABELS = 100
+MAX_LABELS = 100
 FEATURES = 2**16
 HELD_OUT_SHARE = 0.3
 RESAMPLES = 1000
@@ -108,7 +108,7 @@ def predictions(texts: Sequence[str], labels: Sequence[str], asked: Sequence[str
         asked: texts to label.
 
     Raises:
-        ValueError: for an empty training set or more than `MOST_LABELS` labels.
+        ValueError: for an empty training set or more than `MAX_LABELS` labels.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.feature_extraction.text import TfidfTransformer
@@ -117,10 +117,8 @@ def predictions(texts: Sequence[str], labels: Sequence[str], asked: Sequence[str
     known = np.unique(np.asarray(labels, dtype=np.str_))
     if not len(known):
         raise ValueError("a classifier is trained on at least one text; there is none")
-    if len(known) > MOST_LABELS:
-        raise ValueError(
-            f"there are {len(known)} labels, at most {MOST_LABELS} are compared; name another label column"
-        )
+    if len(known) > MAX_LABELS:
+        raise ValueError(f"there are {len(known)} labels, at most {MAX_LABELS} are compared; name another label column")
     if len(known) == 1 or not len(asked):
         return np.full(len(asked), known[0])
     known_texts, asked_texts = _hashed(texts), _hashed(asked)

@@ -66,8 +66,8 @@ class TextSample:
             for total, row in enumerate(read_texts(path, text=text, label=label, empty=empty), 1):
                 if len(rows) < limit:
                     rows.append(row)
-                elif (place := draw.randrange(total)) < limit:
-                    rows[place] = row
+                elif (index := draw.randrange(total)) < limit:
+                    rows[index] = row
         if total < 2:
             held = "one text" if total else "no text"
             raise InputError(f"{path}: holds {held}; utility compares at least 2 on each side")

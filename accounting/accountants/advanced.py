@@ -33,8 +33,8 @@ Alternatives = tuple[Composition, ...]
 """The possible compositions, depending on the part that holds the unit; the worst counts."""
 
 _UNIT = 2.0**-53
-_MOST_TERMS = 2**18
-_MOST_ALTERNATIVES = 16
+_MAX_TERMS = 2**18
+_MAX_ALTERNATIVES = 16
 
 
 class Advanced(Accountant[Alternatives]):
@@ -97,7 +97,7 @@ def _epsilon(composition: Composition, delta: float) -> float:
     if math.isinf(total) or total == 0:
         return total
     best = min(total, formulas.epsilon_from_zcdp(concentrated(composition), delta))
-    if terms_of(composition) > _MOST_TERMS:
+    if terms_of(composition) > _MAX_TERMS:
         return best
     if _optimal_delta(composition, 0.0) <= delta:
         return 0.0
@@ -115,7 +115,7 @@ def _delta(composition: Composition, epsilon: float) -> float:
     if epsilon >= total:
         return 0.0
     closed = formulas.delta_from_zcdp(concentrated(composition), epsilon)
-    return min(closed, _optimal_delta(composition, epsilon)) if terms_of(composition) <= _MOST_TERMS else closed
+    return min(closed, _optimal_delta(composition, epsilon)) if terms_of(composition) <= _MAX_TERMS else closed
 
 
 def summed(composition: Composition) -> float:
@@ -183,7 +183,7 @@ def _merged(*parts: Composition) -> Composition:
 def _limited(compositions: Sequence[Composition]) -> Alternatives:
     """The distinct alternatives; if there are too many, a single one that costs at least as much as each of them."""
     unique = tuple(dict.fromkeys(compositions))
-    if len(unique) <= _MOST_ALTERNATIVES:
+    if len(unique) <= _MAX_ALTERNATIVES:
         return unique
     ranks = sorted({rank for each in unique for rank in itertools.accumulate(n for _, n in each)})
     steps = itertools.pairwise([0, *ranks])

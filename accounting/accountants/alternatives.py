@@ -23,7 +23,7 @@ Composition = tuple[tuple[DpEvent, int], ...]
 """Events that contain no composition, with counts, each event once, in the order of their `repr`."""
 Alternatives = tuple[Composition, ...]
 
-_MOST = 16
+_MAX_COMPOSITIONS = 16
 
 
 class DistributionAccountant(Accountant[Alternatives]):
@@ -89,9 +89,10 @@ class DistributionAccountant(Accountant[Alternatives]):
 
     def _distinct(self, compositions: Sequence[Composition]) -> Alternatives:
         unique = tuple({repr(composition): composition for composition in compositions}.values())
-        if len(unique) > _MOST:
+        if len(unique) > _MAX_COMPOSITIONS:
             raise Unsupported(
-                f"{self.name} compares at most {_MOST} different compositions of disjoint parts, not {len(unique)}"
+                f"{self.name} compares at most {_MAX_COMPOSITIONS} different compositions of disjoint parts, "
+                f"not {len(unique)}"
             )
         return unique
 

@@ -152,9 +152,9 @@ class Accountant(ABC, Generic[C]):
         if isinstance(event, dp_event.ComposedDpEvent):
             return self._add([self._zero(), *(self._cost(part) for part in event.events)])
         if isinstance(event, events.ParallelDpEvent):
-            one = event.partition_is_public or self.adjacency is Adjacency.ADD_REMOVE
+            single = event.partition_is_public or self.adjacency is Adjacency.ADD_REMOVE
             costs = [cost for part, times in _distinct_parts(event.events) for cost in [self._cost(part)] * times]
-            return self._largest(costs, 1 if one else min(2, len(costs)))
+            return self._largest(costs, 1 if single else min(2, len(costs)))
         for kind in type(event).__mro__:
             if kind in self.handlers:
                 cost: C = self.handlers[kind](self, event)
@@ -194,12 +194,12 @@ class Accountant(ABC, Generic[C]):
         )
 
     def _assumptions(self, event: DpEvent) -> tuple[str, ...]:
-        found = []
+        results = []
         if self.unit.needs_user:
-            found.append(f"The events are charged for {self.unit.charged_for}.")
+            results.append(f"The events are charged for {self.unit.charged_for}.")
         if self.adjacency is not Adjacency.ADD_REMOVE and _has_moving_parts(event):
-            found.append("The event of each disjoint part also bounds adding or removing one unit of that part.")
-        return tuple(found)
+            results.append("The event of each disjoint part also bounds adding or removing one unit of that part.")
+        return tuple(results)
 
 
 def _distinct_parts(parts: Sequence[DpEvent]) -> Iterable[tuple[DpEvent, int]]:

@@ -72,7 +72,7 @@ def _compose(text: str, adjacency: Adjacency, composition: Composition) -> Any:
         raise Unsupported(f"dp_accounting failed on this composition: {reason}") from None
 
 
-_MOST_POINTS = 1_000_000  # a few seconds
+_MAX_POINTS = 1_000_000  # a few seconds
 
 
 @functools.lru_cache(maxsize=8)
@@ -85,8 +85,8 @@ def _cached(key: _Key) -> Any:
         if isinstance(event, dp_event.GaussianDpEvent):  # n Gaussians are one, with σ/√n
             moved = 2 if adjacency is Adjacency.REPLACE_ONE else 1
             reach = 16 * moved * math.sqrt(count) / event.noise_multiplier  # 8 standard deviations to each side
-            if reach > _INTERVAL * _MOST_POINTS:
-                raise ValueError(f"the losses of {count} releases need more than {_MOST_POINTS} grid points")
+            if reach > _INTERVAL * _MAX_POINTS:
+                raise ValueError(f"the losses of {count} releases need more than {_MAX_POINTS} grid points")
             joint = pld.from_gaussian_mechanism(
                 event.noise_multiplier / math.sqrt(count),
                 value_discretization_interval=_INTERVAL,
@@ -107,7 +107,7 @@ def _single(event: DpEvent, adjacency: Adjacency) -> Any:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     scale = 2 if adjacency is Adjacency.REPLACE_ONE else 1
-    if (points := _range_of_losses(event, scale) / _INTERVAL) > _MOST_POINTS:
+    if (points := _range_of_losses(event, scale) / _INTERVAL) > _MAX_POINTS:
         raise ValueError(f"the losses of {type(event).__name__} need {points:.2g} grid points")
     common = {"value_discretization_interval": _INTERVAL}
     match event:

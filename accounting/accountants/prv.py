@@ -24,8 +24,8 @@ from dpassay.base.extras import install
 EPSILON_ERROR = 0.01
 """The ε error that is requested from prv_accountant; it is added to every answer."""
 
-_MOST_POINTS = 4_000_000  # about ten seconds
-_LEAST_NOISE = 0.01  # with less noise, losses are in the thousands and the library's sums may not end
+_MAX_POINTS = 4_000_000  # about ten seconds
+_MIN_NOISE = 0.01  # with less noise, losses are in the thousands and the library's sums may not end
 
 
 class PrivacyRandomVariables(DistributionAccountant):
@@ -111,15 +111,15 @@ def _check_size(composition: Composition, variables: list[Any], delta_error: flo
     counts = [count for _, count in composition]
     noises = [getattr(event, "event", event).noise_multiplier for event, _ in composition]
     least = min(noises)
-    if least < _LEAST_NOISE:
-        raise Unsupported(f"prv needs noise multipliers of at least {_LEAST_NOISE:g}, not {least:g}")
+    if least < _MIN_NOISE:
+        raise Unsupported(f"prv needs noise multipliers of at least {_MIN_NOISE:g}, not {least:g}")
     with np.errstate(all="ignore"):  # NaN fails the check below
         half = compute_safe_domain_size(variables, counts, eps_error=EPSILON_ERROR, delta_error=delta_error)
     mesh = EPSILON_ERROR / math.sqrt(sum(counts) / 2 * math.log(12 / delta_error))
-    if not 2 * half <= mesh * _MOST_POINTS:
+    if not 2 * half <= mesh * _MAX_POINTS:
         raise Unsupported(
             f"prv_accountant would need {2 * half / mesh:.2g} lattice points for {sum(counts)} releases; "
-            f"at most {_MOST_POINTS:.2g} are allowed"
+            f"at most {_MAX_POINTS:.2g} are allowed"
         )
 
 

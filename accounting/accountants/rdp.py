@@ -194,14 +194,14 @@ def _poisson(accountant: RenyiAccountant, event: dp_event.PoissonSampledDpEvent)
         return _non_private(accountant, event)
     if rate == 1:
         return _gaussian(accountant, dp_event.GaussianDpEvent(multiplier))
-    whole = accountant.orders == np.rint(accountant.orders)
+    is_integer = accountant.orders == np.rint(accountant.orders)
     divergence = np.empty(accountant.orders.shape)
-    for index in np.flatnonzero(whole):
+    for index in np.flatnonzero(is_integer):
         divergence[index] = sampled_gaussian_divergence(rate, multiplier, int(accountant.orders[index]))
-    if not whole.all():
+    if not is_integer.all():
         sampled = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(multiplier))
-        divergence[~whole] = _from_library(sampled, accountant.adjacency, tuple(accountant.orders[~whole]))
-    return Renyi(divergence, whole)
+        divergence[~is_integer] = _from_library(sampled, accountant.adjacency, tuple(accountant.orders[~is_integer]))
+    return Renyi(divergence, is_integer)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -168,16 +168,16 @@ def calibrate_many(
     """
     ends, begin = _validated(bracket, start, tolerance, integer=integer)
     questions = [question_of(target, adjacency, delta) for target in targets]
-    found: dict[int, Calibration] = {}
+    results: dict[int, Calibration] = {}
     for key in dict.fromkeys(question.key for question in questions):
         same = [index for index, question in enumerate(questions) if question.key == key]
         measure = _loss_measurement(make_event, questions[same[0]], adjacency, unit, method, integer=integer)
         slope = questions[same[0]].slope
         curve = LossCurve(measure, ends, rising=not decreasing, integer=integer, tolerance=tolerance, slope=slope)
         for index in sorted(same, key=lambda index: questions[index].level):
-            found[index] = _calibrated(curve, questions[index], begin, parameter, tolerance)
-            begin = found[index].value
-    return [found[index] for index in range(len(questions))]
+            results[index] = _calibrated(curve, questions[index], begin, parameter, tolerance)
+            begin = results[index].value
+    return [results[index] for index in range(len(questions))]
 
 
 def noise_for_dp_sgd(
@@ -273,7 +273,7 @@ def _calibrated(
     curve: LossCurve[Answer], question: Question, start: float, parameter: str, tolerance: float
 ) -> Calibration:
     try:
-        found = curve.crossing(question.level, question.meets, start)
+        result = curve.crossing(question.level, question.meets, start)
     except Unreachable as error:
         raise ValueError(_unreachable(error.sample, question, parameter)) from None
     except NotMonotone as error:
@@ -283,16 +283,16 @@ def _calibrated(
             f"privacy does not change with {parameter} as decreasing says: the bound is {ends[0]:.6g} at "
             f"{low.value:.6g} and {ends[1]:.6g} at {high.value:.6g}"
         ) from None
-    beyond = found.beyond
+    beyond = result.beyond
     return Calibration(
         parameter=parameter,
-        value=found.last.value,
+        value=result.last.value,
         target=question.target,
-        bound=_worst(found.last, question),
+        bound=_worst(result.last, question),
         beyond=None if beyond is None else beyond.value,
         beyond_bound=None if beyond is None else _worst(beyond, question),
         tolerance=tolerance,
-        evaluations=found.measurements,
+        evaluations=result.measurements,
     )
 
 

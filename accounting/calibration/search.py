@@ -32,14 +32,14 @@ class Measurement(Generic[A]):
 
     Attributes:
         value: of the parameter.
-        place: log of the value, or minus that, such that levels increase with the place.
+        coordinate: log of the value, or minus that, such that levels increase with the coordinate.
         width: the requested width of the level.
         low, high: the level from below and from above, in [−CAP, CAP].
         answer: what was measured.
     """
 
     value: float
-    place: float
+    coordinate: float
     width: float
     low: float
     high: float
@@ -126,8 +126,8 @@ class LossCurve(Generic[A]):
         spent, gaps = 0, [math.inf] * 4
         while True:
             search = _LevelSearch(self, limit, meets, spent)
-            if (found := search.finished()) is not None:
-                return found
+            if (result := search.finished()) is not None:
+                return result
             gaps.append(search.gap)
             stuck = gaps[-1] > gaps[-5] / 2 and gaps[-1] > 8 * search.reach
             self._add(*search.proposal(start, halve=stuck))
@@ -135,32 +135,32 @@ class LossCurve(Generic[A]):
                 gaps = [math.inf] * 4
             spent += 1
 
-    def place(self, value: float) -> float:
+    def coordinate(self, value: float) -> float:
         """log of the value, with the sign that makes levels increase."""
         return self._sign * math.log(value)
 
-    def value(self, place: float) -> float:
-        """The value at a place, inside the bracket."""
+    def value(self, coordinate: float) -> float:
+        """The value at a coordinate, inside the bracket."""
         first, last = self.ends
-        for end, beyond in ((first, self.place(first) - place), (last, place - self.place(last))):
+        for end, beyond in ((first, self.coordinate(first) - coordinate), (last, coordinate - self.coordinate(last))):
             if beyond > -1e-13:
                 return end
-        return math.exp(self._sign * place)
+        return math.exp(self._sign * coordinate)
 
     def _add(self, value: float, width: float) -> None:
         known = self._samples.get(value)
         if known is not None:
             width = max(min(width, known.width / 4), FINEST)
         low, high, answer = self._measure(value, width)
-        self._samples[value] = Measurement(value, self.place(value), width, low, high, answer)
+        self._samples[value] = Measurement(value, self.coordinate(value), width, low, high, answer)
         ordered = self.ordered()
         for first, second in itertools.pairwise(ordered):
             if first.low > second.high + 0.05:
                 raise NotMonotone(first, second)
 
     def ordered(self) -> list[Measurement[A]]:
-        """The samples by increasing place."""
-        return sorted(self._samples.values(), key=lambda sample: sample.place)
+        """The samples by increasing coordinate."""
+        return sorted(self._samples.values(), key=lambda sample: sample.coordinate)
 
 
 class _LevelSearch(Generic[A]):
@@ -171,13 +171,13 @@ class _LevelSearch(Generic[A]):
         samples = curve.ordered()
         met = [sample for sample in samples if meets(sample.answer)]
         self.last = met[-1] if met else None
-        after = [sample for sample in samples if self.last is None or sample.place > self.last.place]
+        after = [sample for sample in samples if self.last is None or sample.coordinate > self.last.coordinate]
         self.unmet = after[0] if after else None
         # If only measurement error separates a sample from the limit, a finer measurement may meet it.
         self.beyond = next((sample for sample in after if sample.low > limit or sample.final), None)
-        self.low, self.high = (curve.place(end) for end in curve.ends)
-        left = self.low if self.last is None else self.last.place
-        right = self.high if self.beyond is None else self.beyond.place
+        self.low, self.high = (curve.coordinate(end) for end in curve.ends)
+        left = self.low if self.last is None else self.last.coordinate
+        right = self.high if self.beyond is None else self.beyond.coordinate
         self.left, self.right, self.gap = left, right, right - left
         self.guess, self.slope, self.distance = _model(samples, limit, curve._slope)
         near = curve.value(self.guess if self.guess is not None else left)
@@ -205,16 +205,16 @@ class _LevelSearch(Generic[A]):
     def _adjacent(self, last: Measurement[A], other: Measurement[A]) -> bool:
         if self.curve._integer:
             return abs(other.value - last.value) == 1
-        return other.place - last.place <= self.reach
+        return other.coordinate - last.coordinate <= self.reach
 
     def proposal(self, start: float, *, halve: bool) -> tuple[float, float]:
         """What to measure next: a value and a width."""
         if self.last is None and self.unmet is None:
-            return self._allowed(self.curve.place(start)), COARSE
+            return self._allowed(self.curve.coordinate(start)), COARSE
         if self.spent >= _PATIENCE // 2 and (self.last is None or self.unmet is None):
             return self.curve.ends[0 if self.last is None else 1], min(self.fine, 1e-4)
         if self.spent >= _PATIENCE and self.unmet is not None:
-            return self._allowed((self.left + self.unmet.place) / 2), self.fine
+            return self._allowed((self.left + self.unmet.coordinate) / 2), self.fine
         if self.guess is None:
             if self.last is not None and self.beyond is not None:
                 return self._allowed((self.left + self.right) / 2), COARSE
@@ -226,27 +226,29 @@ class _LevelSearch(Generic[A]):
         return self._allowed(self._aim()), width
 
     def _aim(self) -> float:
-        """A place slightly to the side of the guess on which the nearest known sample is further away."""
+        """A coordinate slightly to the side of the guess on which the nearest known sample is further away."""
         assert self.guess is not None
         ahead = self.last is not None and (self.beyond is None or self.right - self.guess > self.guess - self.left)
         if self.curve._integer:
             exact = self.curve._sign * self.guess
-            whole = math.floor(math.exp(min(exact, CAP)) * (1 + 1e-12))
+            integer = math.floor(math.exp(min(exact, CAP)) * (1 + 1e-12))
             rising = self.curve._sign > 0
-            return self.curve.place(max(whole + (ahead if rising else not ahead), 1))
-        place = self.guess + (0.35 if ahead else -0.35) * self.reach
+            return self.curve.coordinate(max(integer + (ahead if rising else not ahead), 1))
+        coordinate = self.guess + (0.35 if ahead else -0.35) * self.reach
         samples = self.curve.ordered()
-        nearest = min(samples, key=lambda sample: abs(sample.place - place)).place
+        nearest = min(samples, key=lambda sample: abs(sample.coordinate - coordinate)).coordinate
         if self.last is None or self.beyond is None:
-            place = min(max(place, nearest - _STRIDE), nearest + _STRIDE)
-        outside = (self.last is not None and place <= self.left) or (self.beyond is not None and place >= self.right)
-        return (self.left + self.right) / 2 if outside else place
+            coordinate = min(max(coordinate, nearest - _STRIDE), nearest + _STRIDE)
+        outside = (self.last is not None and coordinate <= self.left) or (
+            self.beyond is not None and coordinate >= self.right
+        )
+        return (self.left + self.right) / 2 if outside else coordinate
 
-    def _allowed(self, place: float) -> float:
-        """The value at a place; a whole number between those known to meet and not to meet the limit, if values are
-        integers.
+    def _allowed(self, coordinate: float) -> float:
+        """The value at a coordinate; if values are integers, an integer between those known to meet and not to meet
+        the limit.
         """
-        value = self.curve.value(min(max(place, self.low), self.high))
+        value = self.curve.value(min(max(coordinate, self.low), self.high))
         if not self.curve._integer:
             return value
         value = round(value)
@@ -261,7 +263,7 @@ class _LevelSearch(Generic[A]):
 
 
 def _model(samples: Sequence[Measurement[A]], limit: float, slope: float) -> tuple[float | None, float, float]:
-    """A guess of the place where the level reaches the limit, its slope there, and its distance at the nearest sample.
+    """A guess of the coordinate that reaches the limit, the slope there, and the distance of the nearest sample.
 
     By inverse interpolation through the nearest samples that are further apart than their errors.
     """
@@ -278,20 +280,22 @@ def _model(samples: Sequence[Measurement[A]], limit: float, slope: float) -> tup
     first = chosen[0]
     distance = abs(first.middle - limit) + first.width / 2
     if len(chosen) == 1:
-        return first.place + (limit - first.middle) / slope, slope, distance
+        return first.coordinate + (limit - first.middle) / slope, slope, distance
     second = chosen[1]
-    flat = (second.place - first.place) / (second.middle - first.middle)
-    place, inverse = first.place + flat * (limit - first.middle), flat
+    flat = (second.coordinate - first.coordinate) / (second.middle - first.middle)
+    coordinate, inverse = first.coordinate + flat * (limit - first.middle), flat
     if len(chosen) == 3:
         third = chosen[2]
-        bend = ((third.place - second.place) / (third.middle - second.middle) - flat) / (third.middle - first.middle)
+        bend = ((third.coordinate - second.coordinate) / (third.middle - second.middle) - flat) / (
+            third.middle - first.middle
+        )
         steeper = flat + bend * (2 * limit - first.middle - second.middle)
         if flat / 4 < steeper < 4 * flat:
-            place += bend * (limit - first.middle) * (limit - second.middle)
+            coordinate += bend * (limit - first.middle) * (limit - second.middle)
             inverse = steeper
-    return place, min(max(1 / inverse, 1e-3), 1e3), distance
+    return coordinate, min(max(1 / inverse, 1e-3), 1e3), distance
 
 
 def _apart(first: Measurement[A], second: Measurement[A]) -> bool:
-    level, place = second.middle - first.middle, second.place - first.place
-    return abs(level) > 2 * max(first.width, second.width) and level * place > 0
+    level, coordinate = second.middle - first.middle, second.coordinate - first.coordinate
+    return abs(level) > 2 * max(first.width, second.width) and level * coordinate > 0

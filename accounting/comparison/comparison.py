@@ -200,10 +200,10 @@ def measure(
                 continue
             seconds = time.perf_counter() - start
         notes = tuple(dict.fromkeys(str(w.message) for w in raised if issubclass(w.category, UserWarning)))
-        found = [Row(bound, seconds, notes) for bound in bounds]
-        rows += found
+        results = [Row(bound, seconds, notes) for bound in bounds]
+        rows += results
         if shown:
-            shown(found)
+            shown(results)
     if progress:
         progress(len(answers), len(answers))
     rows.sort(key=lambda row: (row.bound.rigor is not Rigor.CERTIFIED, row.bound.value))
@@ -261,14 +261,14 @@ class Support:
 
 def support(adjacency: Adjacency | str) -> tuple[Support, ...]:
     """Whether each accountant supports each kind of event."""
-    found = []
+    results = []
     for name in ACCOUNTANTS:
         empty = accountant(name, adjacency, unit_of(adjacency))
         for kind, event in EXAMPLES.items():
             reason = empty.supports(event)
             rigor = None if reason else _rigor(empty.compose(event))
-            found.append(Support(kind, empty.adjacency, name, rigor, reason))
-    return tuple(found)
+            results.append(Support(kind, empty.adjacency, name, rigor, reason))
+    return tuple(results)
 
 
 def unit_of(adjacency: Adjacency | str) -> Unit:

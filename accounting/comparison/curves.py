@@ -110,13 +110,13 @@ def panels(
         if progress:
             progress(done, total)
 
-    found = [] if step is None else [_by_steps(step, rows, comparison, seconds, besides, tick)]
+    results = [] if step is None else [_by_steps(step, rows, comparison, seconds, besides, tick)]
     profiles, notes = _profiles(event, rows, comparison, seconds, besides, tick)
-    found.append(Panel("epsilon", "delta", tuple(profiles), tuple(notes)))
-    found.append(_trade_offs(event, profiles, comparison, notes, tick))
+    results.append(Panel("epsilon", "delta", tuple(profiles), tuple(notes)))
+    results.append(_trade_offs(event, profiles, comparison, notes, tick))
     if progress:
         progress(total, total)
-    return tuple(found)
+    return tuple(results)
 
 
 def _one_row_a_method(rows: Sequence[Row]) -> list[Row]:
@@ -281,18 +281,18 @@ def trace(
                 break
             # The clock starts after the first bound, which may include all the work of a composition.
             end = min(end, time.perf_counter() + seconds)
-    found = sorted(answers.items())
-    intervals = [bound.interval for _, bound in found if bound.interval is not None]
-    others = tuple(interval.lower for interval in intervals) if len(intervals) == len(found) else ()
+    result = sorted(answers.items())
+    intervals = [bound.interval for _, bound in result if bound.interval is not None]
+    others = tuple(interval.lower for interval in intervals) if len(intervals) == len(result) else ()
     curve = Curve(
         row.bound.method,
         row.bound.rigor,
-        tuple(argument for argument, _ in found),
-        tuple(bound.value for _, bound in found),
+        tuple(argument for argument, _ in result),
+        tuple(bound.value for _, bound in result),
         others,
     )
-    missing = len(arguments) - len(found)
-    return curve, f"{len(found)} of {len(arguments)} points, then {stopped}" if missing else ""
+    missing = len(arguments) - len(result)
+    return curve, f"{len(result)} of {len(arguments)} points, then {stopped}" if missing else ""
 
 
 def coarse_first(values: Sequence[float]) -> list[float]:

@@ -30,7 +30,7 @@ SECRET_METHODS = ("secret_protection", "concave_majorant", "single_gaussian")
 LAYER_METHODS = ("exact", "analytic", "classical")
 
 _CURVE_POINTS, _FIGURE_POINTS = 193, 17
-_MOST_ROUNDS = 1000  # of the majorant, which composes one round at a time
+_MAX_ROUNDS = 1000  # of the majorant, which composes one round at a time
 
 
 def selection_answers(
@@ -114,10 +114,10 @@ def secret_panels(
         curve, missing = trace(row, _by_rounds(release, name, p), counts, seconds, {float(rounds): row.bound})
         by_rounds.append(curve)
         notes[1].extend([f"{name}: r at {missing}"] if missing else [])
-    found = [Panel("p", "r", tuple(by_p), tuple(notes[0]))]
+    results = [Panel("p", "r", tuple(by_p), tuple(notes[0]))]
     if rounds > 1:
-        found.append(Panel("rounds", "r", tuple(by_rounds), tuple(notes[1])))
-    return tuple(found)
+        results.append(Panel("rounds", "r", tuple(by_rounds), tuple(notes[1])))
+    return tuple(results)
 
 
 def _once(release: SecretReleaseDpEvent, name: str, p: float, rounds: int) -> Callable[[], list[Bound]]:
@@ -147,8 +147,8 @@ def _protection(release: SecretReleaseDpEvent, name: str, p: float, rounds: int)
 
 def _majorant(release: SecretReleaseDpEvent, p: float, rounds: int) -> Bound:
     """r of several rounds, with `compose_curves` round by round."""
-    if rounds > _MOST_ROUNDS:
-        raise Unsupported(f"concave_majorant composes round by round, at most {_MOST_ROUNDS} rounds, not {rounds}")
+    if rounds > _MAX_ROUNDS:
+        raise Unsupported(f"concave_majorant composes round by round, at most {_MAX_ROUNDS} rounds, not {rounds}")
     first = SecretProtectionAccountant().compose(release).protection(p)
     r = first.value
     if rounds > 1:
@@ -171,9 +171,9 @@ def _majorant(release: SecretReleaseDpEvent, p: float, rounds: int) -> Bound:
 @functools.lru_cache(maxsize=16)
 def _curve(release: SecretReleaseDpEvent, decade: int) -> Floats:
     """Points (p, r) of one round, from p = 10^decade on."""
-    one = SecretProtectionAccountant().compose(release)
+    item = SecretProtectionAccountant().compose(release)
     guesses = np.concatenate([np.geomspace(10.0**decade, 0.5, _CURVE_POINTS), 1 - np.geomspace(0.5, 1e-6, 25)[1:]])
-    return np.array([(guess, one.protection(float(guess)).value) for guess in guesses])
+    return np.array([(guess, item.protection(float(guess)).value) for guess in guesses])
 
 
 # Vectors of several layers
@@ -302,11 +302,11 @@ def _epsilon_of_layers(released: Layers, name: str, sigma: float, delta: float) 
         return formulas.epsilon_from_gdp(mu, delta)
     share = _share(delta, released.layers)
     if name == "analytic":
-        one = formulas.epsilon_from_gdp(mu, share)
+        item = formulas.epsilon_from_gdp(mu, share)
     else:
-        one = math.sqrt(2 * math.log(1.25 / share)) * mu * (1 + 2.0**-44)
-        gaussian.classical_noise_multiplier(one, share)  # raises if the classical σ does not hold at this ε
-    return math.nextafter(released.layers * one, math.inf)
+        item = math.sqrt(2 * math.log(1.25 / share)) * mu * (1 + 2.0**-44)
+        gaussian.classical_noise_multiplier(item, share)  # raises if the classical σ does not hold at this ε
+    return math.nextafter(released.layers * item, math.inf)
 
 
 def _share(total: float, layers: int) -> float:

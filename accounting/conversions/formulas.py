@@ -126,12 +126,12 @@ def delta_from_rdp(order: float, divergence: float, epsilon: float) -> float:
     tail = math.exp(float(log_delta_from_rdp(order, divergence, epsilon))) * (1 + 8 * _UNIT) + _TINY
     if (order - 1) * divergence > 700:
         return min(1.0, tail)
-    places = np.linspace(-32.0, 32.0, 129)  # logit of 1 − x₁
+    points = np.linspace(-32.0, 32.0, 129)  # logit of 1 − x₁
     for _ in range(3):
-        logs = _log_delta_of_tangents(order, divergence, epsilon, 1 / (1 + np.exp(-places)))
+        logs = _log_delta_of_tangents(order, divergence, epsilon, 1 / (1 + np.exp(-points)))
         best = int(np.argmin(logs))
         tail = min(tail, math.exp(min(float(logs[best]), 0.0)) * (1 + 8 * _UNIT) + _TINY)
-        places = np.linspace(places[max(best - 1, 0)], places[min(best + 1, places.size - 1)], 33)
+        points = np.linspace(points[max(best - 1, 0)], points[min(best + 1, points.size - 1)], 33)
     return min(1.0, tail)
 
 
@@ -147,13 +147,13 @@ def _log_delta_of_tangents(order: float, divergence: float, epsilon: float, dist
             log_y = (low + high) / 2
             holds = np.exp(excess * log_y) * (excess * np.exp(log_y) - order) <= at_t
             low, high = np.where(holds, log_y, low), np.where(holds, high, log_y)
-        log_y, certain, shift = low, np.zeros(distances.shape, dtype=bool), 1e-14
+        log_y, valid, shift = low, np.zeros(distances.shape, dtype=bool), 1e-14
         for _ in range(10):  # decrease until the condition holds with its error
-            log_y = np.where(certain, log_y, low - shift * (low + 1 / order))
+            log_y = np.where(valid, log_y, low - shift * (low + 1 / order))
             powers = np.exp(excess * log_y)
             size = powers * (excess * np.exp(log_y) + order) * (1 + order * np.abs(log_y))
             size += np.where(distances < 1, np.exp(excess * log_t) * 2 * order * (1 + order * (epsilon - log_x)), 0.0)
-            certain = powers * (excess * np.exp(log_y) - order) + 32 * _UNIT * size <= at_t
+            valid = powers * (excess * np.exp(log_y) - order) + 32 * _UNIT * size <= at_t
             shift *= 10
         # −log of (x₁/x₂)^{α−1}, rounded down; x₁ = 0 gives inf
         fall = excess * (log_y + epsilon) - excess * log_x
@@ -165,7 +165,7 @@ def _log_delta_of_tangents(order: float, divergence: float, epsilon: float, dist
         mean += 16 * _UNIT * ((1 + excess * divergence) * mean + np.where(distances < 1, blur, 0.0))
         error = 32 * _UNIT * (2 + math.log(order) + excess * (np.abs(log_y) + epsilon) + np.abs(log_c))
         bound = log_c + np.log(mean) + error
-    return np.where(certain & ~np.isnan(bound), bound, math.inf)
+    return np.where(valid & ~np.isnan(bound), bound, math.inf)
 
 
 def least_epsilon_from_rdp(order: float, divergence: float, delta: float) -> float:
@@ -348,16 +348,16 @@ def deltas_from_gdp(mu: Floats | float, epsilon: Floats | float) -> Floats:
     """`delta_from_gdp` for arrays of μ and ε that broadcast together, by the same formulas."""
     from scipy.special import log_ndtr
 
-    mean, place = np.broadcast_arrays(np.asarray(mu, dtype=np.float64), np.asarray(epsilon, dtype=np.float64))
+    mean, point = np.broadcast_arrays(np.asarray(mu, dtype=np.float64), np.asarray(epsilon, dtype=np.float64))
     inside = np.where((mean > 0) & np.isfinite(mean), mean, 1.0)
     with np.errstate(over="ignore", invalid="ignore"):
-        width = place / inside + inside / 2
-        near, far = inside / 2 - place / inside, -width
+        width = point / inside + inside / 2
+        near, far = inside / 2 - point / inside, -width
         log_first, log_second = log_ndtr(near), log_ndtr(far)
         first_error = _NDTR_ERROR * np.abs(log_first) + 4 * _UNIT * width * (np.abs(near) + 1)
         second_error = _NDTR_ERROR * np.abs(log_second) + 4 * _UNIT * width * (width + 1)
-        room = first_error + second_error + 4 * _UNIT * (place + np.abs(log_second) + np.abs(log_first))
-        share = -np.expm1(np.minimum(place + log_second - log_first - room, 0.0))
+        room = first_error + second_error + 4 * _UNIT * (point + np.abs(log_second) + np.abs(log_first))
+        share = -np.expm1(np.minimum(point + log_second - log_first - room, 0.0))
         delta = np.minimum(np.exp(np.minimum(log_first + first_error, 0.0)) * share * (1 + 16 * _UNIT) + _TINY, 1.0)
     delta = np.where(np.isnan(delta), _TINY, delta)
     return np.where(mean == 0, 0.0, np.where(np.isinf(mean), 1.0, delta))

@@ -46,7 +46,7 @@ def refusal(source: Kind, to: Kind) -> str | None:
     """
     for kind in (source, to):
         if kind not in TABLE:
-            raise ValueError(f"a guarantee must be one of {', '.join(one.__name__ for one in TABLE)}, not {kind!r}")
+            raise ValueError(f"a guarantee must be one of {', '.join(item.__name__ for item in TABLE)}, not {kind!r}")
     entry = TABLE[source][to]
     return entry if isinstance(entry, str) else None
 
@@ -128,9 +128,9 @@ def _approx(guarantee: Any, delta: float) -> ApproxDP:
 
 
 def _profile(guarantee: Any, epsilons: Sequence[float]) -> PrivacyProfile:
-    places = tuple(float(validate.finite(epsilon=epsilon)) for epsilon in epsilons)
-    deltas = np.array([_delta(guarantee, epsilon) for epsilon in places])
-    return PrivacyProfile(places, tuple(np.minimum.accumulate(deltas).tolist()))
+    indices = tuple(float(validate.finite(epsilon=epsilon)) for epsilon in epsilons)
+    deltas = np.array([_delta(guarantee, epsilon) for epsilon in indices])
+    return PrivacyProfile(indices, tuple(np.minimum.accumulate(deltas).tolist()))
 
 
 def _delta(guarantee: Any, epsilon: float) -> float:

@@ -29,7 +29,7 @@ MANY_ENTRIES = 1 / 4  # if more entries of a row are above the bottom, the whole
 _MAX_CLIP = 64.0  # so that a clipped logit is an int32 number of grid steps: 64/GRID = 2^30
 _BLOCK = 2**17  # entries, 1 MiB of float64
 _COLUMNS, _ROWS = 1024, 8
-_LEAST_SPARSE = 2**14  # columns; in shorter rows the extra NumPy calls cost more than they save
+_MIN_SPARSE = 2**14  # columns; in shorter rows the extra NumPy calls cost more than they save
 
 
 class Rows(Protocol):
@@ -75,7 +75,7 @@ def clip_logits(logits: ArrayLike, clip: float) -> Floats:
 
 def clip_steps(logits: ArrayLike, clip: float) -> Steps:
     """The result of `clip_logits` in whole steps of `GRID`, int32. Arguments and errors are the same."""
-    limit = whole_clip(clip)
+    limit = integer_clip(clip)
     raw = np.asarray(logits)
     if raw.ndim == 0 or raw.shape[-1] == 0:
         raise ValueError(f"logits must have a last axis over the vocabulary, not shape {raw.shape}")
@@ -94,7 +94,7 @@ def check_clip(clip: float) -> None:
         raise ValueError(f"clip must be between {GRID:.3g} and {_MAX_CLIP:g}, not {clip!r}")
 
 
-def whole_clip(clip: float) -> int:
+def integer_clip(clip: float) -> int:
     """c in grid steps, rounded down."""
     check_clip(clip)
     return math.floor(clip / GRID)
@@ -111,7 +111,7 @@ class StepRows:
     def __init__(self, steps: Steps, clip: float) -> None:
         self.shape: tuple[int, int] = (steps.shape[0], steps.shape[1])
         self._steps = steps
-        self._limit = whole_clip(clip)
+        self._limit = integer_clip(clip)
 
     def middle(self, ranks: range) -> tuple[Integers, Steps]:
         return np.arange(self.shape[1]), sorted_rows(self._steps, ranks, self._limit)
@@ -132,7 +132,7 @@ class LogitRows:
     """
 
     def __init__(self, logits: ArrayLike, clip: float) -> None:
-        self._limit = whole_clip(clip)
+        self._limit = integer_clip(clip)
         raw = np.asarray(logits)
         if raw.ndim != 2 or raw.shape[1] == 0:
             raise ValueError(f"a batch must have shape (records, vocabulary), not {raw.shape}")
@@ -161,7 +161,7 @@ class LogitRows:
     def sums(self) -> Integers:
         """The sum over the rows, shape (V,), in grid steps."""
         size, vocabulary = self.shape
-        if vocabulary < _LEAST_SPARSE:
+        if vocabulary < _MIN_SPARSE:
             return np.asarray(self.steps().sum(axis=0, dtype=np.int64))
         total = np.full(vocabulary, -size * self._limit, dtype=np.int64)
         for row, top, least in zip(self._raw, self._tops, self._least, strict=True):
@@ -217,9 +217,9 @@ def sorted_rows(steps: Steps, wanted: range, limit: int) -> Steps:
 
 def fill_outside(ranks: Steps, wanted: range, size: int, limit: int) -> None:
     """Writes −limit before rank 0 and limit after rank `size` − 1 into values of shape (len(wanted), columns)."""
-    for place, rank in enumerate(wanted):
+    for index, rank in enumerate(wanted):
         if not 0 <= rank < size:
-            ranks[place] = -limit if rank < 0 else limit
+            ranks[index] = -limit if rank < 0 else limit
 
 
 def _tops(raw: NDArray[np.generic]) -> Floats:

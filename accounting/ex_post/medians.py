@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpassay.accounting.adjacency import Adjacency
-from dpassay.accounting.ex_post.clipped_rows import GRID, Rows, StepRows, Steps, whole_clip
+from dpassay.accounting.ex_post.clipped_rows import GRID, Rows, StepRows, Steps, integer_clip
 from dpassay.base import validate
 from dpassay.base.arrays import Floats, Integers
 
@@ -95,18 +95,18 @@ class Medians:
         Raises:
             ValueError: if the shape or the adjacency is invalid, or an entry is outside [−c, c].
         """
-        limit = whole_clip(clip)
+        limit = integer_clip(clip)
         batch = np.asarray(clipped)
         if batch.ndim != 2 or batch.shape[1] == 0:
             raise ValueError(f"a batch needs shape (records, vocabulary), not {batch.shape}")
-        whole = np.empty(batch.shape, dtype=np.int32)
+        integers = np.empty(batch.shape, dtype=np.int32)
         for index, row in enumerate(batch):
             steps = row * (1 / GRID)
             np.rint(steps, out=steps)
             if not (steps.max() <= limit and steps.min() >= -limit):
                 raise ValueError(f"the batch has entries outside [−{clip}, {clip}]; clip it with clip_logits first")
-            whole[index] = steps
-        return cls.of_rows(StepRows(whole, clip), clip=clip, adjacency=adjacency, fallback=fallback)
+            integers[index] = steps
+        return cls.of_rows(StepRows(integers, clip), clip=clip, adjacency=adjacency, fallback=fallback)
 
     @classmethod
     def of_rows(
@@ -118,7 +118,7 @@ class Medians:
         fallback: ArrayLike | None = None,
     ) -> Medians:
         """The medians of a batch stored elsewhere and clipped with the same c; its entries are not checked."""
-        limit = whole_clip(clip)
+        limit = integer_clip(clip)
         size, vocabulary = rows.shape
         half = size // 2
         live, ranks = rows.middle(range(half - 1, half + 2) if size % 2 else range(half - 2, half + 2))
@@ -249,15 +249,15 @@ class Medians:
 
     def _place(self, token: int) -> int | None:
         """The token's position among the live columns; None if its column is not live."""
-        place = int(np.searchsorted(self._live, token))
-        return place if place < len(self._live) and self._live[place] == token else None
+        index = int(np.searchsorted(self._live, token))
+        return index if index < len(self._live) and self._live[index] == token else None
 
     def _at(self, pair: Pair, token: int) -> float:
         """The token's entry in a vector."""
-        place = self._place(token)
-        if place is None:
+        index = self._place(token)
+        if index is None:
             return -self.clip
-        return (int(self._ranks[pair[0], place]) + int(self._ranks[pair[1], place])) * (GRID / 2)
+        return (int(self._ranks[pair[0], index]) + int(self._ranks[pair[1], index])) * (GRID / 2)
 
     def _log_law(self, others: Pair, own: Pair, token: int, temperature: float) -> float:
         """log softmax(w/τ)_x for w = `others` except w_x = `own`_x."""
@@ -267,11 +267,11 @@ class Medians:
     def _weight_of_others(self, pair: Pair, token: int, temperature: float) -> float:
         """The total weight of all tokens but one in a vector."""
         first, second = self._root(pair[0], temperature), self._root(pair[1], temperature)
-        place = self._place(token)
-        if place is None:
+        index = self._place(token)
+        if index is None:
             live = first @ second
         else:
-            live = first[:place] @ second[:place] + first[place + 1 :] @ second[place + 1 :]
+            live = first[:index] @ second[:index] + first[index + 1 :] @ second[index + 1 :]
         return float(live) + self._clipped_weight(token, temperature)
 
     def _log_probabilities(self, others: Floats, own: Floats, temperature: float) -> Floats:
@@ -326,12 +326,12 @@ class Medians:
         too. A mask holds if an entry is at most (below, if strict) a middle row's. Levels ascend, so every increment
         is ≥ 0 and nothing cancels. Columns that are not live are equal in all levels.
         """
-        place = self._place(token)
-        weights = [self._root(one, temperature) * self._root(other, temperature) for one, other in levels]
+        position = self._place(token)
+        weights = [self._root(first, temperature) * self._root(second, temperature) for first, second in levels]
         logits = [self._at(level, token) for level in levels]
-        if place is not None:
+        if position is not None:
             for weight in weights:
-                weight[place] = 0.0
+                weight[position] = 0.0
         sums = np.full(self.size, weights[0].sum() + self._clipped_weight(token, temperature))
         values = np.full(self.size, logits[0])
         increments = [weights[index + 1] - weights[index] for index in range(len(masks))]
@@ -343,8 +343,8 @@ class Medians:
             for index in range(len(masks)):
                 mask = (steps <= most[index][part]).astype(np.float64)
                 sums += mask @ increments[index][part]
-                if place is not None and start <= place < start + width:
-                    values += mask[:, place - start] * (logits[index + 1] - logits[index])
+                if position is not None and start <= position < start + width:
+                    values += mask[:, position - start] * (logits[index + 1] - logits[index])
         return sums, values
 
 

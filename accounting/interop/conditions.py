@@ -94,4 +94,4 @@ _VALUES = {
 
 def options(unstated: Iterable[Unstated]) -> str:
     """The options that state some conditions, in one line."""
-    return " ".join(dict.fromkeys(one.option for one in unstated))
+    return " ".join(dict.fromkeys(item.option for item in unstated))

@@ -40,7 +40,7 @@ _LONGEST = 200_000
 _DEEPEST = 60
 
 
-def found(content: Any) -> State | None:
+def recognize(content: Any) -> State | None:
     """The state in JSON content; None if it is no event.
 
     Raises:
@@ -124,7 +124,7 @@ _ORDER = ("dataset_size", "sampling_probability", "truncated_batch_size", "noise
 
 def _named(name: str, values: Sequence[Any]) -> dict[str, Any]:
     known = getattr(dp_event, name, None) if name in events.known_names() else None
-    order = _ORDER if name == _TRUNCATED else () if known is None else [one.name for one in attrs.fields(known)]
+    order = _ORDER if name == _TRUNCATED else () if known is None else [item.name for item in attrs.fields(known)]
     if len(values) != len(order):
         raise ValueError(f"event {shown(name)} of dp_accounting has other fields than this version knows")
     return dict(zip(order, values, strict=True))
@@ -164,7 +164,7 @@ def _worst(name: str, field: str, value: Any) -> Any:
     if isinstance(value, str | dict) and not is_name(value):
         return "…"  # no number: whoever refuses it must not show it
     if isinstance(value, list):
-        return [_worst(name, field, one) for one in value]
+        return [_worst(name, field, item) for item in value]
     if not isinstance(value, Rounded):
         return value
     match _WORST.get((name, field)):

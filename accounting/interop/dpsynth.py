@@ -36,10 +36,10 @@ _OPERATION = {"name", "mechanism_type", "epsilon", "delta", "sigma", "count"}
 _BEGINS = re.compile(r"\s*DiagnosticInformation\(")
 _LONGEST = 2_000_000
 _DEEPEST = 20
-_MOST_OPERATIONS = 10_000
+_MAX_OPERATIONS = 10_000
 
 
-def found(content: Any) -> State | None:
+def recognize(content: Any) -> State | None:
     """The state in JSON content; None if there is none.
 
     Raises:
@@ -48,12 +48,12 @@ def found(content: Any) -> State | None:
     if not isinstance(content, Mapping) or not set(content) >= _NEEDED:
         return None
     operations = content["dp_operations"]
-    if not isinstance(operations, list) or not operations or len(operations) > _MOST_OPERATIONS:
+    if not isinstance(operations, list) or not operations or len(operations) > _MAX_OPERATIONS:
         raise ValueError("looks like diagnostic information of dpsynth, but dp_operations is no list of operations")
     try:
         delta = float(validate.probability(delta=content["delta"]))
         stated = float(validate.non_negative(epsilon=content["epsilon"]))
-        parts = tuple(_operation(one, place) for place, one in enumerate(operations))
+        parts = tuple(_operation(item, index) for index, item in enumerate(operations))
     except (TypeError, AttributeError, OverflowError):
         raise ValueError("looks like diagnostic information of dpsynth, but a field has another type") from None
     notes = [
@@ -62,7 +62,7 @@ def found(content: Any) -> State | None:
         "The standard deviation of an operation is relative to the most that one unit changes, of Laplace noise under "
         "the neighbouring relation itself; an operation without one is (ε, δ)-DP each time that it runs.",
     ]
-    selections = [one for one in operations if _is_selection(one)]
+    selections = [item for item in operations if _is_selection(item)]
     if selections:
         notes.append("Scores of an exponential mechanism move by 1 at most as one record is added or removed.")
     if any(map(_is_one_sided, selections)):
@@ -94,7 +94,7 @@ def found_text(text: str) -> State | None:
     expression = parsed(text, "diagnostic information of dpsynth", longest=_LONGEST, deepest=_DEEPEST)
     match expression.tree:
         case ast.Call(func=ast.Name(id="DiagnosticInformation"), args=[]):
-            state = found(_plain(expression, expression.tree))
+            state = recognize(_plain(expression, expression.tree))
             if state is not None:
                 return state
     raise ValueError("begins like diagnostic information of dpsynth, but is not the text that it writes")
@@ -114,39 +114,39 @@ def _plain(expression: Expression, node: ast.expr) -> Any:
     return None
 
 
-def _operation(one: Any, place: int) -> RepeatedEvent:
-    if not isinstance(one, Mapping) or "mechanism_type" not in one or not set(one) <= _OPERATION:
-        raise ValueError(f"dp_operations[{place}] must have the fields {', '.join(sorted(_OPERATION))}")
+def _operation(item: Any, index: int) -> RepeatedEvent:
+    if not isinstance(item, Mapping) or "mechanism_type" not in item or not set(item) <= _OPERATION:
+        raise ValueError(f"dp_operations[{index}] must have the fields {', '.join(sorted(_OPERATION))}")
     try:
-        count = validate.integer(minimum=1, count=one.get("count", 1))
-        return RepeatedEvent(_event(_kind(one), one), count)
+        count = validate.integer(minimum=1, count=item.get("count", 1))
+        return RepeatedEvent(_event(_kind(item), item), count)
     except ValueError as error:
-        raise ValueError(f"dp_operations[{place}]: {error}") from None
+        raise ValueError(f"dp_operations[{index}]: {error}") from None
 
 
-def _kind(one: Mapping[str, Any]) -> str:
-    return str(one["mechanism_type"]).rsplit(".", 1)[-1].lower().removesuffix("_mechanism")
+def _kind(item: Mapping[str, Any]) -> str:
+    return str(item["mechanism_type"]).rsplit(".", 1)[-1].lower().removesuffix("_mechanism")
 
 
-def _is_selection(one: Mapping[str, Any]) -> bool:
+def _is_selection(item: Mapping[str, Any]) -> bool:
     """Whether an operation is an exponential mechanism, by the name that the library gives it."""
-    return _kind(one) == "laplace" and "exponential" in str(one.get("name", "")).lower()
+    return _kind(item) == "laplace" and "exponential" in str(item.get("name", "")).lower()
 
 
 def _is_one_sided(selection: Mapping[str, Any]) -> bool:
     return str(selection.get("name", "")).lower().startswith("aim")
 
 
-def _event(kind: str, one: Mapping[str, Any]) -> DpEvent:
+def _event(kind: str, item: Mapping[str, Any]) -> DpEvent:
     """Fields that are not set are 0, as in a protocol buffer. Laplace noise of deviation σ has ε = √2/σ."""
-    sigma = float(validate.non_negative(sigma=one.get("sigma", 0.0)))
-    epsilon = float(validate.non_negative(epsilon=one.get("epsilon", 0.0)))
-    delta = float(validate.probability(delta=one.get("delta", 0.0)))
+    sigma = float(validate.non_negative(sigma=item.get("sigma", 0.0)))
+    epsilon = float(validate.non_negative(epsilon=item.get("epsilon", 0.0)))
+    delta = float(validate.probability(delta=item.get("delta", 0.0)))
     if sigma and kind == "gaussian":
         return dp_event.GaussianDpEvent(sigma)
     if sigma and kind == "laplace":  # an exponential mechanism is charged so, too: no more than its pure ε is known
         pure = math.nextafter(math.nextafter(math.sqrt(2), 2) / sigma, math.inf)
-        return EpsilonDeltaDpEvent(2 * pure if _is_selection(one) and _is_one_sided(one) else pure)
+        return EpsilonDeltaDpEvent(2 * pure if _is_selection(item) and _is_one_sided(item) else pure)
     if sigma or not (epsilon or delta):
         raise ValueError(f"a mechanism of type {shown(kind)} with sigma = {sigma!r} and ε = {epsilon!r} is not known")
     return EpsilonDeltaDpEvent(epsilon, delta)

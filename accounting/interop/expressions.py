@@ -14,7 +14,7 @@ import numpy as np
 from dpassay.accounting.conversions import formulas
 
 _FLOATS: Mapping[str, Callable[[float], Any]] = {"float16": np.float16, "float32": np.float32, "float64": np.float64}
-_MOST_DIGITS = 400
+_MAX_DIGITS = 400
 _LARGEST_SCALAR = 2**1000
 _INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 
@@ -57,10 +57,10 @@ class Expression:
         """
         match node:
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant() | ast.Call() | ast.Name() as inner):
-                found = self.number(inner)
-                if isinstance(found, Rounded):
-                    return Rounded(-found.upper, -found.lower)
-                return None if found is None else -found
+                result = self.number(inner)
+                if isinstance(result, Rounded):
+                    return Rounded(-result.upper, -result.lower)
+                return None if result is None else -result
             case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
                 return value
             case ast.Name(id="inf"):
@@ -77,34 +77,34 @@ class Expression:
         Raises:
             ValueError: if a name is given twice.
         """
-        found = {str(one.arg): one.value for one in node.keywords}
-        if len(found) != len(node.keywords):
+        results = {str(item.arg): item.value for item in node.keywords}
+        if len(results) != len(node.keywords):
             raise ValueError("has an argument twice in one call of its text")
-        return found
+        return results
 
     def _scalar(self, name: str, node: ast.expr) -> int | float | None:
-        found = self.number(node)
-        if name in _INTEGERS and isinstance(found, int):
-            return found
-        if name in _FLOATS and isinstance(found, int | float) and abs(found) < _LARGEST_SCALAR:
+        result = self.number(node)
+        if name in _INTEGERS and isinstance(result, int):
+            return result
+        if name in _FLOATS and isinstance(result, int | float) and abs(result) < _LARGEST_SCALAR:
             with np.errstate(over="ignore"):
-                return float(_FLOATS[name](found))
+                return float(_FLOATS[name](result))
         return None
 
     def _tensor(self, node: ast.expr) -> int | float | Rounded | None:
-        found = self.number(node)
-        if not isinstance(found, float) or not math.isfinite(found):
-            return found if isinstance(found, int | float) else None
+        result = self.number(node)
+        if not isinstance(result, float) or not math.isfinite(result):
+            return result if isinstance(result, int | float) else None
         literal = node.operand if isinstance(node, ast.UnaryOp) else node
         line = self.lines[literal.lineno - 1] if literal.lineno == literal.end_lineno else b""
         digits, _, exponent = line[literal.col_offset : literal.end_col_offset].decode().lower().partition("e")
         decimals, power = len(digits.partition(".")[2]), int(exponent or 0)
         if not decimals:
-            return found
-        if decimals > _MOST_DIGITS or abs(power) > _MOST_DIGITS:
+            return result
+        if decimals > _MAX_DIGITS or abs(power) > _MAX_DIGITS:
             return None
         half = Fraction(10) ** (power - decimals) / 2
-        exact = Fraction(digits) * Fraction(10) ** power * (-1 if found < 0 else 1)
+        exact = Fraction(digits) * Fraction(10) ** power * (-1 if result < 0 else 1)
         return Rounded(-formulas.up(half - exact), formulas.up(half + exact))
 
 
@@ -121,8 +121,8 @@ def parsed(text: str, what: str, *, longest: int, deepest: int) -> Expression:
         ValueError: one line, if it is too long or too deep, or no expression.
     """
     depth = most = 0
-    for one in text:
-        depth += (one in "([{") - (one in ")]}")
+    for item in text:
+        depth += (item in "([{") - (item in ")]}")
         most = max(most, depth)
     if len(text) > longest or most > deepest:
         raise ValueError(f"holds {what} that is too long or too deep")

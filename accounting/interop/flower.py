@@ -26,7 +26,7 @@ _READ = {"schema_version", "backend", "config", "compositions"}
 _READ_OF_CONFIG = {"target_delta", "population_size", "neighboring_relation", "sampling_method"}
 
 
-def found(content: Any) -> State | None:
+def recognize(content: Any) -> State | None:
     """The state in JSON content; None if there is none.
 
     Raises:
@@ -63,7 +63,7 @@ def _state(config: Mapping[str, Any], compositions: Any) -> State:
     return State(
         library="Flower",
         what="the state of Flower's accountant",
-        parts=tuple(_part(one, clients) for one in list(compositions)),
+        parts=tuple(_part(item, clients) for item in list(compositions)),
         adjacency=_RELATIONS[relation],
         delta=delta,
         sampler=_SAMPLERS[method],

@@ -33,10 +33,10 @@ _KNOWN = _NEEDED | {
     *("noise_multiplier", "l2_clip_norm", "rescale_to_unit_norm", "normalize_by", "truncated_batch_size"),
     *("num_examples", "column_normalize"),
 }
-_MOST_BANDS = 100_000
+_MAX_BANDS = 100_000
 
 
-def found(content: Any) -> State | None:
+def recognize(content: Any) -> State | None:
     """The state in JSON content; None if there is none.
 
     Raises:
@@ -117,9 +117,9 @@ def _strategy(coefficients: Any) -> tuple[float, int]:
     """The norm of the strategy's coefficients, and how many bands they are."""
     if not isinstance(coefficients, Sequence) or isinstance(coefficients, str) or not coefficients:
         raise ValueError("strategy must be a list of at least one number")
-    if len(coefficients) > _MOST_BANDS:
-        raise ValueError(f"strategy has more than {_MOST_BANDS} coefficients")
-    numbers = [float(validate.finite(strategy=one)) for one in coefficients]
+    if len(coefficients) > _MAX_BANDS:
+        raise ValueError(f"strategy has more than {_MAX_BANDS} coefficients")
+    numbers = [float(validate.finite(strategy=item)) for item in coefficients]
     if numbers[0] == 0:
         raise ValueError("strategy must not begin with 0: its matrix has no inverse")
     return float(validate.positive(norm_of_strategy=math.hypot(*numbers))), len(numbers)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 _NAME = re.compile(r"[A-Za-z_][\w.:<>-]{0,59}")
 _QUOTED = re.compile(r"(?<!\w)b?('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
-_MOST_NAMES = 8
+_MAX_NAMES = 8
 _LONGEST = 600
 
 
@@ -21,7 +21,7 @@ def left_unread(held: Iterable[object], read: Iterable[str]) -> tuple[str, ...]:
     unread = set(held) - set(read)
     if not unread:
         return ()
-    names = sorted(str(one) for one in unread if is_name(one))[:_MOST_NAMES]
+    names = sorted(str(item) for item in unread if is_name(item))[:_MAX_NAMES]
     rest = len(unread) - len(names)
     return (f"It leaves unread: {', '.join([*names, *([f'{rest} more'] if rest else [])])}.",)
 
@@ -38,4 +38,4 @@ def shown(value: object) -> str:
 
 def without_content(message: str) -> str:
     """A message without what a file holds beyond numbers and names, which is quoted in it."""
-    return _QUOTED.sub(lambda found: found[0] if is_name(found[1][1:-1]) else "'…'", message)[:_LONGEST]
+    return _QUOTED.sub(lambda result: result[0] if is_name(result[1][1:-1]) else "'…'", message)[:_LONGEST]

@@ -41,7 +41,7 @@ AS_SET = (
 """The assumption of states that hold such attributes."""
 
 
-def found(content: Any) -> State | None:
+def recognize(content: Any) -> State | None:
     """The state in the content of a file; None if there is none.
 
     Raises:
@@ -59,7 +59,7 @@ def found(content: Any) -> State | None:
             "looks like the state of an accountant of Opacus, but history must be a list, and mechanism one of "
             + ", ".join(_ACCOUNTANTS)
         )
-    parts = tuple(_step(entry, place) for place, entry in enumerate(history))
+    parts = tuple(_step(entry, index) for index, entry in enumerate(history))
     state = state_of(parts, recorded(content) if mechanism in _OWN else Stated(), mechanism)
     unread = beside | set(content) - {"history", "mechanism", *(_SET if mechanism in _OWN else ())}
     return dataclasses.replace(state, remarks=left_unread(unread, ()))
@@ -74,7 +74,7 @@ def found_text(text: str) -> State | None:
     if _BEGINS.match(text) is None:
         return None
     expression = parsed(text, "the state of an accountant of Opacus", longest=_LONGEST, deepest=_DEEPEST)
-    state = found(_plain(expression, expression.tree))
+    state = recognize(_plain(expression, expression.tree))
     if state is None or not expression.is_rounded:
         return state
     return dataclasses.replace(state, notes=(*state.notes, ROUNDED), exact=False)
@@ -92,17 +92,17 @@ def _plain(expression: Expression, node: ast.expr) -> Any:
         case ast.Call(func=ast.Name(id="OrderedDict"), args=[ast.Dict() as content], keywords=[]):
             return _plain(expression, content)
         case ast.Call(func=ast.Name(id="OrderedDict"), args=[ast.List(elts=pairs)], keywords=[]):
-            return _dictionary([tuple(one.elts) if isinstance(one, ast.Tuple) else () for one in pairs], expression)
+            return _dictionary([tuple(each.elts) if isinstance(each, ast.Tuple) else () for each in pairs], expression)
         case ast.Dict(keys=keys, values=values):
             return _dictionary(list(zip(keys, values, strict=True)), expression)
     return None
 
 
 def _dictionary(pairs: list[Any], expression: Expression) -> dict[str, Any]:
-    found = {pair[0].value: _plain(expression, pair[1]) for pair in pairs if _is_item(pair)}
-    if len(found) != len(pairs):
+    results = {pair[0].value: _plain(expression, pair[1]) for pair in pairs if _is_item(pair)}
+    if len(results) != len(pairs):
         raise ValueError("has a key twice in one dictionary of its text, or one that is no text")
-    return found
+    return results
 
 
 def _is_item(pair: Any) -> bool:
@@ -144,13 +144,13 @@ def recorded(content: Mapping[str, Any]) -> Stated:
     return Stated.of(adjacency=adjacency, sampler=sampler, normalizer=normalizer, conditions=conditions)
 
 
-def _step(entry: Any, place: int) -> SampledGaussian:
+def _step(entry: Any, index: int) -> SampledGaussian:
     is_triple = isinstance(entry, list | tuple) and len(entry) == 3
     entry = _worst(*entry) if is_triple else ()
-    numbers = [one for one in entry if isinstance(one, int | float) and not isinstance(one, bool)]
+    numbers = [item for item in entry if isinstance(item, int | float) and not isinstance(item, bool)]
     if len(numbers) != 3:
         raise ValueError(
-            f"history[{place}] must be three numbers: noise multiplier, sample rate, number of steps; save them as "
+            f"history[{index}] must be three numbers: noise multiplier, sample rate, number of steps; save them as "
             "numbers of Python, such as json.dumps(accountant.state_dict(), default=float)"
         )
     noise, rate, steps = numbers
@@ -159,7 +159,7 @@ def _step(entry: Any, place: int) -> SampledGaussian:
             raise ValueError("the number of steps must be whole")
         return SampledGaussian(float(noise), float(rate), int(steps))
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"history[{place}]: {error}") from None
+        raise ValueError(f"history[{index}]: {error}") from None
 
 
 def _worst(noise: Any, rate: Any, steps: Any) -> tuple[Any, Any, Any]:

@@ -29,10 +29,10 @@ _FIELDS = {
     "CachedProcess": ("inner",),
     "Composed": ("left", "right"),
 }
-_MOST_NODES = 100_000
+_MAX_NODES = 100_000
 
 
-def found(content: Any) -> State | None:
+def recognize(content: Any) -> State | None:
     """The state in JSON content; None if there is none.
 
     Raises:
@@ -92,7 +92,7 @@ def _parts(process: Mapping[str, Any]) -> list[Part]:
     """The releases of a tree, walked without recursion: a run may be as deep as it has steps."""
     waiting: list[tuple[Any, int]] = [(process, 1)]
     parts: list[Part] = []
-    for _ in range(_MOST_NODES):
+    for _ in range(_MAX_NODES):
         if not waiting:
             return parts
         node, count = waiting.pop()
@@ -111,7 +111,7 @@ def _parts(process: Mapping[str, Any]) -> list[Part]:
                 parts.append(_sampled(fields, count))
             case _:
                 parts.append(RepeatedEvent(_single(kind, fields), count))
-    raise ValueError(f"holds a process of opake of more than {_MOST_NODES} parts")
+    raise ValueError(f"holds a process of opake of more than {_MAX_NODES} parts")
 
 
 def _node(node: Any) -> tuple[str, Mapping[str, Any]]:

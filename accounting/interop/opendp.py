@@ -32,7 +32,7 @@ from dpassay.base import validate
 _VERSION = "0.16"
 _NODE = {"__function__", "__module__", "__kwargs__", "__version__"}
 _DEEPEST = 60
-_MOST_NODES = 100_000
+_MAX_NODES = 100_000
 _INTEGERS = {f"{sign}{bits}" for sign in "iu" for bits in (8, 16, 32, 64)} | {"usize"}
 
 
@@ -66,7 +66,7 @@ class _TreeContents:
     deltas: set[float] = field(default_factory=set)
 
 
-def found(content: Any) -> State | None:
+def recognize(content: Any) -> State | None:
     """The state in JSON content; None if there is none.
 
     Raises:
@@ -107,7 +107,7 @@ def found(content: Any) -> State | None:
 def _call(node: Any, met: _TreeContents, depth: int) -> tuple[str, Mapping[str, Any]]:
     """The name of a constructor and its arguments."""
     met.nodes += 1
-    if depth > _DEEPEST or met.nodes > _MOST_NODES:
+    if depth > _DEEPEST or met.nodes > _MAX_NODES:
         raise ValueError("holds a measurement of OpenDP that is too large or too deep")
     if not isinstance(node, Mapping) or "__function__" not in node:
         raise ValueError("holds something else than a constructor of OpenDP where one must be")
@@ -151,7 +151,7 @@ def _several(
     measurements = given["measurements"]
     if not isinstance(measurements, list):
         raise ValueError(f"measurements of OpenDP's {name} must be a list")
-    return [one for each in measurements for one in _measurement(each, data, met, depth + 1)]
+    return [item for each in measurements for item in _measurement(each, data, met, depth + 1)]
 
 
 def _inner(
@@ -260,7 +260,7 @@ def _pair(bounds: Any) -> tuple[Any, Any] | None:
         return None
     match bounds:
         case {"__tuple__": [low, high]} if all(
-            isinstance(one, int | float) and not isinstance(one, bool) for one in (low, high)
+            isinstance(item, int | float) and not isinstance(item, bool) for item in (low, high)
         ):
             return low, high
     raise ValueError("bounds of OpenDP must be a tuple of two numbers")

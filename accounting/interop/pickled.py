@@ -30,9 +30,9 @@ from dpassay.accounting.interop.scalars import SIZES, number
 LARGEST = 2**26
 """Bytes of a pickle. Tensors are other members of a checkpoint, and are not read."""
 
-_MOST_INSTRUCTIONS = 2**22
-_MOST_SCALARS = 10_000
-_MOST_INNER = 1000
+_MAX_INSTRUCTIONS = 2**22
+_MAX_SCALARS = 10_000
+_MAX_INNER = 1000
 _LARGEST_INNER = 2**12
 _FURTHEST = 2**16
 _ORDERED = "collections OrderedDict"
@@ -157,10 +157,10 @@ def _read(file: BinaryIO, stored: _Stored | None, *, inner: bool = False) -> Any
         return _read_sequence(file, stream, inner)
     if len(head) > LARGEST:
         raise UnreadableError(f"holds a pickle of more than {LARGEST} bytes; {_ALONE}")
-    found = _value(stream, _Reader(stored, inner=inner))
+    result = _value(stream, _Reader(stored, inner=inner))
     if stream.read(1):
         raise UnreadableError(f"holds several pickles, or something else behind one; {_ALONE}")
-    return found
+    return result
 
 
 def _read_sequence(file: BinaryIO, stream: io.BytesIO, inner: bool) -> Any:
@@ -174,22 +174,22 @@ def _read_sequence(file: BinaryIO, stream: io.BytesIO, inner: bool) -> Any:
     start, first = stream.tell(), _Reader(None, inner=inner)
     _value(stream, first)
     keys = _value(stream, _Reader(None, inner=True))
-    places, place = {}, stream.tell()
+    indices, index = {}, stream.tell()
     for key in keys if isinstance(keys, list) else ():
         known = first.storages.get(key) if isinstance(key, str) else None
         if known is None or known.code not in SIZES:
             break  # where the next ones stand is not known
-        places[key] = place + 8  # behind their number
-        place += 8 + known.size * SIZES[known.code]
+        indices[key] = index + 8  # behind their number
+        index += 8 + known.size * SIZES[known.code]
     stream.seek(start)
-    return _value(stream, _Reader(functools.partial(_places_in, file, places), inner=inner))
+    return _value(stream, _Reader(functools.partial(_places_in, file, indices), inner=inner))
 
 
-def _places_in(file: BinaryIO, places: dict[str, int], key: str) -> Callable[[int, int], bytes]:
+def _places_in(file: BinaryIO, indices: dict[str, int], key: str) -> Callable[[int, int], bytes]:
     def read(start: int, size: int) -> bytes:
-        if key not in places:
+        if key not in indices:
             return b""
-        file.seek(places[key] + start)
+        file.seek(indices[key] + start)
         return file.read(size)
 
     return read
@@ -208,8 +208,8 @@ def _value(stream: io.BytesIO, reader: _Reader) -> Any:
 def _instructions(stream: io.BytesIO) -> Iterator[tuple[str, Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of escapes in texts of old protocols
-        for place, (instruction, argument, _) in enumerate(pickletools.genops(stream)):
-            if place >= _MOST_INSTRUCTIONS:
+        for index, (instruction, argument, _) in enumerate(pickletools.genops(stream)):
+            if index >= _MAX_INSTRUCTIONS:
                 raise UnreadableError(f"holds a pickle that is too long; {_ALONE}")
             yield instruction.name, argument
 
@@ -250,13 +250,13 @@ class _Reader:
         self.storages: dict[str, _Storage] = {}
         self._stored = stored
         self._scalars = 0
-        self._inner = _MOST_INNER if inner else 0
+        self._inner = _MAX_INNER if inner else 0
 
     def run(self, instructions: Iterator[tuple[str, Any]]) -> Any:
         for name, argument in instructions:
             if name == "STOP":
-                (found,) = self.stack
-                return found
+                (result,) = self.stack
+                return result
             self._step(name, argument)
         raise UnreadableError("holds a pickle that is damaged")
 
@@ -378,17 +378,17 @@ class _Reader:
                 return self._tensor(where, place)
             case "torch.storage _load_from_bytes", (bytes(content),) if len(content) <= _LARGEST_INNER:
                 self._inner += 1
-                found = _read(io.BytesIO(content), None, inner=True) if self._inner <= _MOST_INNER else None
-                return found if isinstance(found, _Storage) else None
+                result = _read(io.BytesIO(content), None, inner=True) if self._inner <= _MAX_INNER else None
+                return result if isinstance(result, _Storage) else None
         return None
 
-    def _tensor(self, where: _Storage, place: Any) -> int | float | None:
+    def _tensor(self, where: _Storage, index: Any) -> int | float | None:
         """The number in a tensor without dimensions."""
         self._scalars += 1
         size = SIZES.get(where.code, 0)
-        if self._scalars > _MOST_SCALARS or not size or type(place) is not int or not 0 <= place * size <= _FURTHEST:
+        if self._scalars > _MAX_SCALARS or not size or type(index) is not int or not 0 <= index * size <= _FURTHEST:
             return None
-        return number(where.code, where.read(place * size, size), "<")
+        return number(where.code, where.read(index * size, size), "<")
 
     def _newobj(self, _: object) -> None:
         self.stack.pop()

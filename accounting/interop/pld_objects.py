@@ -79,10 +79,10 @@ class LossDistribution:
         first = np.searchsorted(losses, moved, side="right")  # the first loss above
         there = np.minimum(first, size - 1)
         gap = np.maximum(losses[there] - moved, 0.0)
-        found = -np.expm1(-gap) * (tail[there] + self.probabilities[there]) + np.exp(-gap) * excess[there]
-        found = self.infinity_mass + np.where(first < size, found, 0.0)
-        found *= 1 + _rounding(size, size * self.discretization)
-        return np.asarray(np.clip(found, np.maximum(-np.expm1(np.minimum(points, 0.0)), 0.0), 1.0))
+        result = -np.expm1(-gap) * (tail[there] + self.probabilities[there]) + np.exp(-gap) * excess[there]
+        result = self.infinity_mass + np.where(first < size, result, 0.0)
+        result *= 1 + _rounding(size, size * self.discretization)
+        return np.asarray(np.clip(result, np.maximum(-np.expm1(np.minimum(points, 0.0)), 0.0), 1.0))
 
 
 def loss_distribution(
@@ -129,12 +129,12 @@ def loss_distribution(
         values = np.maximum(np.maximum.accumulate(shifted[::-1])[::-1], 0.0)
         values = np.minimum(values, -np.expm1(epsilons[0]) * (1 - 2.0**-48))  # below 1 − x at the first point
     corners, probabilities = _hull(values, discretization)
-    whole = np.zeros(indices.size)
-    whole[corners] = probabilities
+    masses = np.zeros(indices.size)
+    masses[corners] = probabilities
     infinity = float(values[-1])
     checked = corners if pessimistic else np.arange(indices.size)  # a chord is above δ if its ends are, not below
-    excess, above = _excesses(checked, whole[checked], discretization)
-    reached, total = infinity + excess, infinity + above[0] + whole[checked[0]]
+    excess, above = _excesses(checked, masses[checked], discretization)
+    reached, total = infinity + excess, infinity + above[0] + masses[checked[0]]
     slack = _rounding(checked.size, indices.size * discretization)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratios = np.append(values[checked] / reached, 1.0 / total)
@@ -143,21 +143,23 @@ def loss_distribution(
     else:
         scale = min(1.0, float(np.nanmin(ratios))) * (1 - 2 * slack)
     first, last = int(corners[0]), int(corners[-1])
-    return LossDistribution(lowest + first, whole[first : last + 1] * scale, min(1.0, infinity * scale), discretization)
+    return LossDistribution(
+        lowest + first, masses[first : last + 1] * scale, min(1.0, infinity * scale), discretization
+    )
 
 
 def _reach(pair: DominatingPair, direction: str, tail: float) -> float:
     """An ε at which δ is at most `tail` more than the probability of an infinite loss."""
-    certain = pair.blowup(0.0, direction=direction).upper
-    if certain >= 1:
+    infinity_mass = pair.blowup(0.0, direction=direction).upper
+    if infinity_mass >= 1:
         return 0.0
-    target = certain * (1 + 2.0**-20) + tail
+    target = infinity_mass * (1 + 2.0**-20) + tail
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WidthNotMet)  # only its upper end is used
-        found = pair.epsilon(target, direction=direction).upper if target < 1 else 0.0
-    if not math.isfinite(found):
+        result = pair.epsilon(target, direction=direction).upper if target < 1 else 0.0
+    if not math.isfinite(result):
         raise ValueError("the pair has no finite ε at the tail's δ; take a larger tail")
-    return found
+    return result
 
 
 def _rounding(steps: int, reach: float) -> float:
@@ -177,9 +179,9 @@ def _excesses(corners: Any, probabilities: Floats, discretization: float) -> tup
     lost = (-np.expm1(-np.diff(corners) * discretization)).tolist()
     weights = probabilities.tolist()
     excess, tail = [0.0] * len(weights), [0.0] * len(weights)
-    for place in range(len(weights) - 2, -1, -1):
-        tail[place] = tail[place + 1] + weights[place + 1]
-        excess[place] = lost[place] * tail[place] + shrink[place] * excess[place + 1]
+    for index in range(len(weights) - 2, -1, -1):
+        tail[index] = tail[index + 1] + weights[index + 1]
+        excess[index] = lost[index] * tail[index] + shrink[index] * excess[index + 1]
     return np.array(excess), np.array(tail)
 
 
@@ -199,10 +201,10 @@ def _hull(values: Floats, discretization: float) -> tuple[Any, Floats]:
         return left - (heights[at] - heights[after]) / math.expm1((after - at) * discretization)
 
     corners: list[int] = []
-    for place in range(len(heights)):
-        while corners and weight(corners[-2] if len(corners) > 1 else None, corners[-1], place) <= 0:
+    for index in range(len(heights)):
+        while corners and weight(corners[-2] if len(corners) > 1 else None, corners[-1], index) <= 0:
             corners.pop()
-        corners.append(place)
+        corners.append(index)
     around = zip([None, *corners[:-1]], corners, [*corners[1:], None], strict=True)
     return np.array(corners), np.array([max(0.0, weight(*each)) for each in around])
 
@@ -231,8 +233,8 @@ def to_dp_accounting(
     ]
     return privacy_loss_distribution.PrivacyLossDistribution(
         *(
-            pld_pmf.DensePLDPmf(one.discretization, one.lowest, one.probabilities, one.infinity_mass, pessimistic)
-            for one in made
+            pld_pmf.DensePLDPmf(item.discretization, item.lowest, item.probabilities, item.infinity_mass, pessimistic)
+            for item in made
         )
     )
 
@@ -277,15 +279,17 @@ def from_loss_distributions(remove: LossDistribution, add: LossDistribution | No
     Raises:
         ValueError: if the probabilities of one add up to less than 1, so that it dominates nothing.
     """
-    made = [one for one in (remove, add) if one is not None]
-    for one in made:
-        total = one.infinity_mass + math.fsum(one.probabilities)
+    made = [item for item in (remove, add) if item is not None]
+    for item in made:
+        total = item.infinity_mass + math.fsum(item.probabilities)
         if total < 1 - _MISSING:
             raise ValueError(f"the probabilities of a loss distribution add up to {total:.6g}, and must add up to 1")
     reach = max(
-        abs(index) * one.discretization for one in made for index in (one.lowest, one.lowest + one.probabilities.size)
+        abs(index) * item.discretization
+        for item in made
+        for index in (item.lowest, item.lowest + item.probabilities.size)
     )
-    ends = reach + max(one.discretization for one in made)
+    ends = reach + max(item.discretization for item in made)
     return DominatingPair.profile(
         remove.profile, None if add is None else add.profile, low=-min(ends, 650.0), high=min(ends, 650.0)
     )

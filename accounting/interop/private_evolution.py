@@ -24,7 +24,7 @@ _LINE = re.compile(
     re.MULTILINE,
 )
 _BEGINS = "DP epsilon="
-_MOST_LINES = 1000
+_MAX_LINES = 1000
 
 
 def found_text(text: str) -> State | None:
@@ -37,7 +37,7 @@ def found_text(text: str) -> State | None:
     if not said:
         return None
     lines = _LINE.findall(text)
-    if len(lines) != said or said > _MOST_LINES:
+    if len(lines) != said or said > _MAX_LINES:
         raise ValueError("has a line of private evolution that begins with 'DP epsilon=', but lacks one of its numbers")
     parts, deltas = [], set()
     for _, delta, noise, count in lines:

@@ -37,15 +37,15 @@ LIBRARIES = (
     "dpsynth, Safe Synthesizer"
 )
 _IN_JSON = (
-    opacus.found,
-    flower.found,
-    dp_accounting_events.found,
-    jax_privacy.found,
-    opake.found,
-    opendp.found,
-    dpsynth.found,
-    safe_synthesizer.found,
-    smartnoise.found,
+    opacus.recognize,
+    flower.recognize,
+    dp_accounting_events.recognize,
+    jax_privacy.recognize,
+    opake.recognize,
+    opendp.recognize,
+    dpsynth.recognize,
+    safe_synthesizer.recognize,
+    smartnoise.recognize,
 )
 _IN_TEXT = (
     opacus.found_text,
@@ -124,7 +124,7 @@ def _in_file(file: BinaryIO) -> State | None:
 def _in_text(text: str) -> State | None:
     if text.lstrip()[:1] in ("{", "[") and text.lstrip()[1:].lstrip()[:1] != "'":  # as in {'history': …}, of Python
         return _in_json(_json(text))
-    return next((state for found in _IN_TEXT if (state := found(text)) is not None), None)
+    return next((state for result in _IN_TEXT if (state := result(text)) is not None), None)
 
 
 def _in_old_pickle(content: bytes) -> State | None:
@@ -132,14 +132,14 @@ def _in_old_pickle(content: bytes) -> State | None:
     if not content.endswith(b"."):
         return None
     try:
-        found = pickled.values(content)
+        result = pickled.values(content)
     except pickled.UnreadableError:
         return None
-    return _in_json(found)
+    return _in_json(result)
 
 
 def _in_json(content: Any) -> State | None:
-    return next((state for found in _IN_JSON if (state := found(content)) is not None), None)
+    return next((state for result in _IN_JSON if (state := result(content)) is not None), None)
 
 
 def _json(text: str) -> Any:
@@ -147,10 +147,10 @@ def _json(text: str) -> Any:
         raise ValueError(f"holds {constant}, which is no number of JSON")
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
+        result = dict(pairs)
+        if len(result) != len(pairs):
             raise ValueError("has a key twice in one object of its JSON")
-        return found
+        return result
 
     try:
         return json.loads(text, parse_constant=refused, object_pairs_hook=unique)

@@ -21,7 +21,7 @@ from dpassay.base import validate
 _FIELDS = {"dp_enabled", "epsilon", "delta"}
 
 
-def found(content: Any) -> State | None:
+def recognize(content: Any) -> State | None:
     """The state in JSON content; None if there is none.
 
     Raises:

@@ -24,5 +24,5 @@ def number(code: str, content: bytes, order: str) -> int | float | None:
         code, content = "f4", b"\0\0" + content  # the upper half of a float32
     if code not in _FORMATS or len(content) != SIZES[code] or (SIZES[code] > 1 and order not in ("<", ">")):
         return None
-    found: int | float = struct.unpack(("<" if SIZES[code] == 1 else order) + _FORMATS[code], content)[0]
-    return found
+    result: int | float = struct.unpack(("<" if SIZES[code] == 1 else order) + _FORMATS[code], content)[0]
+    return result

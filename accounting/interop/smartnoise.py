@@ -16,10 +16,10 @@ from dpassay.accounting.interop.names import left_unread
 from dpassay.accounting.interop.state import RepeatedEvent, State
 from dpassay.base import validate
 
-_MOST_STEPS = 100_000
+_MAX_STEPS = 100_000
 
 
-def found(content: Any) -> State | None:
+def recognize(content: Any) -> State | None:
     """The state in JSON content; None if there is none.
 
     Raises:
@@ -30,12 +30,12 @@ def found(content: Any) -> State | None:
     steps = content["steps"]
     if not isinstance(steps, list):
         return None
-    if len(steps) > _MOST_STEPS:
-        raise ValueError(f"holds more than {_MOST_STEPS} steps of SmartNoise's odometer")
+    if len(steps) > _MAX_STEPS:
+        raise ValueError(f"holds more than {_MAX_STEPS} steps of SmartNoise's odometer")
     return State(
         library="SmartNoise",
         what="a list of steps of SmartNoise's odometer",
-        parts=tuple(_step(one, place) for place, one in enumerate(steps)),
+        parts=tuple(_step(item, index) for index, item in enumerate(steps)),
         remarks=left_unread(content, ["steps"]),
         notes=(
             "Each released column was (ε, δ)-DP as its step says, under the sensitivities and max_ids of the metadata.",
@@ -45,14 +45,14 @@ def found(content: Any) -> State | None:
     )
 
 
-def _step(one: Any, place: int) -> RepeatedEvent:
-    if not isinstance(one, list) or len(one) != 2 or not all(isinstance(each, int | float) for each in one):
-        raise ValueError(f"steps[{place}] must be two numbers: ε and δ")
-    epsilon, delta = one
+def _step(item: Any, index: int) -> RepeatedEvent:
+    if not isinstance(item, list) or len(item) != 2 or not all(isinstance(each, int | float) for each in item):
+        raise ValueError(f"steps[{index}] must be two numbers: ε and δ")
+    epsilon, delta = item
     try:
         validate.non_negative(epsilon=epsilon)
         return RepeatedEvent(EpsilonDeltaDpEvent(float(epsilon), float(validate.probability(delta=delta))))
     except OverflowError:
-        raise ValueError(f"steps[{place}] has a number out of range") from None
+        raise ValueError(f"steps[{index}] has a number out of range") from None
     except ValueError as error:
-        raise ValueError(f"steps[{place}]: {error}") from None
+        raise ValueError(f"steps[{index}]: {error}") from None

@@ -22,7 +22,7 @@ from dpassay.accounting.interop import conditions
 from dpassay.accounting.interop.conditions import Condition, Normalizer, Unstated
 from dpassay.base import validate
 
-MOST_STEPS = 10**7
+MAX_STEPS = 10**7
 """The largest number of steps, or of equal releases, in a part."""
 
 _RELATIONS = tuple(relation.value for relation in Adjacency if relation is not Adjacency.SECRET)
@@ -60,7 +60,7 @@ class SampledGaussian:
     def __post_init__(self) -> None:
         validate.non_negative(noise_multiplier=self.noise_multiplier)
         validate.positive(sample_rate=validate.probability(sample_rate=self.rate))
-        validate.integer(minimum=0, maximum=MOST_STEPS, steps=self.steps)
+        validate.integer(minimum=0, maximum=MAX_STEPS, steps=self.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,9 @@ class RepeatedEvent:
     count: int = 1
 
     def __post_init__(self) -> None:
-        validate.integer(minimum=0, maximum=MOST_STEPS, count=self.count)
-        if self.count * _releases(self.event) > MOST_STEPS:
-            raise ValueError(f"an event may be composed at most {MOST_STEPS} times")
+        validate.integer(minimum=0, maximum=MAX_STEPS, count=self.count)
+        if self.count * _releases(self.event) > MAX_STEPS:
+            raise ValueError(f"an event may be composed at most {MAX_STEPS} times")
 
 
 def _releases(event: DpEvent) -> int:
@@ -215,7 +215,7 @@ class Stated:
             records=records,
             unit=None if unit is None else Unit.parse(unit),
             normalizer=None if normalizer is None else Normalizer(normalizer),
-            conditions=frozenset(Condition(validate.one_of(tuple(Condition), condition=one)) for one in conditions),
+            conditions=frozenset(Condition(validate.one_of(tuple(Condition), condition=item)) for item in conditions),
         )
 
 
@@ -417,16 +417,16 @@ _WITHOUT: Mapping[str, str] = {
 
 def _adjacency(merged: _Merged, relation: Adjacency | None) -> Adjacency:
     """The neighbouring relation."""
-    found = merged.of("adjacency")
-    if found is None:
-        found = relation or merged.state.default_adjacency
+    result = merged.of("adjacency")
+    if result is None:
+        result = relation or merged.state.default_adjacency
         what, same = merged.state.what, "" if relation is None else ", so it is that of what the file is composed with"
         merged.leave_open(
             "adjacency",
-            f"The neighbouring relation is {found}; {what} does not record it, and nobody stated it{same}.",
+            f"The neighbouring relation is {result}; {what} does not record it, and nobody stated it{same}.",
         )
-    assert isinstance(found, Adjacency)
-    return found
+    assert isinstance(result, Adjacency)
+    return result
 
 
 def _sampler(merged: _Merged) -> Sampler | None:
@@ -441,11 +441,11 @@ def _sampler(merged: _Merged) -> Sampler | None:
     if not merged.state.is_sampled:
         merged.used |= {"sampler"} if merged.state.samplers_of_events() else set()
         return None
-    found = merged.of("sampler")
-    if found is None:
-        found = Sampler.UNKNOWN
-    assert isinstance(found, Sampler)
-    return found
+    result = merged.of("sampler")
+    if result is None:
+        result = Sampler.UNKNOWN
+    assert isinstance(result, Sampler)
+    return result
 
 
 def _check_recorded(merged: _Merged, name: str) -> None:
@@ -467,14 +467,14 @@ def _normalized(merged: _Merged, adjacency: Adjacency) -> tuple[str, ...]:
     said = merged.of("normalizer")
     if adjacency is not Adjacency.ADD_REMOVE:
         return ()
-    found = merged.state.default_normalizer if said is None else said
-    if found is Normalizer.PUBLIC:
+    result = merged.state.default_normalizer if said is None else said
+    if result is Normalizer.PUBLIC:
         if said is None:
             merged.leave_open("normalizer", f"{conditions.PUBLIC_NORMALIZER}; nobody stated it.")
         return ()
     return (
         f"No bound is known at add_remove where the divisor of the noisy sum "
-        f"{'follows the size of the data' if found is Normalizer.BATCH else 'is not known to be public'}, because the "
+        f"{'follows the size of the data' if result is Normalizer.BATCH else 'is not known to be public'}, because the "
         "scale of the noise then tells neighbours apart: state the adjacency zero_out or replace_one, or, if the "
         "divisor is a public number, the normalizer public.",
     )
@@ -485,13 +485,13 @@ class _Shares:
     """In how many steps of shuffled epochs a record is.
 
     Attributes:
-        whole: whether each epoch ran to its end; or else a record may be in every step.
+        whole_epochs: whether each epoch ran to its end; or else a record may be in every step.
         twice: whether a record may be twice in one step.
         most: the number of steps that a record is in, counted as often as it is.
         steps: the number of all steps.
     """
 
-    whole: bool
+    whole_epochs: bool
     twice: bool
     most: int
     steps: int
@@ -502,12 +502,13 @@ def _shares(merged: _Merged, sampler: Sampler | None) -> _Shares | None:
     if sampler is not Sampler.SHUFFLED:
         return None
     steps = [part for part in merged.state.parts if isinstance(part, SampledGaussian) and part.steps]
-    whole = merged.states(Condition.EPOCHS)
-    twice = whole and not merged.states(Condition.ONCE)
+    whole_epochs = merged.states(Condition.EPOCHS)
+    twice = whole_epochs and not merged.states(Condition.ONCE)
     most = sum(
-        _times_in(part, first=not place) if whole and part.rate < 1 else part.steps for place, part in enumerate(steps)
+        _times_in(part, first=not index) if whole_epochs and part.rate < 1 else part.steps
+        for index, part in enumerate(steps)
     )
-    return _Shares(whole, twice, most, sum(part.steps for part in steps))
+    return _Shares(whole_epochs, twice, most, sum(part.steps for part in steps))
 
 
 def _of_unit(given: Unit | None, what: str) -> str:
@@ -540,14 +541,14 @@ def _unbounded(merged: _Merged, adjacency: Adjacency, sampler: Sampler | None) -
 
 def _of_parallel_parts(event: DpEvent, who: str) -> list[str]:
     """What a parallel composition says of the data and no file shows: its cost is not that of all parts together."""
-    found = list(_parallel(event))
+    result = list(_parallel(event))
     said = []
-    if found:
+    if result:
         said.append(
             f"The parts of a parallel composition are disjoint: each {who} is in one part only, and what a part "
             f"releases depends on no {who} of another part."
         )
-    if any(one.partition_is_public for one in found):
+    if any(item.partition_is_public for item in result):
         said.append(
             f"Where a partition is said to be public, the part of each {who} is known to everyone and does not depend "
             "on its value."
@@ -574,11 +575,11 @@ def _step(part: SampledGaussian, sampler: Sampler | None, records: int | None) -
     """The event of one step that has a bound."""
     if part.noise_multiplier == 0:
         return dp_event.NonPrivateDpEvent()
-    one = dp_event.GaussianDpEvent(part.noise_multiplier)
+    item = dp_event.GaussianDpEvent(part.noise_multiplier)
     if sampler is None or part.rate >= 1:
-        return one
+        return item
     if sampler is Sampler.POISSON:
-        return dp_event.PoissonSampledDpEvent(part.rate, one)
+        return dp_event.PoissonSampledDpEvent(part.rate, item)
     if sampler is Sampler.FIXED:
         if records is None:
             raise ValueError("sampler fixed: give --records, the number of records that batches were drawn from")
@@ -587,8 +588,8 @@ def _step(part: SampledGaussian, sampler: Sampler | None, records: int | None) -
             raise ValueError(
                 f"sampler fixed: a rate of {part.rate!r} of {records} records is no whole number; correct --records"
             )
-        return dp_event.SampledWithoutReplacementDpEvent(records, size, one)
-    return one
+        return dp_event.SampledWithoutReplacementDpEvent(records, size, item)
+    return item
 
 
 def _steps(
@@ -607,14 +608,14 @@ def _steps(
     Proof: docs/proofs/sampling.md, Theorem 6.
     """
     event = _step(part, sampler, records)
-    if shares is None or not shares.whole or part.rate >= 1 or isinstance(event, dp_event.NonPrivateDpEvent):
+    if shares is None or not shares.whole_epochs or part.rate >= 1 or isinstance(event, dp_event.NonPrivateDpEvent):
         return [(event, part.steps)]
     times = _times_in(part, first=first)
     if not shares.twice:
         return [(event, min(part.steps, times))]
     double, single = min(part.steps, times // 2), min(times % 2, max(0, part.steps - times // 2))
-    found = [(dp_event.GaussianDpEvent(part.noise_multiplier / 2), double), (event, single)]
-    return [(one, count) for one, count in found if count]
+    results = [(dp_event.GaussianDpEvent(part.noise_multiplier / 2), double), (event, single)]
+    return [(item, count) for item, count in results if count]
 
 
 def _times_in(part: SampledGaussian, *, first: bool) -> int:
@@ -622,15 +623,15 @@ def _times_in(part: SampledGaussian, *, first: bool) -> int:
 
     Steps that begin within an epoch, as those of a second part may, touch one epoch more.
     """
-    whole = round(1 / Fraction(part.rate))
-    epoch = whole if 1 / whole == part.rate else math.floor(1 / Fraction(part.rate))
+    steps_of_epoch = round(1 / Fraction(part.rate))
+    epoch = steps_of_epoch if 1 / steps_of_epoch == part.rate else math.floor(1 / Fraction(part.rate))
     return -(-(part.steps + (0 if first else epoch - 1)) // epoch)
 
 
 def _of_samplers(state: State, sampler: Sampler | None, shares: _Shares | None, who: str) -> list[str]:
     """The sentences on how records were sampled, of steps and of events."""
     samplers = [*sorted(state.samplers() - {sampler}), *([sampler] if sampler is not None else [])]
-    return [_of_sampler(one, state, shares, who) for one in samplers]
+    return [_of_sampler(item, state, shares, who) for item in samplers]
 
 
 def _of_sampler(sampler: Sampler, state: State, shares: _Shares | None, who: str) -> str:
@@ -646,7 +647,7 @@ def _of_sampler(sampler: Sampler, state: State, shares: _Shares | None, who: str
             )
     assert shares is not None
     chosen = f"Batches of shuffled {who}s were chosen without looking at the {who}s"
-    if not shares.whole:
+    if not shares.whole_epochs:
         return (
             f"{chosen}. That each epoch ran to its end is not stated, so each {who} counts in all {shares.steps} steps."
         )

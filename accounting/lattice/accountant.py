@@ -65,8 +65,8 @@ class Lattice(Accountant[DominatingPair]):
         return self.cost
 
     def epsilon(self, delta: float) -> Bound:
-        found = self._least(lambda width: self.pair.epsilon(delta, width=width), lambda other: other.epsilon(delta))
-        return self._answer(*found, "epsilon", delta=delta)
+        result = self._least(lambda width: self.pair.epsilon(delta, width=width), lambda other: other.epsilon(delta))
+        return self._answer(*result, "epsilon", delta=delta)
 
     def delta(self, epsilon: float) -> Bound:
         """The least δ; ε may be negative."""
@@ -80,8 +80,8 @@ class Lattice(Accountant[DominatingPair]):
 
     def beta(self, alpha: float) -> Bound:
         power, source = self._least_power(alpha)
-        found = Interval(max(0.0, (1 - power.upper) - 2**-53), min(1.0, (1 - power.lower) + 2**-53))
-        return self._answer(found, source, "beta", at=alpha, direction=Direction.LOWER)
+        result = Interval(max(0.0, (1 - power.upper) - 2**-53), min(1.0, (1 - power.lower) + 2**-53))
+        return self._answer(result, source, "beta", at=alpha, direction=Direction.LOWER)
 
     def blowup(self, p: float) -> Bound:
         return self._answer(*self._least_power(p), "r", at=p)
@@ -130,11 +130,11 @@ class Lattice(Accountant[DominatingPair]):
         be much below its upper end, so the others are not asked. This is decided at the default width, so that a
         narrower request does not ask fewer of them.
         """
-        first = found = ask_pair(WIDTH)
+        first = result = ask_pair(WIDTH)
         narrow = math.isfinite(first.upper) and first.upper - first.lower <= WIDTH * first.upper
         if self.width < WIDTH and not (narrow and first.upper - first.lower <= self.width * first.upper):
-            found = ask_pair(self.width)
-        upper, source = found.upper, None
+            result = ask_pair(self.width)
+        upper, source = result.upper, None
         for kind in if_narrow if narrow and self.pair.tight else else_ask:
             try:
                 known = ask(kind(self.adjacency, self.unit).compose(self.event))
@@ -142,11 +142,11 @@ class Lattice(Accountant[DominatingPair]):
                 continue
             if known.rigor is Rigor.CERTIFIED and known.value < upper:
                 upper, source = known.value, kind.name
-        return Interval(min(found.lower, upper), upper), source
+        return Interval(min(result.lower, upper), upper), source
 
     def _answer(
         self,
-        found: Interval,
+        result: Interval,
         source: str | None,
         quantity: str,
         *,
@@ -154,8 +154,8 @@ class Lattice(Accountant[DominatingPair]):
         at: float | None = None,
         direction: Direction = Direction.UPPER,
     ) -> Bound:
-        value = found.upper if direction is Direction.UPPER else found.lower
-        interval = found if self.pair.tight else None
+        value = result.upper if direction is Direction.UPPER else result.lower
+        interval = result if self.pair.tight else None
         bound = self._bound(value, quantity, delta=delta, at=at, direction=direction, interval=interval)
         return replace(bound, source=source)
 
@@ -170,7 +170,7 @@ class Lattice(Accountant[DominatingPair]):
 
     def _largest(self, costs: Sequence[DominatingPair], how_many: int) -> DominatingPair:
         try:
-            return DominatingPair.parallel(costs, one=how_many == 1)
+            return DominatingPair.parallel(costs, single=how_many == 1)
         except ValueError as reason:
             raise Unsupported(f"lattice has no bound for these disjoint parts: {reason}") from None
 

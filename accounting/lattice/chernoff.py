@@ -47,11 +47,11 @@ def tail_bound_epsilon(laws: Sequence[tuple[Law, int]], delta: float) -> float:
     shares = np.array([0.9, 0.5, 0.1, 1e-2, 1e-4, 1e-8])
     cuts = [math.inf]
     for share in shares:  # a loss that some mechanism exceeds with probability at most this share of δ, in all
-        places = [
+        indices = [
             int(np.count_nonzero(above * count * len(laws) > share * delta))
             for (_, above), (_, count) in zip(tails, laws, strict=True)
         ]
-        ends = [losses[min(place, losses.size - 1)] for (losses, _), place in zip(tails, places, strict=True)]
+        ends = [losses[min(index, losses.size - 1)] for (losses, _), index in zip(tails, indices, strict=True)]
         cuts.append(float(max(ends)))
     counted = _Counted.of(laws, tails, np.array(cuts))
     left = delta * (1 - 1e-12) - counted.beyond * (1 + 1e-12) - 1e-305
@@ -66,8 +66,8 @@ def tail_bound_epsilon(laws: Sequence[tuple[Law, int]], delta: float) -> float:
             bounds = (exponents + factors[:, None] + room - np.log(left)) / tilts[:, None]
         bounds = np.where(left > 0, bounds, math.inf) * (1 + 8 * UNIT)
         best = min(best, float(bounds.min()))
-        place = int(np.argmin(bounds.min(axis=1)))
-        tilts = np.geomspace(tilts[max(place - 1, 0)], tilts[min(place + 1, tilts.size - 1)], 17)
+        index = int(np.argmin(bounds.min(axis=1)))
+        tilts = np.geomspace(tilts[max(index - 1, 0)], tilts[min(index + 1, tilts.size - 1)], 17)
     return max(best, 0.0)
 
 
@@ -87,16 +87,16 @@ class _Counted:
     def of(cls, laws: Sequence[tuple[Law, int]], tails: Sequence[tuple[Floats, Floats]], cuts: Floats) -> _Counted:
         parts, beyond = [], np.zeros(cuts.size)
         for (losses, above), (_, count) in zip(tails, laws, strict=True):
-            place = np.searchsorted(losses, cuts, side="right") - 1
-            beyond += count * np.where(place < 0, 1.0, above[place])
-            parts.append((losses, above, np.maximum(place, 0), count))
+            index = np.searchsorted(losses, cuts, side="right") - 1
+            beyond += count * np.where(index < 0, 1.0, above[index])
+            parts.append((losses, above, np.maximum(index, 0), count))
         return cls(parts, beyond)
 
     def moments(self, tilts: Floats) -> tuple[Floats, Floats]:
         """Bounds on Σ n log E[e^{λL}; L ≤ cut] at each λ (rows) and cut, and the size of the rounded terms."""
         exponents, sizes = np.zeros((tilts.size, self.beyond.size)), np.zeros((tilts.size, 1))
-        for losses, above, place, count in self.parts:
-            moments, room = _log_moments(losses, above, tilts, place)
+        for losses, above, index, count in self.parts:
+            moments, room = _log_moments(losses, above, tilts, index)
             exponents, sizes = exponents + count * moments, sizes + count * room
         return exponents, sizes
 
@@ -124,20 +124,20 @@ def _tail(law: Law) -> tuple[Floats, Floats]:
     return losses, np.minimum.accumulate(np.minimum(above + 1e-305, 1.0))
 
 
-def _log_moments(losses: Floats, above: Floats, tilts: Floats, places: NDArray[np.intp]) -> tuple[Floats, Floats]:
+def _log_moments(losses: Floats, above: Floats, tilts: Floats, indices: NDArray[np.intp]) -> tuple[Floats, Floats]:
     """Upper bounds on log E[e^{λL}; L ≤ b] at each λ (rows) and b = losses[place], and the size of the rounded terms.
 
     By parts, with the mass between two losses put at the larger: e^{λb₀} + Σ (e^{λb_{i+1}} − e^{λb_i}) P(L > b_i).
     """
-    found, sizes = [], []
+    results, sizes = [], []
     log_above, gaps = np.log(np.maximum(above[:-1], 1e-320)), np.diff(losses)
-    starts = np.unique(np.append(0, places[places < losses.size - 1] + 1))
+    starts = np.unique(np.append(0, indices[indices < losses.size - 1] + 1))
     for tilt in tilts:
         terms = tilt * losses[1:] + np.log(np.maximum(-np.expm1(-tilt * gaps), 1e-320)) + log_above
         terms = np.append(tilt * losses[0], terms)
         top = np.maximum.reduceat(terms, starts)
         sums = np.add.reduceat(np.exp(terms - np.repeat(top, np.diff(np.append(starts, terms.size)))), starts)
         upto = np.logaddexp.accumulate(top + np.log(sums))
-        found.append(upto[np.searchsorted(starts, places, side="right") - 1])
+        results.append(upto[np.searchsorted(starts, indices, side="right") - 1])
         sizes.append(_EXP / UNIT * starts.size + terms.size + float(np.abs(terms).max()))
-    return np.array(found), np.array(sizes)[:, None]
+    return np.array(results), np.array(sizes)[:, None]

@@ -148,10 +148,10 @@ def gaussian_mixture(
         # A tiny shift is replaced by 0: H changes by less than what every bound on it adds for underflow.
         s = np.where(s < _NEAREST * standard_deviation, 0.0, s)
     groups: dict[float, list[float]] = {}
-    for place, weight in zip(s[w > 0].tolist(), w[w > 0].tolist(), strict=True):
-        groups.setdefault(place, []).append(weight)
+    for index, weight in zip(s[w > 0].tolist(), w[w > 0].tolist(), strict=True):
+        groups.setdefault(index, []).append(weight)
     s = np.array(sorted(groups))
-    w = np.array([math.fsum(groups[place]) for place in sorted(groups)])
+    w = np.array([math.fsum(groups[index]) for index in sorted(groups)])
     if (total := math.fsum(w)) != 1:
         w = w / total
     if not s.any():

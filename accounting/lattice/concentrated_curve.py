@@ -12,7 +12,7 @@ from dpassay.accounting.conversions import formulas
 from dpassay.accounting.lattice.laws import Profile
 from dpassay.base.arrays import Floats
 
-_LEAST = 1e-18
+_MIN_DELTA = 1e-18
 """The curve is treated as constant below this δ."""
 
 _BLOCK = 1024
@@ -31,7 +31,7 @@ def law(rho: Fraction, xi: Fraction) -> Profile:
     Source: Canonne, Kamath and Steinke (2020).
     """
     slope, offset = formulas.up(rho), formulas.up(xi)
-    highest = formulas.epsilon_from_zcdp(slope, _LEAST, offset)
+    highest = formulas.epsilon_from_zcdp(slope, _MIN_DELTA, offset)
     highest = min(highest, math.nextafter(offset, math.inf) + 1e-9) if not rho else highest
     orders = np.geomspace(max(1e-4, 1e-2 * highest / (2 * slope)), 1e3 + highest / slope, 400) if rho else None
 

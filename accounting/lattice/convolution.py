@@ -19,8 +19,8 @@ import scipy.fft
 
 from dpassay.accounting.lattice.laws import _EXP, UNIT
 from dpassay.accounting.lattice.measure import (
-    LEAST,
-    MOST_POINTS,
+    MAX_POINTS,
+    MIN_MASS,
     Measure,
     TooManyPoints,
     block_sum,
@@ -90,13 +90,13 @@ def products(
         focus: the loss from which on the product is wanted.
 
     Raises:
-        TooManyPoints: if more than `MOST_POINTS` points would be needed.
+        TooManyPoints: if more than `MAX_POINTS` points would be needed.
     """
     tilted = [_tilted(side, tilt) for side in sides]
     windows = [_window(side, tail, slopes) for side in tilted]
     step = sides[0][0][0].step
     count = max(high - low for low, high, _, _ in windows) / step + 4
-    if not count <= MOST_POINTS:
+    if not count <= MAX_POINTS:
         raise TooManyPoints(f"a product of {count:.3g} lattice points does not fit")
     size = scipy.fft.next_fast_len(max(int(count), 16), real=True)
     return [_product(side, tilt, tail, window, size, focus) for side, window in zip(tilted, windows, strict=True)]
@@ -117,7 +117,7 @@ def _tilted(side: Sequence[Counted], tilt: float) -> list[_Tilted]:
     for measure, count in side:
         some = np.flatnonzero(measure.masses)
         if not some.size:  # an upper measure with all mass at infinity; add a negligible finite mass
-            measure = replace(measure, masses=np.full(1, LEAST))
+            measure = replace(measure, masses=np.full(1, MIN_MASS))
             some = np.zeros(1, dtype=np.intp)
         first, last = int(some[0]), int(some[-1]) + 1
         begin = measure.start + measure.step * first

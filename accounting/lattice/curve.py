@@ -9,7 +9,7 @@ import numpy as np
 
 from dpassay.accounting.lattice.convolution import LatticeProduct
 from dpassay.accounting.lattice.laws import _EXP, UNIT
-from dpassay.accounting.lattice.measure import LEAST, hockey_stick_of_masses
+from dpassay.accounting.lattice.measure import MIN_MASS, hockey_stick_of_masses
 from dpassay.base.arrays import Floats
 
 
@@ -70,7 +70,7 @@ class OneSidedCurve:
         if largest > 690:
             exponents = np.maximum(exponents, -690.0) if self.is_upper else np.minimum(exponents, 690.0)
         weights = weights * np.exp(exponents)
-        weights = np.maximum(weights, LEAST) if self.is_upper else np.where(weights < LEAST, 0.0, weights)
+        weights = np.maximum(weights, MIN_MASS) if self.is_upper else np.where(weights < MIN_MASS, 0.0, weights)
         values, error = hockey_stick_of_masses(weights, 0.0, product.step)
         values = np.append(values, weights.sum())  # the last entry is the curve at t = 0
         scale = product.log_total - product.tilt * middle
@@ -88,21 +88,21 @@ class OneSidedCurve:
     def delta(self, epsilons: Floats) -> Floats:
         """The bound at each ε (float64, any shape)."""
         shifted = epsilons - self._blur if self.is_upper else epsilons + self._blur
-        place = np.clip(np.searchsorted(self.losses, shifted, side="right") - 1, 0, self.losses.size - 2)
-        part = np.clip(np.expm1(shifted - self.losses[place]) / math.expm1(self.step), 0.0, 1.0)
-        value = self.values[place] * (1 - part) + self.values[place + 1] * part
+        index = np.clip(np.searchsorted(self.losses, shifted, side="right") - 1, 0, self.losses.size - 2)
+        part = np.clip(np.expm1(shifted - self.losses[index]) / math.expm1(self.step), 0.0, 1.0)
+        value = self.values[index] * (1 - part) + self.values[index + 1] * part
         trivial = -np.expm1(np.minimum(epsilons, 0.0))
         if self.is_upper:
             value = value * (1 + 32 * UNIT)
             left = shifted < self.losses[0]
             chord = 1 - (1 - self.values[0]) * np.exp(np.minimum(shifted - self.losses[0], 0.0)) * (1 - 16 * UNIT)
             return np.minimum(np.where(left, chord + 2 * UNIT, value), 1.0)
-        value = value * (1 - 32 * UNIT) - self._alias[place]
+        value = value * (1 - 32 * UNIT) - self._alias[index]
         # Left of the first point the curve is a line from its value at t = 0, and wrapped mass counts no more there.
         part = np.exp(np.minimum(shifted - self.losses[0], 0.0)) * (1 + 16 * UNIT)
         line = self._whole * (1 - 8 * UNIT) - (self._whole - self.values[0]) * part - self._alias[0]
         value = np.where(shifted < self.losses[0], line, np.where(shifted > self.losses[-1], 0.0, value))
-        known = np.where(shifted > self.losses[-1], self._known[-1], self._known[place + (shifted >= self.losses[0])])
+        known = np.where(shifted > self.losses[-1], self._known[-1], self._known[index + (shifted >= self.losses[0])])
         return np.asarray(np.maximum(value, np.maximum(trivial * (1 - 8 * UNIT), known)))
 
     def epsilon(self, delta: float) -> float:
@@ -110,27 +110,27 @@ class OneSidedCurve:
         if self.is_upper:
             if self.values[-1] > delta:
                 return math.inf
-            place = int(np.argmax(self.values <= delta))
-            if place == 0:
+            index = int(np.argmax(self.values <= delta))
+            if index == 0:
                 return float(self.losses[0]) + self._blur
-            high, low = self.values[place - 1], self.values[place]
+            high, low = self.values[index - 1], self.values[index]
             part = (high - delta) / (high - low) * (1 + 8 * UNIT)
         else:
             values = self.values[:-1] - self._alias[:-1]
-            found = np.flatnonzero(values >= delta)
-            if not found.size:
+            result = np.flatnonzero(values >= delta)
+            if not result.size:
                 room = self._whole * (1 - 8 * UNIT) - delta - float(self._alias[0])
                 if room <= 0 or self._whole <= self.values[0]:
                     return -math.inf
                 loss = float(self.losses[0]) + min(math.log(room / (self._whole - self.values[0])), 0.0)
                 return loss - self._blur - 32 * UNIT * (1 + abs(loss))
-            place = int(found[-1]) + 1
-            high, low = self.values[place - 1], self.values[place]
-            wanted = delta + self._alias[place - 1]
+            index = int(result[-1]) + 1
+            high, low = self.values[index - 1], self.values[index]
+            wanted = delta + self._alias[index - 1]
             part = max(0.0, (high - wanted) / (high - low) * (1 - 8 * UNIT)) if high > low else 1.0
         inside = math.log1p(math.expm1(self.step) * min(max(part, 0.0), 1.0))
         sign = 1 if self.is_upper else -1
-        base = float(self.losses[place - 1])
+        base = float(self.losses[index - 1])
         return base + inside + sign * (self._blur + 8 * UNIT * (abs(base) + inside))
 
     def blowup(self, p: Floats) -> Floats:
@@ -140,8 +140,8 @@ class OneSidedCurve:
         if self.is_upper:
             with np.errstate(invalid="ignore"):
                 slopes = np.nan_to_num((self.values[:-1] - self.values[1:]) / np.diff(t))
-            place = np.searchsorted(-slopes, -p)
-            nearby = np.clip(place[:, None] + np.arange(-1, 2), 0, t.size - 1)
+            index = np.searchsorted(-slopes, -p)
+            nearby = np.clip(index[:, None] + np.arange(-1, 2), 0, t.size - 1)
             best = (t[nearby] * p[:, None] + self.values[nearby]).min(axis=1)
             return np.asarray(np.minimum(best * (1 + 16 * UNIT), 1.0))
         return self._least(t, p)

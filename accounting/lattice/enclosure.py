@@ -14,7 +14,7 @@ from dpassay.accounting.lattice.chernoff import tail_bound, tail_bound_epsilon
 from dpassay.accounting.lattice.convolution import products
 from dpassay.accounting.lattice.curve import OneSidedCurve
 from dpassay.accounting.lattice.laws import UNIT, Law
-from dpassay.accounting.lattice.measure import MOST_POINTS, Measure, TooManyPoints, enclosing_measures, rounded_step
+from dpassay.accounting.lattice.measure import MAX_POINTS, Measure, TooManyPoints, enclosing_measures, rounded_step
 from dpassay.accounting.lattice.saddle import Cumulants, Saddle
 from dpassay.accounting.lattice.single_law import SingleLaw
 from dpassay.base.arrays import Floats
@@ -28,7 +28,7 @@ _ROUGH_WIDTH = 0.03
 """The relative width of the first lattice, if an upper bound only has to be below a target."""
 _FEW_POINTS = 1 << 15
 """Lattices of fewer points are made finer: below this size the time goes to overhead, not to arrays."""
-_LEAST_DELTA = 1e-250
+_MIN_DELTA = 1e-250
 """Below this δ sums of weights give no bound, and Chernoff's bound is used."""
 
 
@@ -112,10 +112,10 @@ class Enclosure:
 
     def epsilon(self, delta: float, width: float) -> tuple[Interval, bool]:
         """ε(δ), with an upper end of at least 0, and whether upper − lower ≤ width·upper."""
-        found, met = Interval(0.0, math.inf), False
-        if delta > _LEAST_DELTA and not self._too_large(delta):
-            found, met = self._epsilon_by_lattices(delta, width)
-        low, high = found.lower, found.upper
+        result, met = Interval(0.0, math.inf), False
+        if delta > _MIN_DELTA and not self._too_large(delta):
+            result, met = self._epsilon_by_lattices(delta, width)
+        low, high = result.lower, result.upper
         if self.wide and self._target is None:
             high = min(high, tail_bound_epsilon(self.laws, delta))
             if not self.upper_only:  # each mechanism is a post-processing of the composition
@@ -182,13 +182,13 @@ class Enclosure:
         def ask(upper: OneSidedCurve, lower: OneSidedCurve | None) -> tuple[float, float]:
             return (0.0 if lower is None else float(lower.delta(point)[0])), float(upper.delta(point)[0])
 
-        found, met = self._refined(
+        result, met = self._refined(
             lambda lattice_width, _: self._plan_for_loss(epsilon, lattice_width),
             ask,
             width,
             self._lattice_widths(width),
         )
-        low, high = max(0.0, found.lower), min(1.0, found.upper)
+        low, high = max(0.0, result.lower), min(1.0, result.upper)
         # A lattice is poor at losses that are rare and far from all others.
         if self._target is None and (self.first[0] <= 0 or self.first[1] > 100 * self.first[0]):
             high = min(high, tail_bound(self.laws, epsilon))
@@ -205,10 +205,10 @@ class Enclosure:
         def ask(upper: OneSidedCurve, lower: OneSidedCurve | None) -> tuple[float, float]:
             return (p if lower is None else float(lower.blowup(point)[0])), float(upper.blowup(point)[0])
 
-        found, met = self._refined(
+        result, met = self._refined(
             lambda lattice_width, _: self._plan_for_level(p, lattice_width), ask, width, self._lattice_widths(width)
         )
-        return Interval(max(p, found.lower), min(1.0, found.upper)), met
+        return Interval(max(p, result.lower), min(1.0, result.upper)), met
 
     def profile(self, epsilons: Floats) -> tuple[Floats, Floats]:
         """Lower and upper bounds on δ at each ε ≥ 0: the best of lattices for several of them and of those of earlier
@@ -226,13 +226,13 @@ class Enclosure:
 
         for _, curves in self._kept:
             use(curves)
-        for place in _spread_out(epsilons):
-            point = float(epsilons[place])
-            if point >= self.highest or self._is_known(point, low[place], high[place]):
+        for index in _spread_out(epsilons):
+            point = float(epsilons[index])
+            if point >= self.highest or self._is_known(point, low[index], high[index]):
                 continue
-            if (found := self._curves_or_coarser(self._plan_for_loss(point, _FIRST_WIDTH))) is not None:
-                use(found)
-                self._keep(point, found)
+            if (result := self._curves_or_coarser(self._plan_for_loss(point, _FIRST_WIDTH))) is not None:
+                use(result)
+                self._keep(point, result)
         outside = epsilons > self.highest + self._margin()
         return np.where(outside, self.infinity_mass(-1), low), np.where(outside, self.infinity_mass(1), high)
 
@@ -244,7 +244,7 @@ class Enclosure:
 
     def _keep(self, loss: float, curves: tuple[OneSidedCurve, OneSidedCurve | None]) -> None:
         self._kept.append((loss, curves))
-        while len(self._kept) > 1 and sum(upper.losses.size for _, (upper, _) in self._kept) > MOST_POINTS:
+        while len(self._kept) > 1 and sum(upper.losses.size for _, (upper, _) in self._kept) > MAX_POINTS:
             self._kept.pop(0)
 
     def blowups(self, ps: Floats) -> tuple[Floats, Floats]:
@@ -252,14 +252,14 @@ class Enclosure:
         low, high = ps.copy(), np.ones(ps.size)
         if self.infinity_mass(-1) >= 1:
             return high, high
-        for place in _spread_out(ps):
-            point = min(max(float(ps[place]), 1e-280), 0.999)
-            ends = float(low[place]), float(high[place])
+        for index in _spread_out(ps):
+            point = min(max(float(ps[index]), 1e-280), 0.999)
+            ends = float(low[index]), float(high[index])
             if max(_relative(*ends), _relative(1 - ends[1], 1 - ends[0])) <= _FIRST_WIDTH:  # also for the type II error
                 continue
-            if (found := self._curves_or_coarser(self._plan_for_level(point, 1e-3))) is None:
+            if (result := self._curves_or_coarser(self._plan_for_level(point, 1e-3))) is None:
                 continue
-            upper, lower = found
+            upper, lower = result
             high = np.fmin(high, upper.blowup(ps))  # fmin ignores NaN, which is no bound
             low = low if lower is None else np.fmax(low, lower.blowup(ps))
         return np.minimum(low, high), high
@@ -293,8 +293,8 @@ class Enclosure:
         uppers, lowers = self._measures(plan)
         known = not self.upper_only and all(measure.masses.any() for measure, _ in lowers)
         sides = [uppers, lowers] if known else [uppers]
-        found = products(sides, plan.tilt, plan.outside, plan.slopes, plan.focus)
-        curves = [OneSidedCurve(product, is_upper=not index, focus=plan.focus) for index, product in enumerate(found)]
+        result = products(sides, plan.tilt, plan.outside, plan.slopes, plan.focus)
+        curves = [OneSidedCurve(product, is_upper=not index, focus=plan.focus) for index, product in enumerate(result)]
         return curves[0], (curves[1] if known else None)
 
     def _measures(self, plan: LatticePlan) -> tuple[list[tuple[Measure, int]], list[tuple[Measure, int]]]:
@@ -395,15 +395,15 @@ class Enclosure:
     def _narrowed(self, cut: float, tilt: float, share: float, step: float) -> tuple[tuple[float, float], ...]:
         """Supports without losses on the left whose tilted mass is below `share`, if that saves many steps."""
         laws, supports, _ = self._prepared(cut)
-        found = []
+        results = []
         for law, (low, high) in zip(laws, supports, strict=True):
             if tilt > 0 and min(high, 0.0) - low > 64 * step and law.atom is None:
                 points = low + (min(high, 0.0) - low) * np.arange(65) / 64
                 weights = law.tails(points).p_below * np.exp(tilt * points)
                 light = np.maximum.accumulate(weights) <= share
                 low = float(points[max(0, int(np.count_nonzero(light)) - 1)])
-            found.append((low, high))
-        return tuple(found)
+            results.append((low, high))
+        return tuple(results)
 
     def _refined(
         self,
@@ -426,31 +426,31 @@ class Enclosure:
             lattice_widths: relative widths, one after the other, that lattices are made for.
             guessed: the answer is a loss, so a new plan can be made if the guess of it was far off.
         """
-        found = _LatticeBounds()
+        result = _LatticeBounds()
         for lattice_width in lattice_widths:
             if self._target is not None:
                 alone = _LatticeBounds()  # the lattices tried at a width must not depend on earlier widths
                 self._search_at_width(
                     lattice_width, planned(lattice_width, None), planned if guessed else None, ask, alone
                 )
-                found.high = min(found.high, alone.high)
-                if found.high <= self._target:
+                result.high = min(result.high, alone.high)
+                if result.high <= self._target:
                     break
                 continue
-            before = found.width
-            if found.last is not None and before <= lattice_width:
+            before = result.width
+            if result.last is not None and before <= lattice_width:
                 continue  # the last lattice is fine enough
-            plan = planned(lattice_width, found.loss)
-            if found.last is not None:
-                plan = dataclasses.replace(plan, step=found.step * self._shrink(found.last, lattice_width))
-            self._search_at_width(lattice_width, plan, planned if guessed else None, ask, found)
+            plan = planned(lattice_width, result.loss)
+            if result.last is not None:
+                plan = dataclasses.replace(plan, step=result.step * self._shrink(result.last, lattice_width))
+            self._search_at_width(lattice_width, plan, planned if guessed else None, ask, result)
             if lattice_width == _FIRST_WIDTH:
-                self.first = found.low, found.high
-            if found.width <= width:
-                return found.interval, True
-            if not found.width <= 0.95 * before:  # finer lattices do not fit, or rounding dominates
+                self.first = result.low, result.high
+            if result.width <= width:
+                return result.interval, True
+            if not result.width <= 0.95 * before:  # finer lattices do not fit, or rounding dominates
                 break
-        return found.interval, False
+        return result.interval, False
 
     def _search_at_width(
         self,
@@ -458,7 +458,7 @@ class Enclosure:
         plan: LatticePlan,
         planned: Callable[[float, float | None], LatticePlan] | None,
         ask: Callable[[OneSidedCurve, OneSidedCurve | None], tuple[float, float]],
-        found: _LatticeBounds,
+        results: _LatticeBounds,
     ) -> None:
         """Adds the bounds of some lattices to `found`; `planned` is given if the answer is a loss that was guessed."""
         step, finest = plan.step, 0.0
@@ -467,41 +467,43 @@ class Enclosure:
                 answer = ask(*self.curves(dataclasses.replace(plan, step=step)))
             except TooManyPoints:
                 finest = step
-                if found.last is None or not math.isfinite(found.high):
+                if results.last is None or not math.isfinite(results.high):
                     step *= 4
-                elif found.step > 1.5 * finest:
-                    step = math.sqrt(found.step * finest)
+                elif results.step > 1.5 * finest:
+                    step = math.sqrt(results.step * finest)
                 else:
                     break
                 continue
             if planned and plan.focus > -math.inf and (answer[0] == -math.inf or answer[1] <= plan.focus + 2 * step):
                 plan = dataclasses.replace(plan, focus=-math.inf)  # the guess was wrong: the answer is smaller
                 continue
-            before = found.high
-            found.add(step, answer)
-            if self._target is not None or found.width <= lattice_width:
+            before = results.high
+            results.add(step, answer)
+            if self._target is not None or results.width <= lattice_width:
                 break
-            middle = found.high if self.upper_only else (max(found.low, 0.0) + found.high) / 2
+            middle = results.high if self.upper_only else (max(results.low, 0.0) + results.high) / 2
             far_off = 0 < middle < math.inf and abs(middle - plan.loss) > 0.1 * middle
-            if planned and found.loss is None and far_off:
-                found.loss = middle
+            if planned and results.loss is None and far_off:
+                results.loss = middle
                 plan = planned(lattice_width, middle)
                 step = max(min(plan.step, step * self._shrink(answer, lattice_width)), 1.5 * finest)
                 continue
             # If there is only an upper bound, refine until it stops decreasing.
-            if (answer[0] == -math.inf or self.upper_only) and before - found.high < lattice_width * abs(found.high):
+            if (answer[0] == -math.inf or self.upper_only) and before - results.high < lattice_width * abs(
+                results.high
+            ):
                 break
             step *= 0.5 if self.upper_only else self._shrink(answer, lattice_width)
             if step <= finest:
-                if found.step <= 1.5 * finest:
+                if results.step <= 1.5 * finest:
                     break
-                step = math.sqrt(found.step * finest)
+                step = math.sqrt(results.step * finest)
 
-    def _shrink(self, found: tuple[float, float], lattice_width: float) -> float:
+    def _shrink(self, result: tuple[float, float], lattice_width: float) -> float:
         """The factor by which the next lattice is finer: the width decreases with the square of the step, or with the
         step.
         """
-        low, high = found
+        low, high = result
         if not math.isfinite(high) or not math.isfinite(low):
             return 0.3
         factor = min(0.9, 0.9 * lattice_width / max(_relative(low, high), 1e-300))

@@ -19,7 +19,7 @@ from dpassay.accounting.lattice.laws import UNIT
 from dpassay.base.arrays import Bools, Floats
 
 _PARTS = np.arange(1, 128) / 128
-_LEAST_DELTA = 1e-305
+_MIN_DELTA = 1e-305
 """The least upper bound: e^x underflows before δ is 0."""
 
 
@@ -45,7 +45,7 @@ def deltas(mu: Floats | float, epsilons: Floats | float) -> tuple[Floats, Floats
         # Below 0 it is 1 − e^ε (1 − δ(−ε)): the curve is its own mirror image.
         mirrored = (-np.expm1(-size) + np.exp(-size) * value) * (1 + sign * 32 * UNIT)
         ends.append(np.clip(np.where(signed < 0, mirrored, value), 0.0, 1.0))
-    return ends[0], np.maximum(ends[1], _LEAST_DELTA)
+    return ends[0], np.maximum(ends[1], _MIN_DELTA)
 
 
 def delta(mu: float, epsilon: float) -> Interval:
@@ -89,7 +89,7 @@ def epsilon(mu: float, target: float) -> Interval:
     """An enclosure of the least ε ≥ 0 with δ(ε) ≤ target, target in (0, 1)."""
     if delta(mu, 0.0).upper <= target:
         return Interval(0.0, 0.0)
-    if mu > 1e150 or target <= _LEAST_DELTA:
+    if mu > 1e150 or target <= _MIN_DELTA:
         return Interval(0.0, math.inf)
     low, high = 0.0, max(1.0, mu * mu)
     while delta(mu, high).upper > target:

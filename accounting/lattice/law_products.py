@@ -11,9 +11,9 @@ import numpy as np
 from dpassay.accounting.lattice.laws import _EXP, UNIT, Atoms, Law, Swapped, Tails
 from dpassay.base.arrays import Floats
 
-MOST_OUTCOMES = 1 << 16
-_MOST_BESIDE = 16
-_LEAST = 1e-290  # a smaller mass may have lost digits
+MAX_OUTCOMES = 1 << 16
+_MAX_BESIDE = 16
+_MIN_MASS = 1e-290  # a smaller mass may have lost digits
 
 
 def merged(laws: Sequence[tuple[Law, int]]) -> list[tuple[Law, int]]:
@@ -33,7 +33,7 @@ def merged(laws: Sequence[tuple[Law, int]]) -> list[tuple[Law, int]]:
     alone = len(rest) == 1 and rest[0][1] == 1
     if rest and not alone:
         return list(laws)
-    product = _product(finite, _MOST_BESIDE if rest else MOST_OUTCOMES)
+    product = _product(finite, _MAX_BESIDE if rest else MAX_OUTCOMES)
     if product is None:
         return list(laws)
     return [(ProductWithAtoms(rest[0][0], product), 1)] if rest else [(product, 1)]
@@ -64,11 +64,11 @@ def _product(finite: Sequence[tuple[Floats, Floats, float, float, int]], most: i
     log_finite_mass = [0.0, 0.0]  # log of the probability that all losses are finite, under P and under Q
     for one_p, one_q, its_error, its_slack, count in finite:
         both = (one_p > 0) & (one_q > 0)
-        if min(one_p[both].min(), one_q[both].min()) ** count < _LEAST:
+        if min(one_p[both].min(), one_q[both].min()) ** count < _MIN_MASS:
             return None
         kinds = _kinds(int(both.sum()), count)
         first, second = _masses(one_p[both], kinds), _masses(one_q[both], kinds)
-        if min(first.min(), second.min()) < _LEAST:
+        if min(first.min(), second.min()) < _MIN_MASS:
             return None
         p, q = np.outer(p, first).ravel(), np.outer(q, second).ravel()
         for side, mass in enumerate((one_p[one_q == 0].sum(), one_q[one_p == 0].sum())):
@@ -77,7 +77,7 @@ def _product(finite: Sequence[tuple[Floats, Floats, float, float, int]], most: i
             log_finite_mass[side] += count * math.log1p(-float(mass))
         error += count * its_error + (8 * kinds.shape[1] + 2 * count) * UNIT + 2 * _EXP * one_p.size
         slack += count * its_slack
-    if min(p.min(), q.min()) < _LEAST:
+    if min(p.min(), q.min()) < _MIN_MASS:
         return None
     p, q = np.append(p, [-math.expm1(log_finite_mass[0]), 0.0]), np.append(q, [0.0, -math.expm1(log_finite_mass[1])])
     some = (p > 0) | (q > 0)
@@ -86,8 +86,8 @@ def _product(finite: Sequence[tuple[Floats, Floats, float, float, int]], most: i
 
 def _kinds(size: int, count: int) -> Floats:
     """The number of times that each of `size` outcomes occurs in `count` runs, one row per possibility."""
-    places, rows = range(count + size - 1), math.comb(count + size - 1, size - 1)
-    bars = np.array(list(itertools.combinations(places, size - 1)), dtype=np.float64).reshape(rows, size - 1)
+    indices, rows = range(count + size - 1), math.comb(count + size - 1, size - 1)
+    bars = np.array(list(itertools.combinations(indices, size - 1)), dtype=np.float64).reshape(rows, size - 1)
     edges = np.hstack([np.full((rows, 1), -1.0), bars, np.full((rows, 1), count + size - 1.0)])
     return np.asarray(np.diff(edges, axis=1) - 1)
 
@@ -96,8 +96,8 @@ def _masses(side: Floats, kinds: Floats) -> Floats:
     """The multinomial probability of every row of `kinds`, from exact binomial coefficients."""
     count = int(kinds[0].sum())
     left, masses = np.full(kinds.shape[0], count), np.ones(kinds.shape[0])
-    for place, mass in enumerate(side):
-        times = kinds[:, place].astype(np.int64)
+    for index, mass in enumerate(side):
+        times = kinds[:, index].astype(np.int64)
         for total in np.unique(left):
             chosen = left == total
             row = np.array([float(math.comb(int(total), k)) for k in range(total + 1)])

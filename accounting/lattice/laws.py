@@ -215,8 +215,8 @@ def threshold_set_values(
     scale = np.exp(np.minimum(log_t, 700.0))
     middle, size = np.empty(scale.shape), np.empty(scale.shape)
     p, q = tails.p_below[:turn], tails.q_below[:turn] * scale[:turn]
-    one = -np.expm1(log_t[:turn])
-    middle[:turn], size[:turn] = one - (p - q), p + q + np.abs(one)
+    item = -np.expm1(log_t[:turn])
+    middle[:turn], size[:turn] = item - (p - q), p + q + np.abs(item)
     p, q = tails.p_above[turn:], tails.q_above[turn:] * scale[turn:]
     middle[turn:], size[turn:] = p - q, p + q
     room = (tails.error + 4 * _EXP) * size + 1e-305
@@ -394,8 +394,8 @@ class Swapped(Law):
         return self.law
 
     def support(self, left: float, right: float) -> tuple[float, float]:
-        found = self.law.support_under_q(right, left)
-        return super().support(left, right) if found is None else (-found[1], -found[0])
+        result = self.law.support_under_q(right, left)
+        return super().support(left, right) if result is None else (-result[1], -result[0])
 
     def pruned(self, mass: float) -> Law:
         # A slack of P becomes one of Q here, and P(A) − tQ(A) multiplies it by t.

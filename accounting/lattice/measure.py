@@ -18,19 +18,19 @@ from dpassay.accounting.lattice.laws import _EXP, UNIT, Law, Remainder, Tails, t
 from dpassay.base.arrays import Floats
 from dpassay.base.errors import DpassayError
 
-MOST_POINTS = 1 << 21
+MAX_POINTS = 1 << 21
 """The most lattice points of a law or a product: 16 MiB per array, of which about a dozen are in memory at once."""
 
 
 _NEAR_END = np.concatenate([np.arange(65) / 64, np.arange(2.0, 9.0)])
 _BLOCK = 128
-_WIDEST_LOG = 600.0  # e^{±300} times a mass of at least LEAST does not underflow
-LEAST = 1e-150
+_WIDEST_LOG = 600.0  # e^{±300} times a mass of at least MIN_MASS does not underflow
+MIN_MASS = 1e-150
 """Smaller masses are dropped in lower bounds and raised to this in upper bounds, so that none underflows."""
 
 
 class TooManyPoints(DpassayError):
-    """More than `MOST_POINTS` lattice points would be needed; use a larger step."""
+    """More than `MAX_POINTS` lattice points would be needed; use a larger step."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,8 +66,8 @@ def rounded_step(step: float, *, up: bool = False) -> float:
     It differs by at least 2⁻³⁰ of the power of two above it, more than the rounding of a start.
     """
     mantissa, exponent = math.frexp(step)
-    whole = math.floor(math.ldexp(mantissa, 30)) + 2 if up else math.ceil(math.ldexp(mantissa, 30)) - 2
-    return math.ldexp(whole, exponent - 30)
+    integer = math.floor(math.ldexp(mantissa, 30)) + 2 if up else math.ceil(math.ldexp(mantissa, 30)) - 2
+    return math.ldexp(integer, exponent - 30)
 
 
 def rounded_start(start: float, step: float, *, up: bool) -> float:
@@ -108,7 +108,7 @@ def enclosing_measures(
     anchor, up = (0.0, True) if upper_only and law.atom is None else _anchored_loss(law, step)
     begin = rounded_start(anchor - math.ceil((anchor - low) / step) * step, step, up=up)
     count = max(4, math.ceil((high - begin) / step) + 2)
-    if count > MOST_POINTS:
+    if count > MAX_POINTS:
         raise TooManyPoints(f"a law on {count:.3g} lattice points does not fit")
     if max(abs(begin), abs(begin + count * step)) > 2.0**22 * step:
         raise TooManyPoints(f"losses of {begin:.3g} are not exact in steps of {step:.3g}")
@@ -141,9 +141,9 @@ def cell_ends(law: Law, begin: float, step: float, count: int) -> Floats:
         if not math.isfinite(end):
             continue
         margin = 1e-6 * step + 4 * law.end_error + 1e-12 * (1 + abs(end))
-        place = round((end - begin) / step - 0.5)  # index of the lattice point at the atom
-        if 0 <= place < count - 1 and margin < step / 4 and abs(begin + (place + 0.5) * step - end) < step / 8:
-            ends[place + (side > 0)] = end + side * margin
+        index = round((end - begin) / step - 0.5)  # index of the lattice point at the atom
+        if 0 <= index < count - 1 and margin < step / 4 and abs(begin + (index + 0.5) * step - end) < step / 8:
+            ends[index + (side > 0)] = end + side * margin
     return ends
 
 
@@ -416,9 +416,9 @@ def _certified_lower(
         dropped: losses below the first cell are left out of the masses, not merged into it.
     """
     allowed = np.full(losses.size, math.inf)
-    for place in (slice(0, -1), slice(1, None)):  # the lines of both ends of a point's cell
-        middle, room, _ = threshold_set_values(lines[place], losses, t_minus_w)
-        if place.start == 0 and not dropped:  # left of the first point it is the line of the set where P is positive
+    for index in (slice(0, -1), slice(1, None)):  # the lines of both ends of a point's cell
+        middle, room, _ = threshold_set_values(lines[index], losses, t_minus_w)
+        if index.start == 0 and not dropped:  # left of the first point it is the line of the set where P is positive
             minus_infinity_mass = law.minus_infinity_mass * math.exp(losses[0])
             middle[0] = minus_infinity_mass - math.expm1(losses[0])
             room[0] = 64 * UNIT * minus_infinity_mass + 4 * _EXP * abs(math.expm1(losses[0]))
@@ -428,7 +428,7 @@ def _certified_lower(
     infinity_mass = law.infinity_mass * (1 - law.infinity_mass_error)
     # The curve at t = 0 is the sum of all masses, and the first line is there the probability of its set.
     whole = float(lines.p_above[0] * (1 - lines.error[0])) if dropped else 1.0
-    masses = np.where(masses < LEAST, 0.0, masses)
+    masses = np.where(masses < MIN_MASS, 0.0, masses)
     excess = 1.0
     for _ in range(5):
         values, error = hockey_stick_of_masses(masses, float(losses[0]), step)

@@ -108,8 +108,8 @@ class NormalMixtures(Law):
     def _sides(self, x: Floats, weights: Floats, shifts: Floats) -> tuple[Floats, Floats, Floats]:
         """Mixture mass above and below x, and the largest |argument| of a Φ."""
         above, below = np.zeros(x.shape), np.zeros(x.shape)
-        for weight, place in zip(weights, shifts, strict=True):
-            up, down = _normal_sides(x - place)
+        for weight, point in zip(weights, shifts, strict=True):
+            up, down = _normal_sides(x - point)
             above += weight * up
             below += weight * down
         return above, below, np.maximum(np.abs(x - shifts[0]), np.abs(x - shifts[-1]))
@@ -128,9 +128,9 @@ class NormalMixtures(Law):
     def _inverse(self, b: Floats) -> tuple[Floats, Floats]:
         """x with L(x) near b, and a bound on |L(x) − b|; −∞ with 0 if every loss is above b."""
         if self.weights.size == 1 and not self.mirrored:
-            place = self.shifts[0]
-            x = b / place + place / 2
-            return x, 16 * UNIT * (np.abs(b) + place * place)
+            point = self.shifts[0]
+            x = b / point + point / 2
+            return x, 16 * UNIT * (np.abs(b) + point * point)
         if self.mirrored and self.weights.size == 1:
             x = b / (2 * self.shifts[0])
             return x, 16 * UNIT * np.abs(b)
@@ -155,17 +155,17 @@ class NormalMixtures(Law):
         The rounding of e^b − 1 + q moves L by its own size divided by e^b; that of y moves it by (e^b − 1 + q)/e^b
         times 16u(|y| + s|x| + s²).
         """
-        place = float(self.shifts[1])
+        point = float(self.shifts[1])
         b = np.minimum(np.maximum(b, -700.0), 700.0)
         if self.slack:  # 1 − w₀ is not a known weight
             rounding = rounding + 4 * UNIT * np.exp(-np.maximum(b, -1.0))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             log_excess, log_weight = np.log(t_minus_w), math.log(float(self.weights[1]))
             y = log_excess - log_weight  # their quotient may leave float64
-            x = y / place + place / 2
+            x = y / point + point / 2
             share = t_minus_w * np.exp(-b)
             shift = 2 * rounding + share * 2 * _EXP * (np.abs(log_excess) + abs(log_weight))
-            shift += share * (4 * _EXP + 16 * UNIT * (np.abs(y) + place * np.abs(x) + place * place))
+            shift += share * (4 * _EXP + 16 * UNIT * (np.abs(y) + point * np.abs(x) + point * point))
         none = t_minus_w <= 0
         edge = np.where(t_minus_w < -16 * UNIT, 0.0, 16 * UNIT)
         shift = np.where(none, edge, np.where(np.isfinite(shift), shift, math.inf))
@@ -180,12 +180,12 @@ class NormalMixtures(Law):
         widest = 38.0 + float(self.shifts[-1])
         nodes = np.linspace(-widest if self.mirrored else -38.0, widest, 513)
         table, slopes = self._loss_and_slope(nodes)
-        place = np.clip(np.searchsorted(table, b) - 1, 0, nodes.size - 2)
-        low, high = nodes[place], nodes[place + 1]
-        gap = table[place + 1] - table[place]
+        point = np.clip(np.searchsorted(table, b) - 1, 0, nodes.size - 2)
+        low, high = nodes[point], nodes[point + 1]
+        gap = table[point + 1] - table[point]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            part = (b - table[place]) / gap
-            left, right = gap / slopes[place], gap / slopes[place + 1]  # cubic through values and slopes
+            part = (b - table[point]) / gap
+            left, right = gap / slopes[point], gap / slopes[point + 1]  # cubic through values and slopes
             cubic = (1 - part) ** 2 * part * left - (1 - part) * part**2 * right
             x = low + (high - low) * part**2 * (3 - 2 * part) + cubic
             for _ in range(3):

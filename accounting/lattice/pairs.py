@@ -260,7 +260,7 @@ class DominatingPair:
         return DominatingPair([tuple((part, n * count) for part, n in each) for each in self._alternatives])
 
     @staticmethod
-    def parallel(pairs: Sequence[DominatingPair], *, one: bool) -> DominatingPair:
+    def parallel(pairs: Sequence[DominatingPair], *, single: bool) -> DominatingPair:
         """Mechanisms on disjoint parts.
 
         Args:
@@ -273,7 +273,7 @@ class DominatingPair:
         """
         if not pairs:
             raise ValueError("a parallel composition needs at least one part")
-        if one or len(pairs) == 1:
+        if single or len(pairs) == 1:
             return DominatingPair(distinct([each for pair in pairs for each in pair._alternatives]))
         twice: dict[object, list[DominatingPair]] = {}  # at most two of equal parts matter
         for pair in pairs:
@@ -381,18 +381,18 @@ class DominatingPair:
 
         def ask(composition: Composition, side: str, width: float, target: float | None) -> tuple[Interval, bool]:
             if (mu := mu_of(composition)) is not None:
-                found = gaussian_curve.epsilon(mu, delta)
-                if math.isinf(found.upper):  # a δ near the end of float64
-                    found = Interval(found.lower, simple_epsilon(composition, delta))
-                return found, True
+                result = gaussian_curve.epsilon(mu, delta)
+                if math.isinf(result.upper):  # a δ near the end of float64
+                    result = Interval(result.lower, simple_epsilon(composition, delta))
+                return result, True
             known = zcdp_epsilon(composition, delta)
             if 600 < known < math.inf:  # too large for a lattice
                 return Interval(0.0, known), True
             enclosure = enclosure_of(composition, side, target=target)
             if enclosure.infinity_mass(-1) > delta:
                 return Interval(math.inf, math.inf), True
-            found, met = enclosure.epsilon(delta, width)
-            lower, upper = found.lower, min(found.upper, known)
+            result, met = enclosure.epsilon(delta, width)
+            lower, upper = result.lower, min(result.upper, known)
             if enclosure.wide and target is None:
                 upper = min(upper, simple_epsilon(composition, delta))
                 lower = max(lower, simple_least_epsilon(composition, delta, side))
@@ -409,10 +409,10 @@ class DominatingPair:
             if (mu := mu_of(composition)) is not None:
                 return gaussian_curve.delta(mu, epsilon), True
             if epsilon >= 0:
-                found, met = enclosure_of(composition, side, target=target).delta(epsilon, width)
-                if (not met or not found.lower) and (upper := simple_delta(composition, epsilon)) < found.upper:
-                    found = Interval(min(found.lower, upper), upper)
-                return found, met
+                result, met = enclosure_of(composition, side, target=target).delta(epsilon, width)
+                if (not met or not result.lower) and (upper := simple_delta(composition, epsilon)) < result.upper:
+                    result = Interval(min(result.lower, upper), upper)
+                return result, met
             # δ_{P‖Q}(ε) = 1 − e^ε + e^ε δ_{Q‖P}(−ε)
             other, met = enclosure_of(composition, _other(side)).delta(-epsilon, width)
             low, high = (-math.expm1(epsilon) + math.exp(epsilon) * end for end in (other.lower, other.upper))
@@ -432,10 +432,10 @@ class DominatingPair:
                 return (
                     Interval(1.0, 1.0) if p else Interval(enclosure.infinity_mass(-1), enclosure.infinity_mass(1))
                 ), True
-            found, met = enclosure.blowup(p, width)
+            result, met = enclosure.blowup(p, width)
             if not met:  # without a lower end, nothing says when a lattice is fine enough
-                found = Interval(found.lower, min(found.upper, float(enclosure.blowups(np.array([p]))[1][0])))
-            return found, met
+                result = Interval(result.lower, min(result.upper, float(enclosure.blowups(np.array([p]))[1][0])))
+            return result, met
 
         return self._worst(ask, direction, width)
 
@@ -454,8 +454,8 @@ class DominatingPair:
         validate.probability(prior=prior)
         if prior in (0.0, 1.0):
             return Interval(0.0, 0.0)
-        found = self.delta(math.log1p(-prior) - math.log(prior), direction=direction, width=width)
-        low, high = (prior * (1 - end) for end in (found.upper, found.lower))
+        result = self.delta(math.log1p(-prior) - math.log(prior), direction=direction, width=width)
+        low, high = (prior * (1 - end) for end in (result.upper, result.lower))
         # An error of ε changes 1 − δ by at most that much, relatively.
         room = 2**-48 * (1 - math.log(min(prior, 1 - prior)))
         return Interval(max(0.0, low * (1 - room)), min(1.0, high * (1 + room)))
@@ -518,8 +518,8 @@ class DominatingPair:
 
         def ask(composition: Composition, side: str) -> tuple[Floats, Floats]:
             if (mu := mu_of(composition)) is not None:
-                found = [gaussian_curve.blowup(mu, float(point)) for point in points]
-                return np.array([each.lower for each in found]), np.array([each.upper for each in found])
+                results = [gaussian_curve.blowup(mu, float(point)) for point in points]
+                return np.array([each.lower for each in results]), np.array([each.upper for each in results])
             return enclosure_of(composition, side).blowups(points)
 
         return self._worst_arrays(ask, direction)
@@ -537,22 +537,22 @@ class DominatingPair:
         width: float,
     ) -> Interval:
         validate.positive(width=width)
-        found: list[tuple[Interval, bool]] = []
+        results: list[tuple[Interval, bool]] = []
         for each, side in itertools.product(self._alternatives, self._sides(direction)):
-            if not found:
-                found.append(ask(each, side, width, None))
+            if not results:
+                results.append(ask(each, side, width, None))
                 continue
             # Lower bounds of the others decide what is computed exactly, never the width: otherwise a narrower request
             # might have a wider answer.
-            least = max(known.lower for known, _ in found)
+            least = max(known.lower for known, _ in results)
             answer, met = ask(each, side, width, least)
             if answer.upper <= least:
                 met = True  # it is not the worst, so its width does not matter
             elif not met:
                 answer, met = ask(each, side, width, None)
-            found.append((answer, met))
-        worst = Interval(max(each.lower for each, _ in found), max(each.upper for each, _ in found))
-        if not all(met for _, met in found):
+            results.append((answer, met))
+        worst = Interval(max(each.lower for each, _ in results), max(each.upper for each, _ in results))
+        if not all(met for _, met in results):
             self._warn(worst, width, 4)
         return worst
 
@@ -576,8 +576,8 @@ class DominatingPair:
     def _worst_arrays(
         self, ask: Callable[[Composition, str], tuple[Floats, Floats]], direction: str | None
     ) -> tuple[Floats, Floats]:
-        found = [ask(each, side) for each in self._alternatives for side in self._sides(direction)]
-        return np.max([low for low, _ in found], axis=0), np.max([high for _, high in found], axis=0)
+        results = [ask(each, side) for each in self._alternatives for side in self._sides(direction)]
+        return np.max([low for low, _ in results], axis=0), np.max([high for _, high in results], axis=0)
 
 
 @_beyond_float64
@@ -605,10 +605,10 @@ def _envelope(
         new = np.setdiff1d(np.concatenate(parts), epsilons)
         if not new.size:
             break
-        found = profile(new)
+        result = profile(new)
         order = np.argsort(np.concatenate([epsilons, new]))
         epsilons, low, high = (
-            np.concatenate(each)[order] for each in ((epsilons, new), (low, found[0]), (high, found[1]))
+            np.concatenate(each)[order] for each in ((epsilons, new), (low, result[0]), (high, result[1]))
         )
     return min(least, most), most
 

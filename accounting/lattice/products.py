@@ -19,8 +19,8 @@ from dpassay.accounting.lattice.single_law import SingleLaw
 from dpassay.accounting.selection.worst_case import Selections
 
 Composition = tuple[tuple[Component, int], ...]
-_MOST = 16
-_LEAST = 1e-290
+_MAX_COMPOSITIONS = 16
+_MIN_MASS = 1e-290
 _SHARES = (0.0, 1e-6, 1e-4, 1e-2, 0.1, 0.3, 1.0, 2.0, 4.0, 8.0)
 """How many losses are below their thresholds, on average; 0 for no thresholds."""
 
@@ -53,8 +53,10 @@ def distinct(compositions: Sequence[Composition]) -> list[Composition]:
         known = unique.get(key)
         if known is None or _squares(each) > _squares(known):
             unique[key] = each
-    if len(unique) > _MOST:
-        raise ValueError(f"at most {_MOST} different compositions of disjoint parts are supported, not {len(unique)}")
+    if len(unique) > _MAX_COMPOSITIONS:
+        raise ValueError(
+            f"at most {_MAX_COMPOSITIONS} different compositions of disjoint parts are supported, not {len(unique)}"
+        )
     return list(unique.values())
 
 
@@ -178,7 +180,7 @@ def simple_least_epsilon(composition: Composition, delta: float, side: str) -> f
         for law, count in others if share else ():
             known = law.tails(np.array([law.support(min(share / runs, 0.5), 1e-12)[0]]))
             p, q = float(known.p_above[0] * (1 - known.error[0])), float(known.q_above[0] * (1 + known.error[0]))
-            if p < _LEAST or q + known.q_slack < _LEAST:  # smaller masses may have lost digits
+            if p < _MIN_MASS or q + known.q_slack < _MIN_MASS:  # smaller masses may have lost digits
                 log_p = -math.inf
                 break
             log_p, log_q = log_p + count * math.log(p), log_q + count * math.log(q + known.q_slack)

@@ -50,9 +50,9 @@ class SingleLaw:
         # A point a little below each one, since a bound uses the mass above the threshold before.
         gaps = 1e-7 * (1e-3 + np.abs(losses))
         doubled = np.stack([losses - gaps, losses], axis=1).ravel()
-        place = np.argsort(doubled, kind="stable")
+        index = np.argsort(doubled, kind="stable")
         low, high = np.empty(doubled.size), np.empty(doubled.size)
-        low[place], high[place], _ = self.law.hockey_stick(doubled[place])
+        low[index], high[index], _ = self.law.hockey_stick(doubled[index])
         trivial = np.maximum(-np.expm1(losses), 0.0) * (1 - 8 * UNIT)
         margin = 64 * UNIT * (1 + abs(self.law.highest)) + 2 * self.law.end_error
         beyond = losses > self.law.highest + margin  # only infinite losses are larger
@@ -62,8 +62,8 @@ class SingleLaw:
     def delta(self, epsilon: float, width: float) -> tuple[Interval, bool]:
         """δ(ε), and whether upper − lower ≤ width·upper."""
         low, high = self._curve(np.array([epsilon]))
-        found = Interval(min(float(low[0]), float(high[0])), float(high[0]))
-        return found, found.width <= width * found.upper
+        result = Interval(min(float(low[0]), float(high[0])), float(high[0]))
+        return result, result.width <= width * result.upper
 
     def epsilon(self, delta: float, width: float) -> tuple[Interval, bool]:
         """The least ε ≥ 0 with δ(ε) ≤ δ, and whether upper − lower ≤ width·upper."""
@@ -115,12 +115,12 @@ class SingleLaw:
             known = self.law.tails(grid)
             index = int(np.clip(np.count_nonzero(known.q_above > p), 1, grid.size - 1))
             low, high = self._blowups(grid, np.array([p]))
-            found = Interval(min(float(low[0]), float(high[0])), float(high[0]))
-            if found.width <= min(width, 1e-9) * found.upper or grid[index] - grid[index - 1] < 1e-14:
+            result = Interval(min(float(low[0]), float(high[0])), float(high[0]))
+            if result.width <= min(width, 1e-9) * result.upper or grid[index] - grid[index - 1] < 1e-14:
                 break
             near = np.linspace(grid[max(index - 2, 0)], grid[min(index + 1, grid.size - 1)], 4 * _POINTS)
             grid = np.unique(np.concatenate([near, grid[:: max(1, grid.size // 64)]]))
-        return found, found.width <= width * found.upper
+        return result, result.width <= width * result.upper
 
     def blowups(self, ps: Floats) -> tuple[Floats, Floats]:
         """Lower and upper bounds on the blow-up of each p in (0, 1), from one grid of losses."""

@@ -127,8 +127,8 @@ def _read(file: Path) -> dict[str, Anchored]:
     """
     try:
         with file.open("rb") as opened:
-            found = json.loads(opened.read(_LARGEST))  # a longer file is cut and fails to parse
-        anchors = {identity: Anchored(**anchor) for identity, anchor in found.items()}
+            results = json.loads(opened.read(_LARGEST))  # a longer file is cut and fails to parse
+        anchors = {identity: Anchored(**anchor) for identity, anchor in results.items()}
     except (AttributeError, RecursionError, TypeError, ValueError):
         anchors = {"": Anchored(0, "")}
     if not all(_is_hash(identity) and _is_anchor(anchor) for identity, anchor in anchors.items()):

@@ -83,7 +83,7 @@ class Tally:
 
     def events(self) -> list[LedgerEvent]:
         """The charges, equal ones merged, in the order of their first occurrence."""
-        found: dict[tuple[str, str, str | None, tuple[str, ...]], tuple[DpEvent, int]] = {}
+        results: dict[tuple[str, str, str | None, tuple[str, ...]], tuple[DpEvent, int]] = {}
         for charge, times in self._found.values():
             by_count: dict[int, list[str]] = {}
             for part, count in charge.times.items():
@@ -91,10 +91,10 @@ class Tally:
             for count, listed in by_count.items():
                 parts = tuple(listed) if charge.parts else ()
                 key = (text_of(events.to_json(charge.event)), charge.stage, charge.partition, parts)
-                found[key] = (charge.event, found.get(key, (charge.event, 0))[1] + count * times)
+                results[key] = (charge.event, results.get(key, (charge.event, 0))[1] + count * times)
         return [
             LedgerEvent(event, count, events.is_native(event), self._run, stage, partition, parts)
-            for (_, stage, partition, parts), (event, count) in found.items()
+            for (_, stage, partition, parts), (event, count) in results.items()
         ]
 
 

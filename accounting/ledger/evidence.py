@@ -67,7 +67,7 @@ class Basis:
             ASSUMPTIONS: list(self.assumptions),
             ESTIMATES: list(self.estimates),
             EXACT: self.exact,
-            UNSTATED: [[one.name, one.sentence] for one in self.unstated],
+            UNSTATED: [[item.name, item.sentence] for item in self.unstated],
             STATED: dict(self.stated),
         }
 
@@ -140,7 +140,7 @@ def _check_stated(ledger: Ledger, name: str, known: Mapping[str, Json], given: M
 
 def _shown(value: Json) -> str:
     if isinstance(value, list | tuple):
-        return " and ".join(_shown(one) for one in value) or "none"
+        return " and ".join(_shown(item) for item in value) or "none"
     return "not stated" if value is None else str(value)
 
 
@@ -167,10 +167,10 @@ def basis_of_runs(runs: Sequence[RecordedRun], file: str) -> Basis:
     """What bounds on all runs of a file rest on."""
     each = [basis_of(run) for run in runs]
     return Basis(
-        tuple(dict.fromkeys(one for basis in each for one in basis.assumptions)),
-        tuple(one for run in runs for one in run_doubts(run, file)),
+        tuple(dict.fromkeys(item for basis in each for item in basis.assumptions)),
+        tuple(item for run in runs for item in run_doubts(run, file)),
         all(basis.exact for basis in each),
-        tuple(one for basis in each for one in basis.unstated),
+        tuple(item for basis in each for item in basis.unstated),
     )
 
 
@@ -184,19 +184,19 @@ def basis_of_ledger(ledger: Ledger) -> Basis:
 def run_doubts(run: RecordedRun, file: str) -> list[str]:
     """Why bounds on a run in a file are estimates; empty if they are not."""
     doubts = (*_public_doubts(run), *_private_doubts(run))
-    return [*map(str, run.about.get(ESTIMATES, ())), *(f"{file}: {one}" for one in doubts)]
+    return [*map(str, run.about.get(ESTIMATES, ())), *(f"{file}: {item}" for item in doubts)]
 
 
 def _public_doubts(run: RecordedRun) -> list[str]:
     """What the ledger of a run shows against its bounds, from public facts."""
-    found = []
+    results = []
     if run.about.get("noise", OS_ENTROPY) != OS_ENTROPY:
-        found.append(f"the noise of run {run.name!r} was recorded, so it protects nobody")
+        results.append(f"the noise of run {run.name!r} was recorded, so it protects nobody")
     if without_proof([body.get("public") or {} for body in run.verdicts()]):
-        found.append(f"a report of run {run.name!r} certifies no bound")
+        results.append(f"a report of run {run.name!r} certifies no bound")
     if not _rows_are_exact(run):
-        found.append(f"the rows of run {run.name!r} were not verified to be computed each by itself")
-    return found
+        results.append(f"the rows of run {run.name!r} were not verified to be computed each by itself")
+    return results
 
 
 def _private_doubts(run: RecordedRun) -> list[str]:
@@ -222,7 +222,7 @@ def without_proof(reports: list[Mapping[str, Any]]) -> bool:
         reports: the releasable parts of all reports on a run, in JSON types, oldest first. What a report states of a
             run, such as that a schema was made from private rows, stays true when a file is changed.
     """
-    rigors = [[str(one["rigor"]) for one in _uppers(report)] for report in reports]
+    rigors = [[str(item["rigor"]) for item in _uppers(report)] for report in reports]
     last = rigors[-1] if rigors else []
     return any(each and set(each) == {"estimate"} for each in rigors) or bool(last and "certified" not in last)
 

@@ -281,13 +281,13 @@ def open_ledgers(
         LedgerError: if a ledger cannot be opened, or two are copies of the same ledger.
     """
     with contextlib.ExitStack() as stack:
-        found: dict[str, Ledger] = {}
+        results: dict[str, Ledger] = {}
         for path in paths:
             ledger = stack.enter_context(Ledger.open(path, read_only=True, anchor=anchor))
-            other = found.setdefault(ledger.identity, ledger)
+            other = results.setdefault(ledger.identity, ledger)
             if other is not ledger:
                 raise LedgerError(f"{path}: a copy of {other.path}; give each ledger once")
-        yield list(found.values())
+        yield list(results.values())
 
 
 def compose_ledgers(ledgers: Iterable[Ledger]) -> DpEvent:
@@ -313,14 +313,14 @@ def relation_of(ledgers: Iterable[Ledger]) -> tuple[Adjacency, Unit]:
     return common_relation((str(ledger.path), ledger.relation()) for ledger in ledgers)
 
 
-def common_relation(found: Iterable[tuple[str, tuple[Adjacency, Unit]]]) -> tuple[Adjacency, Unit]:
+def common_relation(result: Iterable[tuple[str, tuple[Adjacency, Unit]]]) -> tuple[Adjacency, Unit]:
     """The adjacency and the unit that several named things share.
 
     Raises:
         LedgerError: a `ValueError`, if they differ, or there are none.
     """
     first: tuple[str, tuple[Adjacency, Unit]] | None = None
-    for where, relation in found:
+    for where, relation in result:
         if first is None:
             first = (where, relation)
         elif relation != first[1]:

@@ -27,7 +27,7 @@ class Allowance:
         planned = events.counted([(plan, 1)])
         self._room = {text: count for text, (_, count) in planned.items()}
         parallel = [text for text, (event, _) in planned.items() if isinstance(event, ParallelDpEvent)]
-        self._place_of_text = {text: place for place, text in enumerate(parallel)}
+        self._place_of_text = {text: index for index, text in enumerate(parallel)}
         self._planned = [_PlannedParts(planned[text][0]) for text in parallel]
         self._charged: dict[str, _ChargedParts] = {}
         self._partitions = _Assignment([self._room[text] for text in parallel], self._fits)
@@ -51,8 +51,8 @@ class Allowance:
         (times,) = charge.times.values()
         for text, (_, count) in events.counted([(charge.event, times)]).items():
             self._room[text] = self._room.get(text, 0) - count
-            place = self._place_of_text.get(text)
-            if self._room[text] < 0 or (place is not None and not self._partitions.shrink(place, count)):
+            index = self._place_of_text.get(text)
+            if self._room[text] < 0 or (index is not None and not self._partitions.shrink(index, count)):
                 raise LedgerError(f"{key!r} charges more than was planned: {_abbreviated(text)}")
 
     def _take_parts(self, charge: Charge, partition: str, key: str) -> None:
@@ -60,16 +60,16 @@ class Allowance:
         once = {text: count for text, (_, count) in events.counted([(charge.event, 1)]).items()}
         for part, times in charge.times.items():
             charged.add(part, once, times)
-        place = self._partitions.place_of.get(partition)
-        if place is not None and all(charged.place(part) for part in charge.parts):
+        index = self._partitions.place_of.get(partition)
+        if index is not None and all(charged.place(part) for part in charge.parts):
             return
         if not self._partitions.place(partition):
             raise LedgerError(f"{key!r} charges partition {partition!r} more than was planned")
-        for name, found in self._partitions.place_of.items():
-            self._charged[name].assign_to(self._planned[found])
+        for name, result in self._partitions.place_of.items():
+            self._charged[name].assign_to(self._planned[result])
 
-    def _fits(self, partition: str, place: int) -> bool:
-        return self._charged[partition].placed_in(self._planned[place]) is not None
+    def _fits(self, partition: str, index: int) -> bool:
+        return self._charged[partition].placed_in(self._planned[index]) is not None
 
 
 class _PlannedParts:
@@ -82,7 +82,7 @@ class _PlannedParts:
         for part in event.events:
             counts = {text: count for text, (_, count) in events.counted([(part, 1)]).items()}
             different[repr(part)] = (counts, different.get(repr(part), (counts, 0))[1] + 1)
-        largest_first = sorted(different.values(), key=lambda found: -sum(found[0].values()))
+        largest_first = sorted(different.values(), key=lambda result: -sum(result[0].values()))
         self.parts = [counts for counts, _ in largest_first]
         self.numbers = [number for _, number in largest_first]
 
@@ -106,15 +106,15 @@ class _ChargedParts:
         """Whether all parts still fit after this one was charged."""
         if self._planned is None or self._parts is None:
             return False
-        place = self._parts.place_of.get(part)
-        return (place is not None and self._fits(part, self._planned.parts[place])) or self._parts.place(part)
+        slot = self._parts.place_of.get(part)
+        return (slot is not None and self._fits(part, self._planned.parts[slot])) or self._parts.place(part)
 
     def placed_in(self, planned: _PlannedParts) -> _Assignment | None:
         """An assignment of all parts to distinct parts of a planned composition; None if they do not fit."""
         if planned.is_public != self._is_public:
             return None
-        found = _Assignment(planned.numbers, lambda part, place: self._fits(part, planned.parts[place]))
-        return found if all(found.place(part) for part in self._charged) else None
+        result = _Assignment(planned.numbers, lambda part, index: self._fits(part, planned.parts[index]))
+        return result if all(result.place(part) for part in self._charged) else None
 
     def assign_to(self, planned: _PlannedParts) -> None:
         """Assigns these parts to a planned composition that they fit into."""
@@ -128,7 +128,7 @@ class _ChargedParts:
 class _Assignment:
     """An assignment of items to places, each with room for some number of the items that fit there.
 
-    An item is placed along a shortest augmenting path, so it finds a place whenever all items together can be placed.
+    An item is placed along a shortest augmenting path, so it finds a slot whenever all items together can be placed.
     """
 
     def __init__(self, room: Sequence[int], fits: Callable[[str, int], bool]) -> None:
@@ -138,40 +138,40 @@ class _Assignment:
         self.place_of: dict[str, int] = {}
 
     def place(self, item: str) -> bool:
-        """Finds a place for an item, moving others if needed; False if there is none."""
-        if (place := self.place_of.pop(item, None)) is not None:
-            del self._members[place][item]
+        """Finds a slot for an item, moving others if needed; False if there is none."""
+        if (slot := self.place_of.pop(item, None)) is not None:
+            del self._members[slot][item]
         wanted_by: dict[int, str] = {}
         waiting = deque([item])
         while waiting:
             wanting = waiting.popleft()
-            for place in range(len(self._room)):
-                if place in wanted_by or not self._fits(wanting, place):
+            for slot in range(len(self._room)):
+                if slot in wanted_by or not self._fits(wanting, slot):
                     continue
-                wanted_by[place] = wanting
-                if len(self._members[place]) < self._room[place]:
-                    self._move(place, wanted_by)
+                wanted_by[slot] = wanting
+                if len(self._members[slot]) < self._room[slot]:
+                    self._move(slot, wanted_by)
                     return True
-                waiting.extend(self._members[place])
+                waiting.extend(self._members[slot])
         return False
 
-    def shrink(self, place: int, by: int) -> bool:
-        """Reduces the room of a place; False if the items no longer fit."""
-        self._room[place] -= by
-        while len(self._members[place]) > max(self._room[place], 0):
-            if not self.place(next(iter(self._members[place]))):
+    def shrink(self, index: int, by: int) -> bool:
+        """Reduces the room of a slot; False if the items no longer fit."""
+        self._room[index] -= by
+        while len(self._members[index]) > max(self._room[index], 0):
+            if not self.place(next(iter(self._members[index]))):
                 return False
-        return self._room[place] >= 0
+        return self._room[index] >= 0
 
-    def _move(self, place: int | None, wanted_by: Mapping[int, str]) -> None:
-        while place is not None:
-            item = wanted_by[place]
+    def _move(self, index: int | None, wanted_by: Mapping[int, str]) -> None:
+        while index is not None:
+            item = wanted_by[index]
             before = self.place_of.get(item)
             if before is not None:
                 del self._members[before][item]
-            self._members[place][item] = None
-            self.place_of[item] = place
-            place = before
+            self._members[index][item] = None
+            self.place_of[item] = index
+            index = before
 
 
 def _abbreviated(text: str) -> str:

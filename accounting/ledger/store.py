@@ -191,12 +191,12 @@ class Store:
     def _entries(self, kinds: Sequence[str], run: str | None) -> Iterator[LedgerRow]:
         """The verified entries of some kinds, of one run or of all, complete."""
         where = f"WHERE kind IN ({', '.join('?' * len(kinds))})" + ("" if run is None else " AND run = ?")
-        found = 0
+        result = 0
         for row in self._select(f"{where} ORDER BY seq", *kinds, *([] if run is None else [run])):
             self._verify_row(row)
-            found += 1
+            result += 1
             yield row
-        if found < sum(
+        if result < sum(
             count for (name, kind), count in self._chain.counts.items() if kind in kinds and run in (None, name)
         ):
             raise LedgerFileError(f"{self.path}: entries were taken out while the ledger was open; open it again")
@@ -204,8 +204,8 @@ class Store:
     def _select(self, query: str, *arguments: object) -> Generator[LedgerRow, None, None]:
         columns = ", ".join(f"CAST({name} AS BLOB)" for name in LedgerRow._fields[1:])
         selected = f"SELECT seq, {columns} FROM entries {query}"
-        with self.plain_errors(), contextlib.closing(self.database.execute(selected, arguments)) as found:
-            for seq, *texts in found:
+        with self.plain_errors(), contextlib.closing(self.database.execute(selected, arguments)) as result:
+            for seq, *texts in result:
                 yield LedgerRow(seq, *(bytes(text or b"").decode("utf-8", "surrogateescape") for text in texts))
 
     def _first(self, query: str, *arguments: object) -> LedgerRow | None:

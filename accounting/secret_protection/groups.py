@@ -73,8 +73,8 @@ def releases_for_groups(
     ]
     asked = [(law_of(release), goal) for its, goal in zip(bare, goals, strict=True) for release in its]
     sigma = _certified_noise(least, asked, rounds)
-    found = [[attrs.evolve(release, noise_multiplier=sigma) for release in its] for its in bare]
-    return tuple(its[0] if len(its) == 1 else SecretGroupsReleaseDpEvent(its) for its in found)
+    results = [[attrs.evolve(release, noise_multiplier=sigma) for release in its] for its in bare]
+    return tuple(its[0] if len(its) == 1 else SecretGroupsReleaseDpEvent(its) for its in results)
 
 
 def _certified_noise(sigma: float, asked: Sequence[tuple[Occurrences, SecretProtection]], rounds: int) -> float:
@@ -108,16 +108,16 @@ def _covering_laws(laws: Sequence[Occurrences], goal: SecretProtection, rounds: 
 
     A single law is kept whatever noise it needs.
     """
-    found = []
+    results = []
     stack = [sorted(laws, key=lambda law: -float(law.weights[law.counts > 0].sum()))]
     while stack:
         some = stack.pop()
         above = envelope(some)
         if len(some) == 1 or r_of_rounds(above, sigma, goal.p, rounds, _EXTRA_NOISE / 10).upper <= goal.r:
-            found.append(above)
+            results.append(above)
         else:
             stack += [some[len(some) // 2 :], some[: len(some) // 2]]
-    return found
+    return results
 
 
 def of_group(event: DpEvent, group: int) -> DpEvent:
@@ -163,15 +163,15 @@ def releases_by_kind(releases: Mapping[Release, int]) -> list[Counter[SecretRele
             whole[_worst_release(event)] += count
         return [whole]
     kinds = len(list(_kind_releases(grouped[0]))) if grouped else 1
-    found: dict[frozenset[tuple[SecretReleaseDpEvent, int]], Counter[SecretReleaseDpEvent]] = {}
+    results: dict[frozenset[tuple[SecretReleaseDpEvent, int]], Counter[SecretReleaseDpEvent]] = {}
     seen = [Counter[SecretReleaseDpEvent]() for _ in range(kinds)]
     for event, count in releases.items():
         seen_by_kind = list(_kind_releases(event))
         for kind, view in enumerate(seen):
             view[seen_by_kind[kind if isinstance(event, SecretGroupsReleaseDpEvent) else 0]] += count
     for view in seen:
-        found.setdefault(frozenset(view.items()), view)
-    return list(found.values())
+        results.setdefault(frozenset(view.items()), view)
+    return list(results.values())
 
 
 def _worst_release(event: Release) -> SecretReleaseDpEvent:

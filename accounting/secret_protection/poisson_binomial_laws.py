@@ -154,15 +154,15 @@ def _law(trials: Floats, tail: float) -> Occurrences:
     initial_laws += list(_blocks(np.repeat(values[~many], times[~many])))
     room = tail / (8 * max(len(initial_laws), 1))
     queue: list[tuple[int, int, int, Floats]] = []
-    for place, initial in enumerate(initial_laws):
+    for index, initial in enumerate(initial_laws):
         first, weights = _trim(0, initial, room)
-        queue.append((weights.size, place, first, weights))
+        queue.append((weights.size, index, first, weights))
     heapq.heapify(queue)
-    for place in range(len(initial_laws), 2 * len(initial_laws) - 1):
+    for index in range(len(initial_laws), 2 * len(initial_laws) - 1):
         _, _, first, weights = heapq.heappop(queue)
         _, _, other_first, others = heapq.heappop(queue)
         first, weights = _trim(first + other_first, np.convolve(weights, others), room)
-        heapq.heappush(queue, (weights.size, place, first, weights))
+        heapq.heappush(queue, (weights.size, index, first, weights))
     first, weights = (queue[0][2], queue[0][3]) if queue else (0, np.ones(1))
     return Occurrences(certain_successes + first, weights, weight_error(trials.size), tail if queue else 0.0)
 

@@ -130,9 +130,9 @@ def bounded_range_profile(eta: float | Sequence[float], count: int, epsilons: Ar
     if kinds.refusal is not None:
         return extended_to_negative(kinds.simple_delta, points)
     if kinds.single_block:
-        found = kinds.curve()
+        result = kinds.curve()
         return extended_to_negative(
-            lambda distances: np.minimum(kinds.simple_delta(distances), found.upper_at(distances)), points
+            lambda distances: np.minimum(kinds.simple_delta(distances), result.upper_at(distances)), points
         )
     order = np.argsort(points, axis=None)
     upper = np.empty(points.size)
@@ -170,8 +170,8 @@ def _pair(kinds: Selections, smallest_delta: float = SMALLEST_DELTA, block: int 
     return DominatingPair.identity().compose(*(DominatingPair._of(part).self_compose(count) for part, count in parts))
 
 
-def _of_interval(found: Interval) -> Answer:
-    return found.upper, found
+def _of_interval(result: Interval) -> Answer:
+    return result.upper, result
 
 
 def _bound(

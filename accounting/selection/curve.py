@@ -167,17 +167,17 @@ def _upper_step(lattice: _Lattice, upper: Floats, floor: float, next_floor: floa
     while (cell := cell[lowest[cell] <= highest[cell]]).size:
         d, a_, b_ = lowest[cell].astype(np.intp), a[cell], b[cell]
         reach = lattice.reach[d] * b_
-        place = np.clip((np.sqrt(reach / a_) - 1) / kappa, 0.0, 1.0)  # (r − 1)/κ
-        rest, moved = 1 - place, kappa * place
-        value = (near[cell] * rest + nodes[cell + 1] * place) * (lattice.left[d] + moved)
-        value += (far[cell] * rest + nodes[cell + m + 1] * place) * (
+        index = np.clip((np.sqrt(reach / a_) - 1) / kappa, 0.0, 1.0)  # (r − 1)/κ
+        rest, moved = 1 - index, kappa * index
+        value = (near[cell] * rest + nodes[cell + 1] * index) * (lattice.left[d] + moved)
+        value += (far[cell] * rest + nodes[cell + m + 1] * index) * (
             lattice.right[d] + kappa * lattice.contraction * rest
         )
         value = (value / (1 + moved) + lost * reach) * inflation
         target = cell - m + d
         np.maximum.at(raised, target, value)
         best = value == raised[target]
-        strategy[target[best]] = d[best] - (place[best] > 0.5)
+        strategy[target[best]] = d[best] - (index[best] > 0.5)
         lowest[cell] += 1
     flat = (near == far) & (near_slope == 0) & (far_slope == 0)  # constant in between: no chord is higher
     others = np.flatnonzero(~trusted & ~flat)

@@ -18,7 +18,7 @@ from dpassay.base import validate
 from dpassay.base.arrays import Floats
 
 _UNIT = 2.0**-53
-_LEAST_RANGE, _MOST_RANGE, _MOST_SPREAD = 1e-5, 100.0, 20.0  # of η, and of η√n/2: float64 has no digits for more
+_MIN_RANGE, _MAX_RANGE, _MAX_SPREAD = 1e-5, 100.0, 20.0  # of η, and of η√n/2: float64 has no digits for more
 _LONGEST = 1024  # the most selections in one recursion; longer sequences are cut into blocks
 _WORK = 4e6  # lattice points over all steps
 _COARSEST, _FINEST = 8, 1024  # lattice steps per η, powers of 2, so that η = m·h exactly
@@ -63,10 +63,10 @@ class Selections:
         """Why there is no adaptive bound; None if there is one."""
         spread = math.sqrt(2 * self.rho)
         for eta, _ in self.counts:
-            if not _LEAST_RANGE <= eta <= _MOST_RANGE:
-                return f"adaptive needs eta between {_LEAST_RANGE:g} and {_MOST_RANGE:g}, not {eta:g}; use zcdp or pure"
-        if spread > _MOST_SPREAD:
-            return f"adaptive needs √(Σ eta²)/2 of at most {_MOST_SPREAD:g}, not {spread:.4g}; use zcdp or pure"
+            if not _MIN_RANGE <= eta <= _MAX_RANGE:
+                return f"adaptive needs eta between {_MIN_RANGE:g} and {_MAX_RANGE:g}, not {eta:g}; use zcdp or pure"
+        if spread > _MAX_SPREAD:
+            return f"adaptive needs √(Σ eta²)/2 of at most {_MAX_SPREAD:g}, not {spread:.4g}; use zcdp or pure"
         return None
 
     def simple_delta(self, distances: Floats) -> Floats:
@@ -105,15 +105,15 @@ class Selections:
         return parts
 
     def _profile(self, smallest_delta: float) -> Component:
-        found, floor = self.curve(smallest_delta), smallest_delta * _FLOOR
+        result, floor = self.curve(smallest_delta), smallest_delta * _FLOOR
         high = min(formulas.epsilon_from_zcdp(self.rho, floor), self.pure_epsilon)
 
         def upper(epsilons: Floats) -> Floats:
             return extended_to_negative(
-                lambda distances: np.minimum(self.simple_delta(distances), found.upper_at(distances)), epsilons
+                lambda distances: np.minimum(self.simple_delta(distances), result.upper_at(distances)), epsilons
             )
 
-        return components.profile(upper, low=-high, high=high, label=f"selections({self.counts!r}, {found.floor!r})")
+        return components.profile(upper, low=-high, high=high, label=f"selections({self.counts!r}, {result.floor!r})")
 
 
 def extended_to_negative(deltas: Callable[[Floats], Floats], epsilons: Floats) -> Floats:

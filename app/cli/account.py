@@ -65,7 +65,7 @@ def account(
     accountant that supports them."""
     from dpassay.jobs import account as job
 
-    found = job.account(
+    result = job.account(
         files,
         delta=delta,
         method=method,
@@ -78,7 +78,7 @@ def account(
         conditions=condition or (),
         anchor=anchor,
     )
-    show(found.to_json(), lambda: print_account(found), json_, quiet)
+    show(result.to_json(), lambda: print_account(result), json_, quiet)
 
 
 def print_account(account: Account) -> None:
@@ -125,10 +125,10 @@ def _samplers(account: Account) -> Table:
     table = Table(title="How records were sampled is not recorded; state it with --sampler")
     for column in ("if the sampler was", "at", "at most", "rigor"):
         table.add_column(column, overflow="fold")
-    for one in account.if_sampled:
-        bound = one.bound
+    for item in account.if_sampled:
+        bound = item.bound
         value, rigor = ("no bound", "") if bound is None else (format_upper(bound.value), bound.rigor)
-        table.add_row(one.sampler, one.adjacency, value, rigor)
+        table.add_row(item.sampler, item.adjacency, value, rigor)
     return table
 
 

@@ -26,12 +26,12 @@ def accountants(
     """Shows which accountants support which kinds of events, with which rigor, and why others do not."""
     from dpassay.jobs import accountants as job
 
-    found = job.supported(adjacency)
-    rows = [answer.to_json() for answers in found.values() for answer in answers]
-    show(rows, lambda: _print(found, reasons=adjacency is not None), json_, quiet)
+    results = job.supported(adjacency)
+    rows = [answer.to_json() for answers in results.values() for answer in answers]
+    show(rows, lambda: _print(results, reasons=adjacency is not None), json_, quiet)
 
 
-def _print(found: dict[Adjacency, tuple[Support, ...]], *, reasons: bool) -> None:
+def _print(results: dict[Adjacency, tuple[Support, ...]], *, reasons: bool) -> None:
     """Prints a table for each adjacency, and below it the reasons of accountants without a bound."""
     from rich import box
     from rich.table import Table
@@ -41,7 +41,7 @@ def _print(found: dict[Adjacency, tuple[Support, ...]], *, reasons: bool) -> Non
     from dpassay.cli.table_console import TableConsole
 
     console = TableConsole()
-    for adjacency, answers in found.items():
+    for adjacency, answers in results.items():
         methods = [name for name in ACCOUNTANTS if any(a.method == name and a.rigor for a in answers)]
         if not methods:
             console.print(f"{adjacency}: no accountant has a bound for any kind of event", highlight=False)

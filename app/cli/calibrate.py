@@ -45,10 +45,10 @@ Method = Annotated[str | None, typer.Option(help="Accountant that computes the b
 Tolerance = Annotated[float, typer.Option(help="Relative tolerance of the parameter that is found.")]
 
 
-def _show(found: Calibration, json_: bool, quiet: bool) -> None:
+def _show(result: Calibration, json_: bool, quiet: bool) -> None:
     from dpassay.jobs.calibrate import in_words
 
-    show(found.to_json(), lambda: say("\n".join(in_words(found))), json_, quiet)
+    show(result.to_json(), lambda: say("\n".join(in_words(result))), json_, quiet)
 
 
 def _mechanism(name: str, command: Command) -> None:

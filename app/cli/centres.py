@@ -39,8 +39,8 @@ def centres(
         public = [record.text for record in read_records(texts, text=text)]
         # Texts may share a forward pass, which changes the last bits of their vectors: they are public.
         model = None if embedder == BUILTIN else load_embedder(embedder, texts_at_once=32, download=download)
-        found = Centres.fit(public, count, embedder=model, seed=seed)
+        result = Centres.fit(public, count, embedder=model, seed=seed)
     with input_errors():
-        write_atomically(output, found.to_bytes(), 0o644)
-    about = {"centres": found.count, "texts": len(public), "file": str(output)}
-    show(about, lambda: say(f"{found.count} centres of {len(public)} public texts in {output}"), json_, quiet)
+        write_atomically(output, result.to_bytes(), 0o644)
+    about = {"centres": result.count, "texts": len(public), "file": str(output)}
+    show(about, lambda: say(f"{result.count} centres of {len(public)} public texts in {output}"), json_, quiet)

@@ -36,22 +36,22 @@ def claims(
 
     chosen = job.named(ids or ())
     with options.progress(json_, quiet).stage("Checking claims") as step:
-        found = list(job.check_published_claims(chosen, step))
+        result = list(job.check_published_claims(chosen, step))
 
     def in_words() -> None:
         if markdown:
-            say(words.page(found))
+            say(words.page(result))
         elif explain:
-            say("\n\n".join(words.explained(one) for one in found))
+            say("\n\n".join(words.explained(item) for item in result))
         else:
-            _print(found)
+            _print(result)
 
-    options.show({"claims": [one.to_json() for one in found]}, in_words, json_, quiet)
-    if not all(one.as_recorded for one in found):
+    options.show({"claims": [item.to_json() for item in result]}, in_words, json_, quiet)
+    if not all(item.as_recorded for item in result):
         raise typer.Exit(ExitCode.REFUTED)
 
 
-def _print(found: Sequence[CheckedClaim]) -> None:
+def _print(result: Sequence[CheckedClaim]) -> None:
     from rich import box
     from rich.table import Table
 
@@ -63,9 +63,9 @@ def _print(found: Sequence[CheckedClaim]) -> None:
     table.add_column("verdict", no_wrap=True)
     for name in ("published", "recomputed"):
         table.add_column(name, justify="right", no_wrap=True)
-    for one in found:
-        about = f"{one.claim.id}: {one.claim.quantity}"
-        table.add_row(about, one.verdict, words.published(one), words.recomputed(one))
+    for item in result:
+        about = f"{item.claim.id}: {item.claim.quantity}"
+        table.add_row(about, item.verdict, words.published(item), words.recomputed(item))
     TableConsole().print(table)
-    say(words.summary(found))
+    say(words.summary(result))
     say("`dpassay claims ID --explain` shows how a number comes about.")

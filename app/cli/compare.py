@@ -163,29 +163,29 @@ def _print(compared: Compared) -> None:
     from dpassay.jobs.compare import duration, relation_in_words
     from dpassay.reports.text import SYMBOLS
 
-    found = compared.comparison
-    sign = SYMBOLS.get(found.quantity, found.quantity.replace("_", " "))
-    table = Table(title=f"{compared.about}\n{relation_in_words(found)}")
-    least = sign if found.quantity == "noise_multiplier" else f"{sign} at most"
+    result = compared.comparison
+    sign = SYMBOLS.get(result.quantity, result.quantity.replace("_", " "))
+    table = Table(title=f"{compared.about}\n{relation_in_words(result)}")
+    least = sign if result.quantity == "noise_multiplier" else f"{sign} at most"
     for column in ("accountant", least, "certified interval", "rigor", "time"):
         table.add_column(column)
-    for row in found.rows:
+    for row in result.rows:
         bound = row.bound
         interval = format_interval(bound.interval.lower, bound.interval.upper) if bound.interval else "–"
         table.add_row(bound.method, format_upper(bound.value), interval, bound.rigor, duration(row.seconds))
     console = TableConsole()
     console.print(table)
-    for name, reason in found.unsupported.items():
-        if name not in found.inapplicable:
+    for name, reason in result.unsupported.items():
+        if name not in result.inapplicable:
             console.print(f"{name}: {reason}", markup=False, highlight=False)
-    if found.inapplicable:
-        names = ", ".join(found.inapplicable)
+    if result.inapplicable:
+        names = ", ".join(result.inapplicable)
         console.print(
             f"No bound for mechanisms of this kind: {names} (`dpassay accountants` says why).", highlight=False
         )
-    told = [f"{row.bound.method}: {note}" for row in found.rows for note in row.notes]
-    told += [note for panel in compared.panels for note in panel.notes]
-    for note in dict.fromkeys((*told, *compared.assumptions)):
+    notes = [f"{row.bound.method}: {note}" for row in result.rows for note in row.notes]
+    notes += [note for panel in compared.panels for note in panel.notes]
+    for note in dict.fromkeys((*notes, *compared.assumptions)):
         console.print(f"Note: {note}", markup=False, highlight=False)
     if compared.figure is not None:
         console.print(f"Figure: {compared.figure}", markup=False, highlight=False)

@@ -58,7 +58,7 @@ def gate(
     from dpassay.jobs import gate as job
 
     policy = job.Policy(max_epsilon, delta, unit, adjacency)
-    found = job.gate(
+    result = job.gate(
         files,
         policy,
         sampler=sampler,
@@ -69,6 +69,6 @@ def gate(
         anchor=anchor,
         summary=summary,
     )
-    show(found.to_json(), lambda: say(found.in_words()), json_, quiet)
-    if not found.passed:
+    show(result.to_json(), lambda: say(result.in_words()), json_, quiet)
+    if not result.passed:
         raise typer.Exit(ExitCode.REFUTED)

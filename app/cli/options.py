@@ -146,7 +146,7 @@ def progress(json_: bool, quiet: bool) -> Progress:
     return Progress("quiet" if quiet else "json" if json_ else "bar")
 
 
-def show(found: Any, in_words: Callable[[], None], json_: bool, quiet: bool) -> None:
+def show(result: Any, in_words: Callable[[], None], json_: bool, quiet: bool) -> None:
     """Prints a result: as JSON, for people, or not at all.
 
     Args:
@@ -155,6 +155,6 @@ def show(found: Any, in_words: Callable[[], None], json_: bool, quiet: bool) -> 
         json_, quiet: what was asked for; with both, JSON.
     """
     if json_:
-        print(json.dumps(found))
+        print(json.dumps(result))
     elif not quiet:
         in_words()

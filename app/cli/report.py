@@ -11,5 +11,5 @@ def report(run_folder: RunFolder, json_: Json = False, quiet: Quiet = False) -> 
     from dpassay.jobs import report as job
 
     drawn = job.report(run_folder)
-    found = {"verdict": drawn.verdict, "report": str(drawn.report)}
-    show(found, lambda: say(f"{drawn.sentence} Report: {drawn.report}\n{drawn.history}"), json_, quiet)
+    results = {"verdict": drawn.verdict, "report": str(drawn.report)}
+    show(results, lambda: say(f"{drawn.sentence} Report: {drawn.report}\n{drawn.history}"), json_, quiet)

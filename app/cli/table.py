@@ -38,14 +38,14 @@ def schema(
     """
     from dpassay.jobs import table_schema as job
 
-    found = job.write_schema(sample, output, public=public, ignore=ignore or ())
+    result = job.write_schema(sample, output, public=public, ignore=ignore or ())
 
     def in_words() -> None:
-        say(f"Written to {found.path}: {len(found.columns)} columns. Widen their domains to what may occur.")
+        say(f"Written to {result.path}: {len(result.columns)} columns. Widen their domains to what may occur.")
         if not public:
             say("The schema says that it was made from private rows. If the sample is public, give --public.")
 
-    show(found.to_json(), in_words, json_, quiet)
+    show(result.to_json(), in_words, json_, quiet)
 
 
 @app.command(
@@ -79,25 +79,25 @@ def utility(
     settings = job.TableSettings(
         real=real, schema=schema, held_out=held_out, target=target, seed=seed, progress=progress(json_, quiet)
     )
-    found = job.measure_table(synthetic, settings)
-    document = found.to_json()
+    result = job.measure_table(synthetic, settings)
+    document = result.to_json()
     write(document, path)
 
     def in_words() -> None:
-        _print(found)
+        _print(result)
         say(f"Written to {path}")
 
     show(document, in_words, json_, quiet)
 
 
-def _print(found: TableUtility) -> None:
+def _print(result: TableUtility) -> None:
     """Prints all metrics, after a note that they are private."""
     from dpassay.cli.table_console import TableConsole, titled
     from dpassay.utility.measures import PRIVATE
 
     console = TableConsole()
     console.print(f"PRIVATE. {PRIVATE}", markup=False, highlight=False)
-    for rows in (_comparison_rows(found), _classifier_rows(found)):
+    for rows in (_comparison_rows(result), _classifier_rows(result)):
         if rows:
             console.print(titled(*rows))
 
@@ -105,11 +105,11 @@ def _print(found: TableUtility) -> None:
 Rows = tuple[str, list[str], list[list[str]]]
 
 
-def _comparison_rows(found: TableUtility) -> Rows:
+def _comparison_rows(result: TableUtility) -> Rows:
     named = {
-        "synthetic, seen": found.to_real,
-        "synthetic, not seen": found.to_held_out,
-        "seen, not seen": found.real_to_held_out,
+        "synthetic, seen": result.to_real,
+        "synthetic, not seen": result.to_held_out,
+        "seen, not seen": result.real_to_held_out,
     }
     known = {name: side for name, side in named.items() if side is not None}
     sides = list(known.values())
@@ -122,13 +122,13 @@ def _comparison_rows(found: TableUtility) -> Rows:
         rows.append([f"{name}, 50 bins", *(format_number(None if of is None else of.bins_50) for of in found_of)])
     agree = [side.associations for side in sides]
     rows.append(["CorAcc", *(format_number(None if of is None else of.share) for of in agree)])
-    for place, column in enumerate(found.to_real.columns):
-        rows.append([f"{column.name}, mean", *(format_number(side.columns[place].intersection.mean) for side in sides)])
+    for index, column in enumerate(result.to_real.columns):
+        rows.append([f"{column.name}, mean", *(format_number(side.columns[index].intersection.mean) for side in sides)])
     return "Synthetic rows, and real rows that the generator has seen or not seen", ["", *known], rows
 
 
-def _classifier_rows(found: TableUtility) -> Rows | None:
-    efficacy = found.efficacy
+def _classifier_rows(result: TableUtility) -> Rows | None:
+    efficacy = result.efficacy
     if efficacy is None:
         return None
     named = {

@@ -89,25 +89,25 @@ def utility(
         confidence=confidence,
         progress=progress(json_, quiet),
     )
-    found = job.measure(synthetic, settings)
-    document = found.to_json()
+    result = job.measure(synthetic, settings)
+    document = result.to_json()
     write(document, path)
 
     def in_words() -> None:
-        _print(found)
+        _print(result)
         say(f"Written to {path}")
 
     show(document, in_words, json_, quiet)
 
 
-def _print(found: Utility) -> None:
+def _print(result: Utility) -> None:
     """Prints all metrics, after a note that they are private."""
     from dpassay.cli.table_console import TableConsole, titled
     from dpassay.utility.measures import PRIVATE
 
     console = TableConsole()
     console.print(f"PRIVATE. {PRIVATE}", markup=False, highlight=False)
-    for rows in (_embedding_rows(found), _side_rows(found), _overlap_rows(found), _classifier_rows(found)):
+    for rows in (_embedding_rows(result), _side_rows(result), _overlap_rows(result), _classifier_rows(result)):
         if rows:
             console.print(titled(*rows))
 
@@ -119,8 +119,8 @@ def _interval(ends: tuple[float, float] | None) -> str:
 Rows = tuple[str, list[str], list[list[str]]]
 
 
-def _embedding_rows(found: Utility) -> Rows:
-    frechet, mauve = found.frechet, found.mauve
+def _embedding_rows(result: Utility) -> Rows:
+    frechet, mauve = result.frechet, result.mauve
     confidence = f"interval, confidence {format_confidence(frechet.confidence)}"
     rows = [
         ["Fréchet distance", format_number(frechet.value), "", "0"],
@@ -131,16 +131,16 @@ def _embedding_rows(found: Utility) -> Rows:
         rows.append([f"MAUVE, {mauve.buckets} buckets", format_number(mauve.value), "", "1"])
         rows.append(["MAUVE*, smoothed", format_number(mauve.smoothed), "", "1"])
     texts = f"{frechet.texts.synthetic} and {frechet.texts.real} texts"
-    title = f"Embeddings of {texts} ({found.embedder.name}, {frechet.dimensions} dimensions)"
+    title = f"Embeddings of {texts} ({result.embedder.name}, {frechet.dimensions} dimensions)"
     return title, ["", "value", confidence, "alike"], rows
 
 
-def _side_rows(found: Utility) -> Rows:
-    rows = [["texts", str(found.synthetic.used), str(found.real.used), ""]]
-    for row in found.diversity:
+def _side_rows(result: Utility) -> Rows:
+    rows = [["texts", str(result.synthetic.used), str(result.real.used), ""]]
+    for row in result.diversity:
         distinct = row.distinct_at_same_size
         rows.append([f"distinct-{row.n}", format_number(distinct.synthetic), format_number(distinct.real), ""])
-    for unit, lengths in (("words", found.lengths.words), ("characters", found.lengths.characters)):
+    for unit, lengths in (("words", result.lengths.words), ("characters", result.lengths.characters)):
         for quantile, name in ((0.05, "5 %"), (0.5, "median"), (0.95, "95 %")):
             sides = [format_number(side.quantiles[quantile]) for side in (lengths.synthetic, lengths.real)]
             rows.append([f"{unit}, {name}", *sides, ""])
@@ -149,9 +149,9 @@ def _side_rows(found: Utility) -> Rows:
     return "Diversity at the same number of words, and lengths", ["", "synthetic", "real", "distance"], rows
 
 
-def _overlap_rows(found: Utility) -> Rows:
-    overlap, same = found.memorisation.real, found.memorisation.same_size
-    sides = {f"{found.real.texts} seen": overlap}
+def _overlap_rows(result: Utility) -> Rows:
+    overlap, same = result.memorisation.real, result.memorisation.same_size
+    sides = {f"{result.real.texts} seen": overlap}
     if same:
         sides |= {f"{same.texts} seen": same.real, f"{same.texts} not seen": same.held_out}
     rows = [
@@ -165,8 +165,8 @@ def _overlap_rows(found: Utility) -> Rows:
     return f"Synthetic texts among real ones, by runs of {overlap.run_words} words", ["", *sides], rows
 
 
-def _classifier_rows(found: Utility) -> Rows | None:
-    classifier = found.classifier
+def _classifier_rows(result: Utility) -> Rows | None:
+    classifier = result.classifier
     if classifier is None:
         return None
     named = {

@@ -93,7 +93,7 @@ class LedgerState:
 
     def evidence(self) -> list[str]:
         """What bounds on its runs rest on, a line each."""
-        return [f"assumed: {one}" for one in self.assumptions] + [f"an estimate: {one}" for one in self.estimates]
+        return [f"assumed: {item}" for item in self.assumptions] + [f"an estimate: {item}" for item in self.estimates]
 
 
 @dataclass(frozen=True)
@@ -161,11 +161,11 @@ class Account:
             **({"whole_plan": [bound.to_json() for bound in self.whole_plan]} if self.whole_plan else {}),
             "ledgers": [ledger.to_json() for ledger in self.ledgers],
             **({"foreign": [file.to_json() for file in self.foreign]} if self.foreign else {}),
-            **({"if_sampled": [one.to_json() for one in self.if_sampled]} if self.if_sampled else {}),
+            **({"if_sampled": [item.to_json() for item in self.if_sampled]} if self.if_sampled else {}),
             **({"assumptions": list(self.assumptions)} if self.assumptions else {}),
             **({"hints": list(self.hints)} if self.hints else {}),
             **({"doubts": list(self.doubts)} if self.doubts else {}),
-            **({"unstated": [{"of": of, **asdict(one)} for of, one in self.unstated]} if self.unstated else {}),
+            **({"unstated": [{"of": of, **asdict(item)} for of, item in self.unstated]} if self.unstated else {}),
             **({"budgets": [asdict(budget) for budget in self.budgets]} if self.budgets else {}),
             "unsupported": self.unsupported,
         }
@@ -218,8 +218,8 @@ def account(
             other libraries have no bound without δ.
     """
     several = [given] if isinstance(given, str | Path | Claim) else list(given)
-    claims = [read_claim(one) if not isinstance(one, Claim) else one for one in several if _is_claim(one)]
-    files = [Path(one) for one in several if not isinstance(one, Claim) and not _is_claim(one)]
+    claims = [read_claim(item) if not isinstance(item, Claim) else item for item in several if _is_claim(item)]
+    files = [Path(item) for item in several if not isinstance(item, Claim) and not _is_claim(item)]
     foreign = [path for path in files if is_foreign(path)]
     with contextlib.ExitStack() as stack:
         with input_errors():
@@ -235,19 +235,19 @@ def account(
             of_ledgers = [(ledger, basis_of_ledger(ledger)) for ledger in ledgers]
             states = tuple(LedgerState.of(*each) for each in of_ledgers)
             unstated = [
-                *((claim.name, one) for claim in claims for one in claim.unstated()),
-                *((str(ledger.path), one) for ledger, basis in of_ledgers for one in basis.unstated),
+                *((claim.name, item) for claim in claims for item in claim.unstated()),
+                *((str(ledger.path), item) for ledger, basis in of_ledgers for item in basis.unstated),
             ]
-            check_statements_used(stated, readings, [one for _, one in unstated])
+            check_statements_used(stated, readings, [item for _, item in unstated])
             assumed = dict.fromkeys(
                 [
-                    *(one for claim in claims for one in claim.assumptions()),
-                    *(one for state in states for one in state.assumptions),
+                    *(item for claim in claims for item in claim.assumptions()),
+                    *(item for state in states for item in state.assumptions),
                 ]
             )
             doubts = (
-                *(one for claim in claims for one in claim.estimate_reasons()),
-                *(one for state in states for one in state.estimates),
+                *(item for claim in claims for item in claim.estimate_reasons()),
+                *(item for state in states for item in state.estimates),
             )
             total = Basis(tuple(assumed), doubts, query.exact and all(basis.exact for _, basis in of_ledgers))
         methods = None if method is None else [method]
@@ -283,17 +283,17 @@ def account(
         hints=hints,
         doubts=total.estimates,
         unstated=(
-            *((of, one) for of, one in unstated if one.name not in stated.conditions),
-            *((str(path), one) for path, _, reading in readings for one in reading.unstated),
+            *((of, item) for of, item in unstated if item.name not in stated.conditions),
+            *((str(path), item) for path, _, reading in readings for item in reading.unstated),
         ),
     )
 
 
 def _relations(claims: Sequence[Claim], ledgers: Sequence[Ledger]) -> list[Named]:
-    found = [(claim.name, (claim.adjacency, Unit.parse(claim.unit))) for claim in claims]
+    results = [(claim.name, (claim.adjacency, Unit.parse(claim.unit))) for claim in claims]
     if ledgers:
-        found.append((str(ledgers[0].path), relation_of(ledgers)))
-    return found
+        results.append((str(ledgers[0].path), relation_of(ledgers)))
+    return results
 
 
 def _if_sampled(
@@ -304,7 +304,7 @@ def _if_sampled(
         return
     _, question = query.questions[-1]
     for sampler in Sampler:
-        meant = (one for _, state in states for one in state.also if isinstance(one, Adjacency))
+        meant = (item for _, state in states for item in state.also if isinstance(item, Adjacency))
         others = (Adjacency.REPLACE_ONE, *meant) if stated.adjacency is None else ()
         for adjacency in dict.fromkeys((query.adjacency, *others)):
             try:
@@ -313,8 +313,8 @@ def _if_sampled(
             except ValueError:  # fixed, and nobody says how many records there are; or the file has another relation
                 continue
             event = events.compose([(reading.event, 1) for reading in readings])
-            found = upper_bounds(event, question, adjacency=adjacency, unit=query.unit, methods=methods)
-            best = next((bound for bound in found if bound.value < math.inf), None)
+            result = upper_bounds(event, question, adjacency=adjacency, unit=query.unit, methods=methods)
+            best = next((bound for bound in result if bound.value < math.inf), None)
             named = [(path, state, reading) for (path, state), reading in zip(states, readings, strict=True)]
             yield IfSampled(sampler, adjacency, None if best is None else basis_of_files(named).under(best))
 
@@ -334,34 +334,34 @@ def _hints(
         InputError: if δ is missing and nothing is bounded without it.
     """
     of_samplers = dict.fromkeys(hint for _, _, reading in readings for hint in reading.hints)
-    found = [f"{hint.removesuffix('.')} (--adjacency, --sampler, --normalizer)." for hint in of_samplers]
+    results = [f"{hint.removesuffix('.')} (--adjacency, --sampler, --normalizer)." for hint in of_samplers]
     finite = any(bound.value < math.inf for bound in bounds)
-    answered = finite or any(one.bound is not None for one in if_sampled)
+    answered = finite or any(item.bound is not None for item in if_sampled)
     composed = events.counted([(query.event, 1)]).values()
     unbounded = any(isinstance(event, dp_event.NonPrivateDpEvent) for event, _ in composed)
     if readings and delta is None and not answered and (if_sampled or not unbounded):
         raise InputError("no ε is bounded without δ: state it with --delta, such as --delta 1e-5")
     if readings and delta is None and (finite or if_sampled or not unbounded):
-        found.append("No δ is given, so only a pure ε is bounded; state δ with --delta.")
+        results.append("No δ is given, so only a pure ε is bounded; state δ with --delta.")
     if query.unit.is_group and delta is not None and not finite and not unbounded:
         size = query.unit.size
-        found.append(registry.group_through_one_record(query.event, delta, adjacency=query.adjacency, size=size))
+        results.append(registry.group_through_one_record(query.event, delta, adjacency=query.adjacency, size=size))
     if readings and delta is not None and not finite and not unbounded:
         spent = math.fsum(count * event.delta for event, count in composed if isinstance(event, EpsilonDeltaDpEvent))
         if spent >= delta:
-            found.append(
+            results.append(
                 f"The δ of the mechanisms that are stated by ε and δ add up to {format_upper(spent)}, which is not "
                 f"below the δ = {format_number(delta)} that is asked for; state a larger one with --delta."
             )
-    shuffled = any(one.sampler is Sampler.SHUFFLED for one in if_sampled) or stated.sampler is Sampler.SHUFFLED
+    shuffled = any(item.sampler is Sampler.SHUFFLED for item in if_sampled) or stated.sampler is Sampler.SHUFFLED
     if shuffled and Condition.EPOCHS not in stated.conditions:
-        found.append(
+        results.append(
             "With the sampler shuffled every step counts; if each epoch ran to its end, state it with --condition "
             "epochs, and if no step accumulated gradients of two epochs, with --condition once."
         )
     if if_sampled and stated.records is None and any(state.is_sampled and not state.records for _, state in states):
-        found.append("For a bound with the sampler fixed, state the number of records with --records.")
-    return tuple(found)
+        results.append("For a bound with the sampler fixed, state the number of records with --records.")
+    return tuple(results)
 
 
 def _is_claim(given: str | Path | Claim) -> bool:
@@ -465,18 +465,18 @@ def _common_budgets(ledgers: Sequence[Ledger], plans: Sequence[Plan]) -> tuple[S
         InputError: if they protect different ones. A record without a secret of one list is used in the clear, so a
             secret of another list in it is not protected at all, and occurrences in the two lists do not add up.
     """
-    found = {(plan.secrets, plan.budgets) for plan in plans}
+    results = {(plan.secrets, plan.budgets) for plan in plans}
     for ledger in ledgers:
         for name in ledger.runs():
             about = ledger.run(name).about
             budgets = tuple(SecretProtection(p, r) for p, r in about.get("budgets", ()))
-            found.add((about.get("secrets"), budgets))
-    if len(found) > 1:
+            results.add((about.get("secrets"), budgets))
+    if len(results) > 1:
         raise InputError(
             "these runs protect different secrets, budgets or places, so they do not compose: a record without a "
             "secret is used in the clear, so one run may reveal what another protects; account for each run separately"
         )
-    return next(iter(found))[1] if found else ()
+    return next(iter(results))[1] if results else ()
 
 
 def _claimed(claims: Sequence[Claim]) -> tuple[float | None, float | None]:
@@ -492,14 +492,16 @@ def _only(named: set[float]) -> float | None:
 
 def _realised_bound(ledgers: Sequence[Ledger], adjacency: Adjacency, unit: Unit) -> list[Bound]:
     """The sum of the realised ex-post costs of all runs; empty if a run has none."""
-    found: list[Bound] = []
+    results: list[Bound] = []
     for ledger in ledgers:
         for name in ledger.runs():
             run = ledger.run(name)
             if not run.realised():
                 return []
-            found.append(registry.account(run, method="ex_post", adjacency=adjacency, unit=unit))
-    if not found:
+            results.append(registry.account(run, method="ex_post", adjacency=adjacency, unit=unit))
+    if not results:
         return []
-    total = math.nextafter(math.fsum(bound.value for bound in found), math.inf) if len(found) > 1 else found[0].value
-    return [dataclasses.replace(found[0], value=total)]
+    total = (
+        math.nextafter(math.fsum(bound.value for bound in results), math.inf) if len(results) > 1 else results[0].value
+    )
+    return [dataclasses.replace(results[0], value=total)]

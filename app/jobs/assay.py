@@ -190,17 +190,17 @@ def assay(
     with one_process(output / PRIVATE):
         done = registry.generate(claim, output, settings)
         with open_ledger(done.ledger_path, anchor) as ledger, input_errors():
-            earlier = [one.past for one in recorded(ledger.run(claim.name))]
+            earlier = [item.past for item in recorded(ledger.run(claim.name))]
             confidence = confidence_of_next(earlier, bool(claim.audits))
             refuted = refuted_runs(ledger, ledger.run(claim.name))
         proof = prove(done, guarantee)
         evidence = Evidence(registry.audit(done, proof.parts[0], confidence), confidence, earlier, refuted)
         verdict = worst_verdict(done, proof.parts, evidence)
-        found = record_verdict(done, document(done, proof, evidence, verdict))
-        write(found, done.ledger_path.parent)
-    for warning in found.warnings:  # those that were not shown when the run began
+        result = record_verdict(done, document(done, proof, evidence, verdict))
+        write(result, done.ledger_path.parent)
+    for warning in result.warnings:  # those that were not shown when the run began
         shown.note(f"Warning: {warning}")
-    return AssayResult(found, output)
+    return AssayResult(result, output)
 
 
 def worst_verdict(done: FinishedRun, parts: list[BoundedGuarantee], evidence: Evidence) -> Verdict:
@@ -212,14 +212,14 @@ def worst_verdict(done: FinishedRun, parts: list[BoundedGuarantee], evidence: Ev
     """
     contradictions = evidence.contradictions
     verdicts = []
-    for place, part in enumerate(parts):
-        found = [] if place else evidence.bounds
+    for index, part in enumerate(parts):
+        result = [] if index else evidence.bounds
         verdicts.append(
             decide(
                 part.guarantee,
                 adjacency=done.adjacency,
                 unit=done.unit,
-                bounds=[*part.bounds, *found],
+                bounds=[*part.bounds, *result],
                 contradictions=contradictions,
             )
         )
@@ -323,11 +323,11 @@ def limitations(claim: Claim) -> list[str]:
 
 def versions() -> dict[str, str]:
     """Versions of dpassay, Python, and the installed packages that compute the numbers."""
-    found = {"dpassay": __version__, "python": platform.python_version()}
+    results = {"dpassay": __version__, "python": platform.python_version()}
     for package in ("numpy", "scipy", "torch", "transformers", "opacus", "dp-accounting", "prv-accountant", "opendp"):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
+            results[package] = metadata.version(package)
+    return results
 
 
 def verdict_record(assay: Assay, digests: Digests, evidence: Evidence) -> PastVerdict:

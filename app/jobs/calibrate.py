@@ -24,7 +24,7 @@ from dpassay.base.number_format import DIGITS, format_number
 from dpassay.jobs.mechanisms import Mechanism, ParameterSearch
 from dpassay.reports.text import SYMBOLS
 
-_MOST_TRIES = 4
+_MAX_TRIES = 4
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Goal:
         with input_errors(hint):
             if self.method is not None:
                 validate.one_of(tuple(ACCOUNTANTS), method=self.method)
-            found = calibrate(
+            result = calibrate(
                 make_event,
                 self.target(),
                 adjacency=Adjacency(validate.one_of(tuple(map(str, Adjacency)), adjacency=self.adjacency)),
@@ -100,10 +100,10 @@ class Goal:
                 delta=self.delta if self.mu is not None else None,
                 start=search.start,
             )
-            return found if search.integer else self._as_printed(found, make_event, decreasing=search.decreasing)
+            return result if search.integer else self._as_printed(result, make_event, decreasing=search.decreasing)
 
     def _as_printed(
-        self, found: Calibration, make_event: Callable[[float], DpEvent], *, decreasing: bool
+        self, result: Calibration, make_event: Callable[[float], DpEvent], *, decreasing: bool
     ) -> Calibration:
         """The answer at a value of few digits, as it is printed and given to other commands, with the bound there.
 
@@ -113,21 +113,21 @@ class Goal:
         empty = accountant_factory(self.method or question.method, self.adjacency, unit_of(self.adjacency))(WIDTH)
         least = math.ceil(-math.log10(self.tolerance)) + 3  # rounding then changes little of the tolerance
         digits = Context(prec=max(least, DIGITS), rounding=ROUND_CEILING if decreasing else ROUND_FLOOR)
-        value = digits.plus(Decimal(repr(found.value)))
-        for tried in range(1, _MOST_TRIES + 1):
+        value = digits.plus(Decimal(repr(result.value)))
+        for tried in range(1, _MAX_TRIES + 1):
             answer = decided(empty.compose(make_event(float(value))), question)
             if question.meets(answer):
                 bound = max(answer, key=lambda bound: question.loss(bound.at, bound.value))
-                gap = 0.0 if found.beyond is None else abs(found.beyond / float(value) - 1)
+                gap = 0.0 if result.beyond is None else abs(result.beyond / float(value) - 1)
                 return replace(
-                    found,
+                    result,
                     value=float(value),
                     bound=bound,
-                    tolerance=max(found.tolerance, gap),
-                    evaluations=found.evaluations + tried,
+                    tolerance=max(result.tolerance, gap),
+                    evaluations=result.evaluations + tried,
                 )
             value = digits.next_plus(value) if decreasing else digits.next_minus(value)
-        return found
+        return result
 
 
 def calibrate_mechanism(
@@ -172,26 +172,26 @@ def _check_given(given: Mapping[str, object], find: str, finds: Mapping[str, str
             raise ValueError(f"--find {find} needs {option}")
 
 
-def in_words(found: Calibration) -> list[str]:
+def in_words(result: Calibration) -> list[str]:
     """The answer in sentences, with all digits of the value, which is rounded already."""
-    name = found.parameter.replace("_", " ")
-    value = str(int(found.value)) if _is_integer(found) else format_number(found.value, digits=17)
-    lines = [f"{name} {value}: {_bound_in_words(found.bound)}, {found.bound.rigor}, by {found.bound.by}"]
-    if found.beyond is None or found.beyond_bound is None:
+    name = result.parameter.replace("_", " ")
+    value = str(int(result.value)) if _is_integer(result) else format_number(result.value, digits=17)
+    lines = [f"{name} {value}: {_bound_in_words(result.bound)}, {result.bound.rigor}, by {result.bound.by}"]
+    if result.beyond is None or result.beyond_bound is None:
         lines.append("Less privacy was not tried: this is the end of the range that is searched.")
         return lines
-    beyond = str(int(found.beyond)) if _is_integer(found) else format_number(found.beyond)
-    if found.refuted and found.beyond_bound.interval is not None:
+    beyond = str(int(result.beyond)) if _is_integer(result) else format_number(result.beyond)
+    if result.refuted and result.beyond_bound.interval is not None:
         lines.append(
-            f"At {name} {beyond} it does not: {_bound_in_words(found.beyond_bound, other_end=True)}, certified."
+            f"At {name} {beyond} it does not: {_bound_in_words(result.beyond_bound, other_end=True)}, certified."
         )
     else:
-        lines.append(f"At {name} {beyond} nothing is proven: {_bound_in_words(found.beyond_bound)} is the best bound.")
+        lines.append(f"At {name} {beyond} nothing is proven: {_bound_in_words(result.beyond_bound)} is the best bound.")
     return lines
 
 
-def _is_integer(found: Calibration) -> bool:
-    return found.parameter in ("steps", "count", "rounds")
+def _is_integer(result: Calibration) -> bool:
+    return result.parameter in ("steps", "count", "rounds")
 
 
 def _bound_in_words(bound: Bound, *, other_end: bool = False) -> str:

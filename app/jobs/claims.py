@@ -17,10 +17,10 @@ def named(ids: Sequence[str]) -> tuple[PublishedClaim, ...]:
         InputError: if there is no such claim.
     """
     known = {claim.id: claim for claim in read_published_claims()}
-    for one in ids:
-        if one not in known:
-            raise InputError(f"there is no published claim {one!r}; known are {', '.join(known)}")
-    return tuple(known[one] for one in dict.fromkeys(ids)) if ids else tuple(known.values())
+    for item in ids:
+        if item not in known:
+            raise InputError(f"there is no published claim {item!r}; known are {', '.join(known)}")
+    return tuple(known[item] for item in dict.fromkeys(ids)) if ids else tuple(known.values())
 
 
 def check_published_claims(claims: Sequence[PublishedClaim], step: Step) -> Iterator[CheckedClaim]:

@@ -140,12 +140,12 @@ def _secret(secret: Secret, p: float, settings: ComparisonSettings) -> Compared:
         release = secret.release()
     with settings.progress.stage("accountants") as step:
         methods = settings.methods or SECRET_METHODS
-        found = compare_secret(release, p, secret.rounds, methods=methods, progress=step)
+        result = compare_secret(release, p, secret.rounds, methods=methods, progress=step)
     curves: tuple[Panel, ...] = ()
     if settings.output is not None:
-        curves = secret_panels(release, secret.rounds, found, seconds=settings.seconds)
-    assumptions = found.rows[0].bound.assumptions if found.rows else ()
-    return _with_figure(Compared(secret.in_words(secret.adjacency), found, curves, assumptions), settings)
+        curves = secret_panels(release, secret.rounds, result, seconds=settings.seconds)
+    assumptions = result.rows[0].bound.assumptions if result.rows else ()
+    return _with_figure(Compared(secret.in_words(secret.adjacency), result, curves, assumptions), settings)
 
 
 def _vectors(vectors: Vectors, delta: float, adjacency: str, settings: ComparisonSettings) -> Compared:
@@ -157,11 +157,11 @@ def _vectors(vectors: Vectors, delta: float, adjacency: str, settings: Compariso
     asked = {"epsilon": vectors.epsilon, "sigma": vectors.sigma}
     with settings.progress.stage("accountants") as step:
         methods = settings.methods or LAYER_METHODS
-        found = compare_layers(released, delta=delta, methods=methods, progress=step, **asked)
+        result = compare_layers(released, delta=delta, methods=methods, progress=step, **asked)
     curves: tuple[Panel, ...] = ()
     if settings.output is not None:
-        curves = layer_panels(released, found, seconds=settings.seconds, **asked)
-    return _with_figure(Compared(vectors.in_words(relation), found, curves, vectors.notes(relation)), settings)
+        curves = layer_panels(released, result, seconds=settings.seconds, **asked)
+    return _with_figure(Compared(vectors.in_words(relation), result, curves, vectors.notes(relation)), settings)
 
 
 def ledgers(
@@ -202,7 +202,7 @@ def ledgers(
             relations = [(str(opened[0].path), relation_of(opened))] if opened else []
             readings = readings_of(states_in(foreign), stated, relations)
             bases = [basis_of_ledger(ledger) for ledger in opened]
-            check_statements_used(stated, readings, [one for basis in bases for one in basis.unstated])
+            check_statements_used(stated, readings, [item for basis in bases for item in basis.unstated])
             relation, of = common_relation(relations)
             if of.is_secret:
                 raise InputError(
@@ -211,14 +211,16 @@ def ledgers(
             parts = [(compose_ledgers(opened), 1)] if opened else []
             event = events.compose([*parts, *((reading.event, 1) for _, _, reading in readings)])
             notes = [note for each in zip(opened, bases, strict=True) for note in _ledger_assumptions(*each)]
-    notes += [f"{path.name}: {one}" for path, _, reading in readings for one in (*reading.hints, *reading.assumptions)]
+    notes += [
+        f"{path.name}: {item}" for path, _, reading in readings for item in (*reading.hints, *reading.assumptions)
+    ]
     about = f"{', '.join(path.name for path in paths)}: what was charged"
-    found = _compare_event(event, about, relation, of, delta, settings, tuple(notes))
-    estimates = tuple(one for basis in bases for one in basis.estimates)
+    result = _compare_event(event, about, relation, of, delta, settings, tuple(notes))
+    estimates = tuple(item for basis in bases for item in basis.estimates)
     exact = all(basis.exact for basis in bases) and all(reading.exact for _, _, reading in readings)
     total = Basis(estimates=estimates, exact=exact)
-    rows = tuple(replace(row, bound=total.under(row.bound)) for row in found.comparison.rows)
-    return replace(found, comparison=replace(found.comparison, rows=rows))
+    rows = tuple(replace(row, bound=total.under(row.bound)) for row in result.comparison.rows)
+    return replace(result, comparison=replace(result.comparison, rows=rows))
 
 
 def _ledger_assumptions(ledger: Ledger, basis: Basis) -> list[str]:
@@ -231,8 +233,8 @@ def _ledger_assumptions(ledger: Ledger, basis: Basis) -> list[str]:
     ]
     if not ledger.anchored:
         notes.append(f"{name}: no anchor of this ledger was found, so a restored or rewritten file would not show.")
-    notes += [f"{name}: assumed: {one}" for one in basis.assumptions]
-    notes += [f"an estimate: {one}" for one in basis.estimates]
+    notes += [f"{name}: assumed: {item}" for item in basis.assumptions]
+    notes += [f"an estimate: {item}" for item in basis.estimates]
     return notes
 
 
@@ -260,7 +262,7 @@ def _compare_event(
             settings.progress.note(f"{row.bound.method}: ε {sign} {value} ({row.bound.rigor}, {duration(row.seconds)})")
 
     with settings.progress.stage("accountants") as step:
-        found = compare(
+        result = compare(
             event,
             adjacency=adjacency,
             delta=delta,
@@ -270,13 +272,13 @@ def _compare_event(
             progress=step,
             shown=shown,
         )
-    if not found.rows and unit.is_group and not settings.methods:
+    if not result.rows and unit.is_group and not settings.methods:
         raise InputError(group_through_one_record(event, delta, adjacency=adjacency, size=unit.size))
     curves: tuple[Panel, ...] = ()
     if settings.output is not None:
         with settings.progress.stage("curves") as step:
-            curves = panels(event, found, seconds=settings.seconds, others=others[1], progress=step)
-    return _with_figure(Compared(about, found, curves, assumptions), settings)
+            curves = panels(event, result, seconds=settings.seconds, others=others[1], progress=step)
+    return _with_figure(Compared(about, result, curves, assumptions), settings)
 
 
 def _with_figure(compared: Compared, settings: ComparisonSettings) -> Compared:
@@ -285,25 +287,25 @@ def _with_figure(compared: Compared, settings: ComparisonSettings) -> Compared:
     Raises:
         InputError: if none of the accountants has a bound, or the figure cannot be written.
     """
-    found = compared.comparison
-    if not found.rows:
-        reasons = "; ".join(found.unsupported.values())
+    result = compared.comparison
+    if not result.rows:
+        reasons = "; ".join(result.unsupported.values())
         raise InputError(f"no accountant that was asked has a bound here: {reasons}")
     if settings.output is None:
         return compared
     from dpassay.reports.comparison import figure, standalone
 
-    drawing = standalone(figure(found, compared.panels, f"{compared.about}; {relation_in_words(found)}"))
+    drawing = standalone(figure(result, compared.panels, f"{compared.about}; {relation_in_words(result)}"))
     with input_errors():
         write_atomically(settings.output, drawing, 0o644)
-    return Compared(compared.about, found, compared.panels, compared.assumptions, settings.output)
+    return Compared(compared.about, result, compared.panels, compared.assumptions, settings.output)
 
 
-def relation_in_words(found: Comparison) -> str:
+def relation_in_words(result: Comparison) -> str:
     """Adjacency, unit, and the δ or p of a comparison, in words."""
-    at = "p" if found.quantity == "r" else "δ"
-    unit = "" if found.unit == unit_of(found.adjacency) else f", unit {found.unit}"
-    return f"{found.adjacency}{unit}, {at} = {format_number(found.at)}"
+    at = "p" if result.quantity == "r" else "δ"
+    unit = "" if result.unit == unit_of(result.adjacency) else f", unit {result.unit}"
+    return f"{result.adjacency}{unit}, {at} = {format_number(result.at)}"
 
 
 def duration(seconds: float) -> str:

@@ -59,7 +59,7 @@ class ForeignFile:
             "path": str(self.path),
             "assumptions": list(self.assumptions),
             "remarks": list(self.remarks),
-            "unstated": [asdict(one) for one in self.unstated],
+            "unstated": [asdict(item) for item in self.unstated],
         }
 
     def notes(self) -> list[str]:
@@ -67,8 +67,8 @@ class ForeignFile:
         stated = "" if self.stated is None else f"; it states ε = {format_number(self.stated)} itself"
         return [
             f"{self.path}: {self.what}{stated}",
-            *(f"{self.path}: {one}" for one in self.remarks),
-            *(f"{self.path}: assumed: {one}" for one in self.assumptions),
+            *(f"{self.path}: {item}" for item in self.remarks),
+            *(f"{self.path}: assumed: {item}" for item in self.assumptions),
             *([f"{self.path}: nobody stated: {conditions.options(self.unstated)}"] if self.unstated else []),
         ]
 
@@ -128,7 +128,7 @@ def check_statements_used(stated: Stated, readings: Sequence[Read], unstated: Se
     used = {name for _, _, reading in readings for name in reading.used}
     if stated.sampler is None and any(state.is_sampled and state.sampler is None for _, state, _ in readings):
         used |= {"records", Condition.EPOCHS}  # for the bounds with the samplers fixed and shuffled
-    check_used(stated, used | {one.name for one in unstated})
+    check_used(stated, used | {item.name for item in unstated})
 
 
 def readings_of(states: Sequence[tuple[Path, State]], stated: Stated, relations: list[Named]) -> list[Read]:
@@ -137,15 +137,15 @@ def readings_of(states: Sequence[tuple[Path, State]], stated: Stated, relations:
     Where nobody states a neighbouring relation, it is that of the ledgers and claims, or of a file that records one.
     """
     relation = _common(states, relations)
-    found = []
+    results = []
     for path, state in states:
         with input_errors(f"{path}: "):
             reading = read_as(state, stated, relation=relation)
         of = stated.unit or state.unit or Unit()
         _check_event(path, reading, of)
         relations.append((str(path), (reading.adjacency, of)))
-        found.append((path, state, reading))
-    return found
+        results.append((path, state, reading))
+    return results
 
 
 def _common(states: Sequence[tuple[Path, State]], relations: Sequence[Named]) -> Adjacency | None:
@@ -175,5 +175,5 @@ def _check_event(path: Path, reading: Reading, unit: Unit) -> None:
 
 def basis_of_files(readings: Sequence[Read]) -> Basis:
     """What bounds on files rest on, each under its reading."""
-    assumed = dict.fromkeys(one for _, _, reading in readings for one in reading.assumptions)
+    assumed = dict.fromkeys(item for _, _, reading in readings for item in reading.assumptions)
     return Basis(tuple(assumed), exact=all(reading.exact for _, _, reading in readings))

@@ -76,13 +76,13 @@ class Gated:
 
     def in_words(self) -> str:
         """The answer, and a line for each assumption."""
-        return "\n".join([self.sentence(), *(f"assumed: {one}" for one in self.assumptions)])
+        return "\n".join([self.sentence(), *(f"assumed: {item}" for item in self.assumptions)])
 
     def markdown(self) -> str:
         """The answer as a section in Markdown, for the summary of a workflow."""
         lines = [f"### Privacy budget: {'kept' if self.passed else 'NOT kept'}", "", self.sentence(), ""]
         assumed = self.assumptions
-        return "\n".join([*lines, *(f"- assumed: {one}" for one in assumed), *([""] if assumed else [])])
+        return "\n".join([*lines, *(f"- assumed: {item}" for item in assumed), *([""] if assumed else [])])
 
     def to_json(self) -> dict[str, Any]:
         """The answer as plain JSON types."""
@@ -149,16 +149,16 @@ def gate(
         anchor=anchor,
         limit=policy.epsilon,
     )
-    found = _compared(total, policy)
-    if found.passed and total.unstated and not assume:
+    result = _compared(total, policy)
+    if result.passed and total.unstated and not assume:
         raise InputError(_unstated(total))
     if summary is not None:
         try:
             with summary.open("a", encoding="utf-8") as file:
-                file.write(found.markdown() + "\n")
+                file.write(result.markdown() + "\n")
         except OSError as error:
             raise InputError(f"{summary}: cannot be written: {error.strerror or error}") from None
-    return found
+    return result
 
 
 def _unstated(total: Account) -> str:
@@ -166,7 +166,7 @@ def _unstated(total: Account) -> str:
     files = dict.fromkeys(of for of, _ in total.unstated)
     return (
         f"{', '.join(files)}: the cost is within the policy only under conditions that nobody states; if they hold, "
-        f"give {options(one for _, one in total.unstated)}, or --assume to take all of them as given (without it, "
+        f"give {options(item for _, item in total.unstated)}, or --assume to take all of them as given (without it, "
         "dpassay account prints them)"
     )
 

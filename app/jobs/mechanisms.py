@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from dpassay.accounting.comparison.releases import Layers
     from dpassay.accounting.events import SecretReleaseDpEvent
 
-MOST_RELEASES = 10**9
+MAX_RELEASES = 10**9
 """The most steps, releases, selections or rounds of a mechanism."""
-MOST_OCCURRENCES = 10**6
+MAX_OCCURRENCES = 10**6
 
-_MOST_STEPS = 10**7
-_MOST_ROUNDS = 10**4
+_MAX_STEPS = 10**7
+_MAX_ROUNDS = 10**4
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class DpSgd(Mechanism):
         validate.positive(noise_multiplier=self.noise_multiplier)
         rate = validate.probability(sampling_probability=self.sampling_probability)
         validate.positive(sampling_probability=rate)
-        validate.integer(minimum=1, maximum=MOST_RELEASES, steps=self.steps)
+        validate.integer(minimum=1, maximum=MAX_RELEASES, steps=self.steps)
         step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(self.noise_multiplier))
         return dp_event.SelfComposedDpEvent(step, self.steps)
 
@@ -128,7 +128,7 @@ class DpSgd(Mechanism):
             case "rate":
                 return ParameterSearch("sampling_probability", (1e-9, 1.0), 1e-2)
             case _:
-                return ParameterSearch("steps", (1, _MOST_STEPS), 1000, integer=True)
+                return ParameterSearch("steps", (1, _MAX_STEPS), 1000, integer=True)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Gaussian(Mechanism):
         from dp_accounting import dp_event
 
         validate.positive(noise_multiplier=self.noise_multiplier)
-        validate.integer(minimum=1, maximum=MOST_RELEASES, count=self.count)
+        validate.integer(minimum=1, maximum=MAX_RELEASES, count=self.count)
         return dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(self.noise_multiplier), self.count)
 
     def in_words(self, adjacency: str) -> str:
@@ -153,7 +153,7 @@ class Gaussian(Mechanism):
     def search(self, find: str) -> ParameterSearch:
         if find == "noise":
             return ParameterSearch("noise_multiplier", (1e-4, 1e8), 1.0, decreasing=True)
-        return ParameterSearch("count", (1, _MOST_STEPS), 10, integer=True)
+        return ParameterSearch("count", (1, _MAX_STEPS), 10, integer=True)
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Selection(Mechanism):
         from dpassay.accounting.events import BoundedRangeSelectionDpEvent
 
         eta = self.bounded_range(adjacency)
-        validate.integer(minimum=1, maximum=MOST_RELEASES, count=self.count)
+        validate.integer(minimum=1, maximum=MAX_RELEASES, count=self.count)
         return dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(eta), self.count)
 
     def in_words(self, adjacency: str) -> str:
@@ -216,7 +216,7 @@ class TokenSelection(Mechanism):
         if find == "clip":
             scale = self.batch_size * self.temperature
             return ParameterSearch("clip", (1e-6 * scale, 50 * scale), 0.1 * scale)
-        return ParameterSearch("count", (1, _MOST_STEPS), 100, integer=True)
+        return ParameterSearch("count", (1, _MAX_STEPS), 100, integer=True)
 
 
 def softmax_range(clip: float, temperature: float, batch_size: int, adjacency: str) -> float:
@@ -271,7 +271,7 @@ class Secret(Mechanism):
         from dp_accounting import dp_event
 
         release = self.release()
-        validate.integer(minimum=1, maximum=MOST_RELEASES, rounds=self.rounds)
+        validate.integer(minimum=1, maximum=MAX_RELEASES, rounds=self.rounds)
         return dp_event.SelfComposedDpEvent(release, self.rounds)
 
     def in_words(self, adjacency: str) -> str:
@@ -282,9 +282,9 @@ class Secret(Mechanism):
         return f"{secret}, σ = {format_number(self.sigma)}, {self.rounds} round{'s' if self.rounds != 1 else ''}"
 
     def search(self, find: str) -> ParameterSearch:
-        validate.integer(minimum=1, maximum=_MOST_ROUNDS, rounds=self.rounds)
+        validate.integer(minimum=1, maximum=_MAX_ROUNDS, rounds=self.rounds)
         if find == "rounds":
-            return ParameterSearch("rounds", (1, _MOST_ROUNDS), 10, integer=True)
+            return ParameterSearch("rounds", (1, _MAX_ROUNDS), 10, integer=True)
         return ParameterSearch("sigma", (1e-3, 1e8), 2.0, decreasing=True)
 
 
@@ -302,7 +302,7 @@ def _law(occurrences: int | None, sampling_probability: float | None, weights: s
         return SecretReleaseDpEvent(1.0, numbers)
     if weights is not None or occurrences is None or sampling_probability is None:
         raise ValueError("give either --weights, or both of --occurrences and --sampling-probability")
-    validate.integer(minimum=1, maximum=MOST_OCCURRENCES, occurrences=occurrences)
+    validate.integer(minimum=1, maximum=MAX_OCCURRENCES, occurrences=occurrences)
     validate.probability(sampling_probability=sampling_probability)
     return secret_release(1.0, [sampling_probability] * occurrences)
 

@@ -138,13 +138,13 @@ def releasable_of(run: Run, head: str, accept: str | None = None) -> tuple[Relea
             "more tokens to end in (private inference: parameters.tokens and document_tokens), and make a new run in a "
             "new folder, which is charged anew"
         )
-    if any(one.past.contradictions for one in history):
+    if any(item.past.contradictions for item in history):
         raise InputError(
             f"run {run.name!r}: an audit contradicted the run's own events, so it did not do what its ledger says; it "
             "is not released. See the private report"
         )
     page = last.public
-    if page.best_upper is not None and without_proof([one.public.model_dump(mode="json") for one in history]):
+    if page.best_upper is not None and without_proof([item.public.model_dump(mode="json") for item in history]):
         raise InputError(
             f"run {run.name!r}: an earlier report certifies no bound, and the last one does not weigh it; run dpassay "
             "assay again"

@@ -25,6 +25,6 @@ def report(folder: str | Path) -> AssayResult:
             f"{folder}: expects the folder of a run, which `dpassay assay` wrote; there is no {private / ASSAY}"
         )
     with input_errors():
-        found = AssayResult(load(private / ASSAY), Path(folder))
-    write_private(private / REPORT, private_page(found.document))
-    return found
+        result = AssayResult(load(private / ASSAY), Path(folder))
+    write_private(private / REPORT, private_page(result.document))
+    return result

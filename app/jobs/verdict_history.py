@@ -21,7 +21,7 @@ from dpassay.base.errors import InputError
 from dpassay.reports.assay import PastVerdict
 from dpassay.reports.release import Release
 
-MOST = 40
+MAX_VERDICTS = 40
 """The most verdicts on a run: later audits would need a confidence so close to 1 that they could show nothing."""
 
 
@@ -57,15 +57,15 @@ def recorded(run: Run) -> list[RecordedVerdict]:
 
 def refuted_runs(ledger: Ledger, run: Run) -> list[str]:
     """The names of other runs in the ledger with the run's plan that were refuted, or contradicted by an audit."""
-    found = []
+    results = []
     for name in ledger.runs():
         other = ledger.run(name)
         if name == run.name or (other.plan, other.adjacency, other.unit) != (run.plan, run.adjacency, run.unit):
             continue
         verdicts = [body.get("verdict") or {} for body in other.verdicts()]
-        if any(one.get("verdict") == "REFUTED" or one.get("contradictions") for one in verdicts):
-            found.append(name)
-    return found
+        if any(item.get("verdict") == "REFUTED" or item.get("contradictions") for item in verdicts):
+            results.append(name)
+    return results
 
 
 def record(run: Run, verdict: PastVerdict, public: Release) -> None:
@@ -83,12 +83,12 @@ def confidence_of_next(earlier: Sequence[PastVerdict], audited: bool) -> float:
     Raises:
         InputError: if there are too many verdicts for another one with audits.
     """
-    if audited and len(earlier) >= MOST:
+    if audited and len(earlier) >= MAX_VERDICTS:
         raise InputError(
             f"this run has {len(earlier)} verdicts. All audits of a run share one probability of error, so another one "
             "could show nothing; read the existing report"
         )
-    return 1 - ALLOWED_ERROR / 2.0 ** (min(len(earlier), MOST) + 1)
+    return 1 - ALLOWED_ERROR / 2.0 ** (min(len(earlier), MAX_VERDICTS) + 1)
 
 
 def bounds_of(earlier: Iterable[PastVerdict]) -> list[Bound]:
@@ -98,8 +98,8 @@ def bounds_of(earlier: Iterable[PastVerdict]) -> list[Bound]:
 
 def distinct(bounds: Iterable[Bound]) -> list[Bound]:
     """The bounds in their order, without duplicates."""
-    found: list[Bound] = []
+    results: list[Bound] = []
     for bound in bounds:
-        if bound not in found:
-            found.append(bound)
-    return found
+        if bound not in results:
+            results.append(bound)
+    return results

@@ -142,14 +142,14 @@ def assert_never_exceeds(
         confidence=each,
         score=float if score is not None else None,
     )
-    found = [audit(*zip(*outputs[index :: len(pairs)], strict=True)) for index in range(len(pairs))]
-    failed = [index for index, result in enumerate(found) if result.details["refuted"]]
+    results = [audit(*zip(*outputs[index :: len(pairs)], strict=True)) for index in range(len(pairs))]
+    failed = [index for index, result in enumerate(results) if result.details["refuted"]]
     if failed:
-        worst = max(failed, key=lambda index: found[index].bounds[0].value - found[index].details["limit"])
+        worst = max(failed, key=lambda index: results[index].bounds[0].value - results[index].details["limit"])
         which = f"number {worst} of {len(pairs)}, counted from 0, the worst of {len(failed)} that failed"
         again = f"seed={seed}, runs={runs}; the same runs if all randomness comes from `source`"
-        raise AssertionError(_message(mechanism, claim, found[worst], which if len(pairs) > 1 else "", again))
-    return tuple(result.bounds[0] for result in found)
+        raise AssertionError(_message(mechanism, claim, results[worst], which if len(pairs) > 1 else "", again))
+    return tuple(result.bounds[0] for result in results)
 
 
 def _run(
@@ -239,10 +239,10 @@ def _check_neighbors(data: Any, neighbor: Any, adjacency: Adjacency, unit: Unit)
         )
 
 
-def _common_prefix(one: Any, other: Any) -> int:
+def _common_prefix(item: Any, other: Any) -> int:
     """The number of equal records at the beginning."""
     count = 0
-    for a, b in zip(one, other, strict=False):
+    for a, b in zip(item, other, strict=False):
         if isinstance(a, np.ndarray | np.floating):
             same = np.array_equal(a, b, equal_nan=True)
         else:

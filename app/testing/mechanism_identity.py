@@ -15,11 +15,11 @@ def settings(
     mechanism: Callable[..., Any], pairs: Sequence[tuple[Any, Any]], score: Callable[[Any], float] | None
 ) -> dict[str, Any]:
     """What the outputs depend on, as hashes: the data, and the code and arguments of both functions."""
-    found: dict[str, Any] = {"pairs": hashlib.sha256(pickle.dumps(tuple(pairs))).hexdigest()}
+    results: dict[str, Any] = {"pairs": hashlib.sha256(pickle.dumps(tuple(pairs))).hexdigest()}
     for name, function in (("mechanism", mechanism), ("score", score)):
         if function is not None:
-            found[name] = [name_of(function), _source(function), _arguments(function)]
-    return found
+            results[name] = [name_of(function), _source(function), _arguments(function)]
+    return results
 
 
 def _arguments(function: Any) -> list[str]:

@@ -63,10 +63,10 @@ def fitted_scores(on_d: Outputs, on_d_prime: Outputs) -> list[OutputScore]:
         scores.append(_by_counts(Counter(keys[0]), Counter(keys[1])))
     both, fits = _numbers([*on_d, *on_d_prime])
     if not fits.all() or not np.isfinite(both).all() or isinstance(on_d[0], dict):
-        one, other = (Counter(key(_structure(output)) for output in side) for side in (on_d, on_d_prime))
-        if len({*one, *other}) > 1:
+        first, second = (Counter(key(_structure(output)) for output in side) for side in (on_d, on_d_prime))
+        if len({*first, *second}) > 1:
             scores.append(
-                _by_counts(one, other, of=_structure, name="log-likelihood ratio of the form (keys, lengths, NaN)")
+                _by_counts(first, second, of=_structure, name="log-likelihood ratio of the form (keys, lengths, NaN)")
             )
     if fits.all():
         scores += _by_numbers(both.shape[1:], *np.split(both.reshape(len(both), -1), [len(on_d)]))
@@ -163,8 +163,8 @@ def _by_counts(
 
     def ratios(outputs: Outputs) -> Floats:
         keys = [key(of(output)) for output in outputs]
-        one, other = (np.array([counts[seen] for seen in keys]) + _SMOOTHING for counts in (on_d_prime, on_d))
-        return np.asarray(np.log(one / totals[0]) - np.log(other / totals[1]))
+        first, second = (np.array([counts[seen] for seen in keys]) + _SMOOTHING for counts in (on_d_prime, on_d))
+        return np.asarray(np.log(first / totals[0]) - np.log(second / totals[1]))
 
     return OutputScore(name, ratios)
 
@@ -207,8 +207,8 @@ def _of_shape(shape: tuple[int, ...], function: Callable[[Floats], Floats]) -> C
         numbers, fits = _numbers(outputs, shape)
         scores = np.full(len(outputs), -np.inf)
         if fits.any():
-            found = function(numbers.reshape(len(numbers), -1))
-            scores[fits] = np.where(np.isnan(found), -np.inf, found)
+            result = function(numbers.reshape(len(numbers), -1))
+            scores[fits] = np.where(np.isnan(result), -np.inf, result)
         return scores
 
     return of

@@ -34,11 +34,11 @@ def neighbors(data: Sequence[T], universe: Sequence[T], *, adjacency: Adjacency 
             "neighbours under secret cannot be enumerated; pass the data sets with the other values of the secret"
         )
     if relation is Adjacency.ADD_REMOVE:
-        for place in range(len(units)):
-            yield units[:place] + units[place + 1 :]
-        for place, unit in itertools.product(range(len(units) + 1), universe):
-            yield [*units[:place], unit, *units[place:]]
+        for index in range(len(units)):
+            yield units[:index] + units[index + 1 :]
+        for index, unit in itertools.product(range(len(units) + 1), universe):
+            yield [*units[:index], unit, *units[index:]]
         return
-    for place, unit in itertools.product(range(len(units)), universe):
-        if np.any(unit != units[place]):  # units may be arrays
-            yield [*units[:place], unit, *units[place + 1 :]]
+    for index, unit in itertools.product(range(len(units)), universe):
+        if np.any(unit != units[index]):  # units may be arrays
+            yield [*units[:index], unit, *units[index + 1 :]]

@@ -26,7 +26,7 @@ FAILED: Final = "failed"
 """1 if the generator wrote no output. Whoever sees outputs sees that, too."""
 
 _PIECE = 20_000  # rows that are held at once
-_MOST_DISTINCT = 200_000  # above it, distinct values are no longer counted
+_MAX_DISTINCT = 200_000  # above it, distinct values are no longer counted
 _WORD = re.compile(r"\w+")
 
 
@@ -93,12 +93,12 @@ class _Whole:
         for row in piece:
             if row.keys() != known:
                 self._other_columns.update(row.keys() ^ known)
-        if len(self._distinct_rows) < _MOST_DISTINCT:
+        if len(self._distinct_rows) < _MAX_DISTINCT:
             self._distinct_rows.update(map(hash, zip(*words.values(), strict=True)))
         for column in self._columns:
             name, values = column.name, cells[column.name]
             self._empty[name] += _missing(values)
-            if len(self._distinct[name]) < _MOST_DISTINCT:
+            if len(self._distinct[name]) < _MAX_DISTINCT:
                 self._distinct[name].update(words[name])
             if column.kind == "number":
                 self._add_numbers(name, numbers[name])
@@ -123,7 +123,7 @@ class _Whole:
         kept[1] += sum(lengths)
 
     def features(self) -> Features:
-        found = {
+        results = {
             FAILED: 0.0,
             "rows": float(self._rows),
             "distinct rows": float(len(self._distinct_rows)),
@@ -132,16 +132,16 @@ class _Whole:
         }
         for column in self._columns:
             name = column.name
-            found[f"{name}: empty cells"] = float(self._empty[name])
-            found[f"{name}: distinct values"] = float(len(self._distinct[name]))
+            results[f"{name}: empty cells"] = float(self._empty[name])
+            results[f"{name}: distinct values"] = float(len(self._distinct[name]))
             if name in self._moments:
                 low, high, total, squares, count = self._moments[name]
                 mean = total / count
-                found[f"{name}: smallest"], found[f"{name}: largest"], found[f"{name}: mean"] = low, high, mean
-                found[f"{name}: deviation"] = math.sqrt(max(squares / count - mean * mean, 0.0))
+                results[f"{name}: smallest"], results[f"{name}: largest"], results[f"{name}: mean"] = low, high, mean
+                results[f"{name}: deviation"] = math.sqrt(max(squares / count - mean * mean, 0.0))
             if name in self._lengths:
-                found[f"{name}: characters of the longest text"], found[f"{name}: characters"] = self._lengths[name]
-        return {name: value for name, value in found.items() if math.isfinite(value)}
+                results[f"{name}: characters of the longest text"], results[f"{name}: characters"] = self._lengths[name]
+        return {name: value for name, value in results.items() if math.isfinite(value)}
 
 
 class _FeatureSums:
@@ -221,8 +221,8 @@ class _Target:
             into.add("rows equal to the target", float(stacked.all(axis=0).sum()))
             into.raise_to("nearness of the nearest row", 1.0 - self._distance(equal, numbers))
             together = stacked.astype(np.float64) @ stacked.T
-            for (place, one), (other, two) in combinations(enumerate(equal), 2):
-                into.add(f"{_PAIR}{one} and {two}", float(together[place, other]))
+            for (index, item), (other, two) in combinations(enumerate(equal), 2):
+                into.add(f"{_PAIR}{item} and {two}", float(together[index, other]))
         for name, (new, triples) in self._words.items():
             self._add_texts(name, cells[name], new, triples, into)
 
@@ -294,10 +294,10 @@ def _numbers(values: Sequence[Any]) -> Floats:
     try:
         if bool in set(map(type, values)):
             raise TypeError
-        found = np.array([float(value) for value in values])
+        result = np.array([float(value) for value in values])
     except (TypeError, ValueError, OverflowError):
-        found = np.array([_number(value) for value in values])
-    return np.where(np.isfinite(found), found, math.nan)
+        result = np.array([_number(value) for value in values])
+    return np.where(np.isfinite(result), result, math.nan)
 
 
 def _number(value: Any) -> float:

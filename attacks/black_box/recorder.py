@@ -280,9 +280,9 @@ class Recorder:
 
     def _use_prepaid(self, event: DpEvent) -> bool:
         """Whether the last sample covers this event; each event inside of a sample covers one release."""
-        for place, prepaid in enumerate(self._prepaid):
+        for index, prepaid in enumerate(self._prepaid):
             if prepaid == event:
-                del self._prepaid[place]
+                del self._prepaid[index]
                 return True
         return False
 

@@ -266,7 +266,7 @@ class _Store:
 
     def read(self, header: dict[str, Any]) -> dict[int, str]:
         """The saved results, index → JSON text; writes the header if the file is empty."""
-        whole, texts = 0, {}
+        complete, texts = 0, {}
         for number, line in enumerate(self._file):
             if not line.endswith(b"\n"):
                 break
@@ -278,10 +278,10 @@ class _Store:
                     texts[validate.integer(index=row["index"])] = json.dumps(row["result"])
                 except (KeyError, ValueError):
                     raise self._format_error(number) from None
-            whole += len(line)
-        self._file.seek(whole)
+            complete += len(line)
+        self._file.seek(complete)
         self._file.truncate()
-        if whole == 0:
+        if complete == 0:
             self._file.write(json.dumps(header).encode() + b"\n")
         self.sync()
         return texts
@@ -309,12 +309,12 @@ class _Store:
             raise self._format_error(number)
         return row
 
-    def _check(self, found: dict[str, Any], header: dict[str, Any]) -> None:
-        if found.get("repetitions") != _VERSION:
+    def _check(self, result: dict[str, Any], header: dict[str, Any]) -> None:
+        if result.get("repetitions") != _VERSION:
             raise self._format_error(0)
         for name in ("seed", "settings"):
-            if found.get(name) != header[name]:
-                what = f"seed {found.get(name)}, not {header[name]}" if name == "seed" else "other settings"
+            if result.get(name) != header[name]:
+                what = f"seed {result.get(name)}, not {header[name]}" if name == "seed" else "other settings"
                 raise ValueError(f"{self._path}: holds repetitions of {what}; choose another folder, or delete it")
 
     def _format_error(self, number: int) -> ValueError:

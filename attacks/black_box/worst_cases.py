@@ -44,7 +44,7 @@ TOWARD: Final = "values toward the target's"
 """Name of a feature, of all columns or of one: how many numbers lie beyond the middle between those of D and the
 target's."""
 
-_MOST_CATEGORIES = 200  # a column with more distinct words holds names or prose
+_MAX_CATEGORIES = 200  # a column with more distinct words holds names or prose
 _WORDS_OF_PROSE = 3  # a column whose texts have more words on average holds prose
 _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
 
@@ -269,11 +269,11 @@ def _facts(
     numbers = [as_number(value) for value in present]
     numeric = bool(present) and all(number is not None for number in numbers) and len(set(numbers)) > 2
     if not (categorical or text) and (isinstance(public, NumberColumn) or (public is None and numeric)):
-        found = [number for number in numbers if number is not None] or [0.0]
+        result = [number for number in numbers if number is not None] or [0.0]
         domain = None if public is None else tuple(float(word) for word in public.longest)
-        digits = max((decimals(number) for number in found), default=0) if public is None else public.decimals
+        digits = max((decimals(number) for number in result), default=0) if public is None else public.decimals
         quoted = any(isinstance(value, str) for value in present)
-        low, high = min(found), max(found)
+        low, high = min(result), max(result)
         return ColumnFacts(
             name, "number", low, high, digits, quoted=quoted, domain=domain, most=most, may_be_missing=missing
         )
@@ -286,7 +286,7 @@ def _facts(
         public is None and not categorical and words and np.mean([len(w.split()) for w in words]) > _WORDS_OF_PROSE
     ):
         return ColumnFacts(name, "text", counts=counts, cells=cells, may_be_missing=missing)
-    if public is None and not categorical and (len(counts) > _MOST_CATEGORIES or 2 * len(counts) > len(present)):
+    if public is None and not categorical and (len(counts) > _MAX_CATEGORIES or 2 * len(counts) > len(present)):
         return ColumnFacts(name, "other", may_be_missing=missing)
     allowed = None if public is None else public.values if isinstance(public, CategoryColumn) else _ends(public)
     return ColumnFacts(name, "category", counts=counts, cells=cells, domain=allowed, may_be_missing=missing)
@@ -310,15 +310,15 @@ def neighboring_data(
     """
     for name in strategies or ():
         validate.one_of(tuple(STRATEGIES), neighbors=name)
-    found = [
+    results = [
         pair
         for name, strategy in STRATEGIES.items()
         if strategies is None or name in strategies
         if (pair := strategy(sample, rng)) is not None
     ]
-    if not found:
+    if not results:
         raise ValueError(f"none of the strategies {', '.join(strategies or STRATEGIES)} applies to these columns")
-    return tuple(found)
+    return tuple(results)
 
 
 def data_sets_of(pairs: Sequence[NeighboringData]) -> tuple[list[tuple[Row, ...]], list[tuple[int, int]]]:
@@ -326,9 +326,9 @@ def data_sets_of(pairs: Sequence[NeighboringData]) -> tuple[list[tuple[Row, ...]
     data_sets: list[tuple[Row, ...]] = []
 
     def index(rows: tuple[Row, ...]) -> int:
-        for place, known in enumerate(data_sets):
+        for position, known in enumerate(data_sets):
             if known is rows or known == rows:
-                return place
+                return position
         data_sets.append(rows)
         return len(data_sets) - 1
 
@@ -409,7 +409,7 @@ def _rarest(sample: Sample) -> tuple[str, str] | None:
         if len(column.counts) > 2
         for word, count in column.counts.items()
     ]
-    return min(every, key=lambda one: one[0])[1:] if every else None
+    return min(every, key=lambda item: item[0])[1:] if every else None
 
 
 def _empty_class(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
@@ -436,18 +436,18 @@ def _new_combination(sample: Sample, rng: np.random.Generator) -> NeighboringDat
     """Two frequent categories that occur together in no record."""
     best: tuple[int, ColumnFacts, str, ColumnFacts, str] | None = None
     columns = [column for column in sample.of_kind("category") if len(column.counts) > 1]
-    for place, one in enumerate(columns):
-        for other in columns[place + 1 :]:
-            seen = {(as_category(row[one.name]), as_category(row[other.name])) for row in sample.rows}
-            for a, many in one.counts.items():
-                for b, more in other.counts.items():
+    for index, first in enumerate(columns):
+        for second in columns[index + 1 :]:
+            seen = {(as_category(row[first.name]), as_category(row[second.name])) for row in sample.rows}
+            for a, many in first.counts.items():
+                for b, more in second.counts.items():
                     if (a, b) not in seen and (best is None or min(many, more) > best[0]):
-                        best = min(many, more), one, a, other, b
+                        best = min(many, more), first, a, second, b
     if best is None:
         return None
-    _, one, a, other, b = best
-    target = {**sample.usual, one.name: one.cells[a], other.name: other.cells[b]}
-    event = Event(f"rows with the target's {one.name} and {other.name}", 1.0)
+    _, first, a, second, b = best
+    target = {**sample.usual, first.name: first.cells[a], second.name: second.cells[b]}
+    event = Event(f"rows with the target's {first.name} and {second.name}", 1.0)
     return _pair(sample, "new_combination", sample.rows, target, (event,))
 
 
@@ -484,13 +484,13 @@ def _cluster_edge(sample: Sample, rng: np.random.Generator) -> NeighboringData |
         return None
     first = max(numbers, key=lambda column: len({as_number(row[column.name]) for row in sample.rows}))
 
-    def place(row: Row) -> float:
+    def value(row: Row) -> float:
         return as_number(row[first.name]) or 0.0
 
-    ordered = sorted((row for row in sample.rows if as_number(row[first.name]) is not None), key=place)
+    ordered = sorted((row for row in sample.rows if as_number(row[first.name]) is not None), key=value)
     quarter = len(ordered) // 4
     groups = (*ordered[:quarter], *ordered[len(ordered) - quarter :])
-    if quarter < 2 or place(ordered[quarter - 1]) >= place(ordered[-quarter]):
+    if quarter < 2 or value(ordered[quarter - 1]) >= value(ordered[-quarter]):
         return None
     target = dict(ordered[len(ordered) // 2])
     for column in numbers:
@@ -531,10 +531,10 @@ def _pair(
     """The pair whose D is `rows`; None if D has too few records that differ from the target."""
     kept = rows
     if sample.adjacency is Adjacency.REPLACE_ONE:
-        others = [place for place, row in enumerate(rows) if not _equal(row, target)][-sample.copies :]
+        others = [index for index, row in enumerate(rows) if not _equal(row, target)][-sample.copies :]
         if len(others) < sample.copies:
             return None
-        kept = tuple(row for place, row in enumerate(rows) if place not in others)
+        kept = tuple(row for index, row in enumerate(rows) if index not in others)
     novel = tuple(
         column.name
         for column in sample.of_kind("category")
@@ -568,7 +568,7 @@ def _day_after(words: Iterable[str]) -> str:
 
 def _word(rng: np.random.Generator) -> str:
     """A pronounceable word that is in no dictionary."""
-    letters = [rng.choice(list(_CONSONANTS if place % 2 == 0 else _VOWELS)) for place in range(8)]
+    letters = [rng.choice(list(_CONSONANTS if index % 2 == 0 else _VOWELS)) for index in range(8)]
     return "".join(letters)
 
 

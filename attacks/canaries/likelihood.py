@@ -39,7 +39,7 @@ def ending_log_probabilities(
             f"model {model.name}: a canary has {longest} tokens, but its context has {model.context_length}; score a "
             "synthetic file"
         )
-    found, _ = log_probabilities(model, texts, starts)
+    result, _ = log_probabilities(model, texts, starts)
     if base is not None:
-        found = found - log_probabilities(base, texts, starts)[0]
-    return np.asarray(found, dtype=np.float64)
+        result = result - log_probabilities(base, texts, starts)[0]
+    return np.asarray(result, dtype=np.float64)

@@ -37,20 +37,20 @@ from dpassay.attacks.canaries.rows import (
 from dpassay.base.arrays import Floats, Integers
 
 BINS = 20
-MOST_PAIRS = 300
+MAX_PAIRS = 300
 """The most pairs of columns that are compared: all pairs of up to 25 columns."""
 
 _PIECE = 4096  # rows that are counted at once
-_LEAST = 0.5  # added to the expected counts, which may be 0
+_PSEUDO_COUNT = 0.5  # added to the expected counts, which may be 0
 _PRIOR = 0.25
 _UNKNOWN = -1
 
 
 def column_pairs(columns: int) -> list[tuple[int, int]]:
     """The pairs of columns that are compared, by index: all, or, of many columns, as many pairs with each column."""
-    steps = ((one, (one + step) % columns) for step in range(1, columns // 2 + 1) for one in range(columns))
+    steps = ((item, (item + step) % columns) for step in range(1, columns // 2 + 1) for item in range(columns))
     every = dict.fromkeys((min(pair), max(pair)) for pair in steps)
-    return list(islice(every, MOST_PAIRS))
+    return list(islice(every, MAX_PAIRS))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +84,7 @@ def pair_counts(canaries: Sequence[Row], columns: Sequence[ColumnRange], rows: I
     """
     used = comparable_columns(columns)
     sizes = [max(BINS, len(column.values)) + 2 for column in used]
-    cells = [(one,) for one in range(len(used))] + [*column_pairs(len(used))]
+    cells = [(item,) for item in range(len(used))] + [*column_pairs(len(used))]
     mine = _binned(canaries, used)
     known = [np.unique(_numbered(mine, cell, sizes), return_inverse=True) for cell in cells]
     counts = [np.zeros(len(numbers), dtype=np.int64) for numbers, _ in known]
@@ -93,10 +93,10 @@ def pair_counts(canaries: Sequence[Row], columns: Sequence[ColumnRange], rows: I
         theirs = _binned(piece, used)
         for cell, (numbers, _), count in zip(cells, known, counts, strict=True):
             here = _numbered(theirs, cell, sizes)
-            places = np.minimum(np.searchsorted(numbers, here), len(numbers) - 1)
-            count += np.bincount(places[numbers[places] == here], minlength=len(numbers))
+            indices = np.minimum(np.searchsorted(numbers, here), len(numbers) - 1)
+            count += np.bincount(indices[numbers[indices] == here], minlength=len(numbers))
         read += len(piece)
-    every = np.array([count[place] for count, (_, place) in zip(counts, known, strict=True)], dtype=np.int64).T
+    every = np.array([count[index] for count, (_, index) in zip(counts, known, strict=True)], dtype=np.int64).T
     return PairCounts(every[:, len(used) :], every[:, : len(used)], read)
 
 
@@ -130,9 +130,9 @@ def draw_rare_rows(
     pool, _ = draw_unusual_rows(2 * count, columns, known[:: max(1, len(known) // 1000)], rng, draw)
     seen = pair_counts(pool, columns, known)
     expected = seen.pairs * (total / max(1, seen.rows))
-    rarest = np.argsort(-np.log1p(1 / (expected + _LEAST)).sum(axis=1), kind="stable")[:count]
+    rarest = np.argsort(-np.log1p(1 / (expected + _PSEUDO_COUNT)).sum(axis=1), kind="stable")[:count]
     rarest = rng.permutation(rarest)
-    rows = [pool[place] for place in rarest]
+    rows = [pool[index] for index in rarest]
     beside = pair_counts(rows, columns, rows).pairs - 1
     return rows, np.asarray(expected[rarest] + np.maximum(beside, 0) / 4, dtype=np.float64)
 
@@ -147,16 +147,16 @@ def pair_scores(counts: PairCounts, expected: Floats) -> Floats:
     Returns:
         Shape (m,).
     """
-    found, pairs = counts.pairs, np.array(column_pairs(counts.columns.shape[1]))
-    scale = (found.sum(axis=0) + 1) / (expected + _LEAST).sum(axis=0)
+    result, pairs = counts.pairs, np.array(column_pairs(counts.columns.shape[1]))
+    scale = (result.sum(axis=0) + 1) / (expected + _PSEUDO_COUNT).sum(axis=0)
     product = counts.columns[:, pairs[:, 0]] * counts.columns[:, pairs[:, 1]]
-    independent = _log_poisson(found, product / max(1, counts.rows) + _LEAST * scale)
+    independent = _log_poisson(result, product / max(1, counts.rows) + _PSEUDO_COUNT * scale)
     measured = np.logaddexp(
-        math.log(3 / 4) + _log_poisson(found, scale * (expected + _PRIOR)),
-        math.log(1 / 4) + _log_poisson(found, scale * (expected + 1 + _PRIOR)),
+        math.log(3 / 4) + _log_poisson(result, scale * (expected + _PRIOR)),
+        math.log(1 / 4) + _log_poisson(result, scale * (expected + 1 + _PRIOR)),
     )
     kept = measured.sum(axis=0) > independent.sum(axis=0)
-    ratios = found * np.log1p(1 / (expected + _LEAST))
+    ratios = result * np.log1p(1 / (expected + _PSEUDO_COUNT))
     return np.asarray(ratios[:, kept if kept.any() else ~kept].sum(axis=1), dtype=np.float64)
 
 
@@ -177,12 +177,12 @@ def _binned(rows: Sequence[Row], columns: Sequence[ColumnRange]) -> Integers:
     """Shape (rows, columns): the bin of each number and date, with those outside the range in the first and the last,
     and the index of each word; beyond them, one for empty cells.
     """
-    found = coded(rows, columns)
-    for place, column in enumerate(columns):
-        empty = np.isinf(found[:, place])
+    result = coded(rows, columns)
+    for index, column in enumerate(columns):
+        empty = np.isinf(result[:, index])
         if column.kind != "word":
-            share = (found[:, place] - column.low) / ((column.high - column.low) or 1.0)
-            found[:, place] = np.floor(np.clip(share * BINS, 0, BINS - 1))
-        found[empty, place] = max(BINS, len(column.values)) + 1
-    found[np.isnan(found)] = _UNKNOWN
-    return found.astype(np.int64)
+            share = (result[:, index] - column.low) / ((column.high - column.low) or 1.0)
+            result[:, index] = np.floor(np.clip(share * BINS, 0, BINS - 1))
+        result[empty, index] = max(BINS, len(column.values)) + 1
+    result[np.isnan(result)] = _UNKNOWN
+    return result.astype(np.int64)

@@ -178,7 +178,7 @@ def reconstruct(documents: Sequence[Text], canaries: Canaries, records: Sequence
         records: the texts of the generator's records, in its order, indexed by `Document.source`; needed only if
             documents are generated from one record each.
     """
-    found = disclosed(documents, canaries)
+    result = disclosed(documents, canaries)
     printed = {key for document in documents for key in extract_keys(document.text)}
     last = {document.slot: index for index, document in enumerate(documents)}
     asked = reproduced = 0
@@ -193,8 +193,8 @@ def reconstruct(documents: Sequence[Text], canaries: Canaries, records: Sequence
     return Reconstruction(
         candidates=len(canaries.keys),
         source=int(canaries.included.sum()),
-        source_hits=int((found & canaries.included).sum()),
-        holdout_hits=int((found & ~canaries.included).sum()),
+        source_hits=int((result & canaries.included).sum()),
+        holdout_hits=int((result & ~canaries.included).sum()),
         never=len(canaries.never),
         never_hits=len(printed & set(canaries.never)),
         documents=len(documents),

@@ -75,7 +75,7 @@ class ColumnRange:
     def draw(self, count: int, rng: np.random.Generator) -> list[Value]:
         """Values drawn uniformly from the column's values, or else from its range; random words for kind ``other``."""
         if self.values or self.kind == "word":
-            drawn = [self.values[place] for place in rng.integers(len(self.values), size=count)]
+            drawn = [self.values[index] for index in rng.integers(len(self.values), size=count)]
         elif self.kind == "other":
             drawn = [f"{number:012x}" for number in rng.integers(2**48, size=count)]
         elif self.decimals == 0:
@@ -154,9 +154,9 @@ class ColumnReader:
         number = as_number(value) if self.numbers else None
         self.numbers &= number is not None
         self.dates &= day is not None
-        found = number if number is not None else day
-        if found is not None:
-            self.low, self.high = min(self.low, found), max(self.high, found)
+        result = number if number is not None else day
+        if result is not None:
+            self.low, self.high = min(self.low, result), max(self.high, result)
         if number is not None:
             self.decimals = max(self.decimals, decimals(value))
             self.quoted |= isinstance(value, str)
@@ -228,14 +228,14 @@ def draw_categories(count: int, column: ColumnRange, rng: np.random.Generator) -
     words: dict[str, None] = {}
     while len(words) < count:
         letters = rng.integers(len(_CONSONANTS) * len(_VOWELS), size=4)
-        word = "".join(_CONSONANTS[one // len(_VOWELS)] + _VOWELS[one % len(_VOWELS)] for one in letters)
+        word = "".join(_CONSONANTS[item // len(_VOWELS)] + _VOWELS[item % len(_VOWELS)] for item in letters)
         if word not in known:
             words.setdefault(word.capitalize() if capital else word)
     return list(words)
 
 
 def _joined(count: int, columns: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:
-    return [{name: values[place] for name, values in columns.items()} for place in range(count)]
+    return [{name: values[index] for name, values in columns.items()} for index in range(count)]
 
 
 def draw_unusual_rows(
@@ -285,7 +285,7 @@ def draw_unusual_rows(
     if len(order) < count or distances[order[-1]] <= 0:
         raise ValueError(few)
     order = rng.permutation(order)
-    return [rows[place] for place in order], distances[order]
+    return [rows[index] for index in order], distances[order]
 
 
 def nearest(rows: Sequence[Row], columns: Sequence[ColumnRange], others: Iterable[Row]) -> tuple[Floats, int]:
@@ -307,20 +307,20 @@ def nearest(rows: Sequence[Row], columns: Sequence[ColumnRange], others: Iterabl
     for piece in pieces(others, max(1, _CELLS // max(1, len(rows)))):
         theirs = coded(piece, used)
         total = np.zeros((len(rows), len(piece)))
-        for place, column in enumerate(used):
-            total += _distance(column, mine[:, place, None], theirs[None, :, place])
+        for index, column in enumerate(used):
+            total += _distance(column, mine[:, index, None], theirs[None, :, index])
         best = np.minimum(best, total.min(axis=1) / len(used))
         count += len(piece)
     return best, count
 
 
-def _distance(column: ColumnRange, one: Floats, other: Floats) -> Floats:
+def _distance(column: ColumnRange, item: Floats, other: Floats) -> Floats:
     """The term of one column in Gower's distance; NaN is at distance 1 from everything."""
-    apart = np.asarray(one != other, dtype=np.float64)  # True for NaN
+    apart = np.asarray(item != other, dtype=np.float64)  # True for NaN
     if column.kind == "word" or column.high <= column.low:
         return apart
     with np.errstate(invalid="ignore"):  # two empty cells: ∞ − ∞
-        gap = np.minimum(np.abs(one - other) / (column.high - column.low), 1.0)
+        gap = np.minimum(np.abs(item - other) / (column.high - column.low), 1.0)
     return np.asarray(np.where(np.isnan(gap), apart, gap), dtype=np.float64)
 
 
@@ -336,17 +336,17 @@ def coded(rows: Sequence[Row], columns: Sequence[ColumnRange]) -> Floats:
         NaN for anything else.
     """
     out = np.full((len(rows), len(columns)), np.nan)
-    for place, column in enumerate(columns):
+    for position, column in enumerate(columns):
         codes = {canonical(value): float(code) for code, value in enumerate(column.values)}
         for index, row in enumerate(rows):
             value = row.get(column.name)
             if is_empty(value):
-                out[index, place] = np.inf
+                out[index, position] = np.inf
                 continue
             read = READERS.get(column.kind)
             code = codes.get(canonical(value)) if read is None else read(value)
             if code is not None:
-                out[index, place] = code
+                out[index, position] = code
     return out
 
 

@@ -48,8 +48,8 @@ TEMPLATES = (
 PLACE = "{key}"
 """Where a template has its key."""
 
-_FEWEST_DIGITS, _MOST_DIGITS = 5, 20  # with fewer, a key is printed by chance; more are no number that people write
-_MOST_FORMS = 5
+_MIN_DIGITS, _MAX_DIGITS = 5, 20  # with fewer, a key is printed by chance; more are no number that people write
+_MAX_FORMS = 5
 _NUMBER = re.compile(r"(?<![\w.,])[0-9](?:[ ./-]?[0-9]){4,}(?!\w)", re.ASCII)
 _DIGIT = re.compile("[0-9]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -57,7 +57,7 @@ _DATES = re.compile(r"##?([./-])##?\1####|####([./-])##?\2##?")
 _BEGINNING = 48  # largest number of bytes of an echo's beginning; cut at a word
 _ENDING = 8  # words of an echo's ending
 _COMMON = 5  # number of texts that must contain a word for it to count as common
-_FEWEST_WORDS = 100
+_MIN_WORDS = 100
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
@@ -86,12 +86,12 @@ def form(key: str) -> str:
 
 def numbers_in(text: str) -> list[str]:
     """The numbers in a text that keys can be written like: of 5 to 20 digits, in groups or not, and no dates."""
-    found = (match.group() for match in _NUMBER.finditer(text))
-    return [number for number in found if _is_form(form(number))]
+    result = (match.group() for match in _NUMBER.finditer(text))
+    return [number for number in result if _is_form(form(number))]
 
 
 def _is_form(written: str) -> bool:
-    return _FEWEST_DIGITS <= written.count("#") <= _MOST_DIGITS and _DATES.fullmatch(written) is None
+    return _MIN_DIGITS <= written.count("#") <= _MAX_DIGITS and _DATES.fullmatch(written) is None
 
 
 def draw_keys(
@@ -109,7 +109,7 @@ def draw_keys(
     Raises:
         ValueError: if there are not enough numbers left.
     """
-    often = sorted((forms or {FORM: 1}).items(), key=lambda item: (-item[1], item[0]))[:_MOST_FORMS]
+    often = sorted((forms or {FORM: 1}).items(), key=lambda item: (-item[1], item[0]))[:_MAX_FORMS]
     written = [name for name, _ in often]
     shares = np.array([number for _, number in often], dtype=np.float64)
     used = {key for key in taken if form(key) in written}
@@ -121,9 +121,9 @@ def draw_keys(
         )
     keys: dict[str, None] = {}
     while len(keys) < count:
-        digits = rng.integers(10, size=(count, _MOST_DIGITS))
-        for row, place in zip(digits, rng.choice(len(written), size=count, p=shares / shares.sum()), strict=True):
-            key = written[place].replace("#", "{}").format(*row)
+        digits = rng.integers(10, size=(count, _MAX_DIGITS))
+        for row, index in zip(digits, rng.choice(len(written), size=count, p=shares / shares.sum()), strict=True):
+            key = written[index].replace("#", "{}").format(*row)
             if key not in used and len(keys) < count:
                 keys.setdefault(key)
     return list(keys)
@@ -147,13 +147,13 @@ def check_template(template: str) -> str:
 def printed_keys(texts: Iterable[str], keys: Sequence[str]) -> Bools:
     """Which keys the texts print, shape (keys,); as part of a longer number, a key is not printed."""
     forms = sorted({form(key) for key in keys})
-    written = ["[0-9]".join(map(re.escape, one.split("#"))) for one in forms]
-    patterns = [re.compile(f"(?<![0-9])(?=({one})(?![0-9]))") for one in written]
-    wanted, found = set(keys), set[str]()
+    written = ["[0-9]".join(map(re.escape, item.split("#"))) for item in forms]
+    patterns = [re.compile(f"(?<![0-9])(?=({item})(?![0-9]))") for item in written]
+    wanted, results = set(keys), set[str]()
     for text in texts:
         for pattern in patterns:
-            found.update(wanted.intersection(pattern.findall(text)))
-    return np.array([key in found for key in keys], dtype=np.bool_)
+            results.update(wanted.intersection(pattern.findall(text)))
+    return np.array([key in results for key in keys], dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ def draw_echoes(count: int, texts: Sequence[str], rng: np.random.Generator) -> l
     """
     holding = Counter(word for text in texts for word in set(_WORD.findall(text.casefold())))
     common = sorted(word for word, held in holding.items() if held >= _COMMON)
-    if len(common) < _FEWEST_WORDS:
+    if len(common) < _MIN_WORDS:
         common = sorted({*common, *PLAIN_WORDS})
     beginnings = NGramModel.fit(texts, order=ORDER).sample(rng, count, longest=_BEGINNING)
     echoes: list[Echo] = []
@@ -191,7 +191,7 @@ def draw_echoes(count: int, texts: Sequence[str], rng: np.random.Generator) -> l
     for written in beginnings:
         beginning = " ".join(written.replace("�", " ").split()[:-1]) or common[0].capitalize()
         while True:
-            ending = " " + " ".join(common[place] for place in rng.integers(len(common), size=_ENDING))
+            ending = " " + " ".join(common[index] for index in rng.integers(len(common), size=_ENDING))
             if ending not in seen:
                 break
         seen.add(ending)

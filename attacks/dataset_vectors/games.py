@@ -145,7 +145,7 @@ class ReleaseGame:
         likelier = [(end * totals - self.blocks * end**2 / 2) / variance for end in ends]
         if self.rate < 1:  # drawn or not
             with np.errstate(over="ignore"):
-                likelier = [np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + one) for one in likelier]
+                likelier = [np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + item) for item in likelier]
         return np.asarray(likelier[1] - likelier[0])
 
     def _of_votes(self, noisy: Floats) -> Floats:

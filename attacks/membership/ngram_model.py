@@ -117,8 +117,8 @@ class NGramModel:
             logs = np.log(self._probabilities(symbols, reach))
             counted = (symbols != BOUNDARY) & (reach > given[done + owner])
             here = int(owner[-1]) + 1
-            found = np.bincount(owner[counted], weights=logs[counted], minlength=here)
-            sums.append(np.asarray(found, dtype=np.float64))
+            result = np.bincount(owner[counted], weights=logs[counted], minlength=here)
+            sums.append(np.asarray(result, dtype=np.float64))
             done += here
         return np.concatenate(sums)
 
@@ -162,10 +162,10 @@ class NGramModel:
         written[:, 1 : len(begin) + 1] = np.frombuffer(begin, dtype=np.uint8)
         lengths = np.full(count, longest)
         alive = np.arange(count)
-        for place in range(len(begin) + 1, longest + 1):
-            drawn = self._draw(rng, written[alive, max(0, place - self.order) : place], place)
-            written[alive, place] = drawn
-            lengths[alive[drawn == BOUNDARY]] = place - 1
+        for index in range(len(begin) + 1, longest + 1):
+            drawn = self._draw(rng, written[alive, max(0, index - self.order) : index], index)
+            written[alive, index] = drawn
+            lengths[alive[drawn == BOUNDARY]] = index - 1
             alive = alive[drawn != BOUNDARY]
             if not alive.size:
                 break
@@ -271,22 +271,22 @@ def _find(keys: Integers, wanted: Integers) -> Integers:
     """The index of each wanted key among sorted keys; −1 if it is missing."""
     if not keys.size:
         return np.full(len(wanted), -1, dtype=np.int64)
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[place] == wanted, place, -1)
+    index = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[index] == wanted, index, -1)
 
 
 def _count(symbols: Integers, reach: Integers, order: int) -> list[_Level]:
     """The levels of one piece."""
     levels = []
-    places = np.arange(1, len(symbols))
-    node = np.zeros(len(places), dtype=np.int64)
+    indices = np.arange(1, len(symbols))
+    node = np.zeros(len(indices), dtype=np.int64)
     contexts = np.zeros(1, dtype=np.int64)
     for length in range(order):
         if length:
-            inside = reach[places] >= length
-            places, node = places[inside], node[inside]
-            contexts, node = np.unique(node * SYMBOLS + symbols[places - length], return_inverse=True)
-        events, counts = np.unique(node * SYMBOLS + symbols[places], return_counts=True)
+            inside = reach[indices] >= length
+            indices, node = indices[inside], node[inside]
+            contexts, node = np.unique(node * SYMBOLS + symbols[indices - length], return_inverse=True)
+        events, counts = np.unique(node * SYMBOLS + symbols[indices], return_counts=True)
         levels.append(_Level(contexts, events, np.asarray(counts, dtype=np.int64)))
     return levels
 
@@ -301,11 +301,11 @@ def _merged(first: Sequence[_Level], second: Sequence[_Level]) -> list[_Level]:
             keys = [
                 maps[i][level.contexts // SYMBOLS] * SYMBOLS + level.contexts % SYMBOLS for i, level in enumerate(pair)
             ]
-            contexts, places = np.unique(np.concatenate(keys), return_inverse=True)
-            maps = [places[: len(keys[0])], places[len(keys[0]) :]]
+            contexts, indices = np.unique(np.concatenate(keys), return_inverse=True)
+            maps = [indices[: len(keys[0])], indices[len(keys[0]) :]]
         moved = [maps[i][level.events // SYMBOLS] * SYMBOLS + level.events % SYMBOLS for i, level in enumerate(pair)]
-        events, places = np.unique(np.concatenate(moved), return_inverse=True)
+        events, indices = np.unique(np.concatenate(moved), return_inverse=True)
         counts = np.zeros(len(events), dtype=np.int64)
-        np.add.at(counts, places, np.concatenate([level.counts for level in pair]))
+        np.add.at(counts, indices, np.concatenate([level.counts for level in pair]))
         levels.append(_Level(contexts, events, counts))
     return levels

@@ -48,10 +48,10 @@ def ngram_scores(
     Raises:
         ValueError: if there is no text, or the starts do not fit.
     """
-    found = NGramModel.fit(synthetic, order=order).log_probabilities(records, starts)
+    result = NGramModel.fit(synthetic, order=order).log_probabilities(records, starts)
     if reference is None:
-        return found
-    return np.asarray(found - NGramModel.fit(reference, order=order).log_probabilities(records, starts))
+        return result
+    return np.asarray(result - NGramModel.fit(reference, order=order).log_probabilities(records, starts))
 
 
 def neighbourhood_scores(
@@ -82,10 +82,10 @@ def neighbourhood_scores(
     validate.integer(minimum=1, neighbours=neighbours)
     chosen: Embedder = HashedNgrams() if embedder is None else embedder
     vectors = all_embedded(chosen, records)
-    found = _nearest(vectors, synthetic, chosen, neighbours, "synthetic")
+    result = _nearest(vectors, synthetic, chosen, neighbours, "synthetic")
     if reference is None:
-        return found
-    return np.asarray(found - _nearest(vectors, reference, chosen, neighbours, "reference"))
+        return result
+    return np.asarray(result - _nearest(vectors, reference, chosen, neighbours, "reference"))
 
 
 def exposures(canaries: ArrayLike, references: ArrayLike) -> Floats:
@@ -122,10 +122,10 @@ def _nearest(
     for piece in _pieces(texts):
         others = all_embedded(embedder, piece)
         seen += len(piece)
-        for place, rows in enumerate(pieces):
-            both = np.concatenate([best[place], rows @ others.T], axis=1)
+        for index, rows in enumerate(pieces):
+            both = np.concatenate([best[index], rows @ others.T], axis=1)
             kept = min(neighbours, seen)
-            best[place] = np.partition(both, -kept, axis=1)[:, -kept:].copy()
+            best[index] = np.partition(both, -kept, axis=1)[:, -kept:].copy()
     if seen < neighbours:
         raise ValueError(f"there are only {seen} {kind} texts, fewer than the {neighbours} nearest that are needed")
     return np.concatenate([rows.mean(axis=1, dtype=np.float64) for rows in best] or [np.zeros(0)])

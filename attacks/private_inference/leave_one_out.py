@@ -209,10 +209,10 @@ class LeaveOneOut:
 
     def _close(self, slot: int | None = None) -> None:
         """Converts the documents observed so far without protection into losses."""
-        for place in [slot] if slot is not None else list(self._open):
-            if place in self._open:
-                _, log_laws, errors = self._open.pop(place)
-                self._add(np.array(self._slots[place], dtype=np.int64), *mixture_losses(log_laws, errors))
+        for index in [slot] if slot is not None else list(self._open):
+            if index in self._open:
+                _, log_laws, errors = self._open.pop(index)
+                self._add(np.array(self._slots[index], dtype=np.int64), *mixture_losses(log_laws, errors))
 
 
 def mixture_losses(log_laws: Floats, errors: Floats) -> tuple[Floats, Floats]:
@@ -314,11 +314,11 @@ def losses_between(
     asked = [(full, slot) for slot in sorted(set().union(*changed))]
     asked += [(other, slot) for other, slots in zip(less, changed, strict=True) for slot in slots]
     scores = score.score(asked, generation.transcript, progress)
-    found = dict(zip(asked, scores.tolist(), strict=True))
+    result = dict(zip(asked, scores.tolist(), strict=True))
     own, error = _count_laws(full, generation), scoring_error(mechanism, model, generation)
     losses = []
     for other, slots in zip(less, changed, strict=True):
-        pairs = [(found[full, slot], found[other, slot]) for slot in slots]
+        pairs = [(result[full, slot], result[other, slot]) for slot in slots]
         counted = list(zip(own, _count_laws(other, generation), strict=True))
         value = math.fsum(before - without for before, without in [*pairs, *counted])
         magnitude = math.fsum(abs(before) + abs(without) for before, without in [*pairs, *counted]) + len(slots)

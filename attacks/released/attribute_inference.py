@@ -42,14 +42,14 @@ def attribute_inference(
         ValueError: if there is no such column, or no other column.
     """
     validate.probability_below_one(tolerance=tolerance)
-    numeric, place = tables.place(secret)
+    numeric, position = tables.locate(secret)
     known = tables.without(secret)
     if not known.numeric and not known.categorical:
         raise ValueError(f"column {secret!r} cannot be guessed: there is no other column to guess it from")
     both = EncodedTable.joined(known.source, known.holdout)
     _, index = nearest(both, known.synthetic, progress)
-    truth = _column(EncodedTable.joined(tables.source, tables.holdout), numeric, place)
-    given = _column(tables.synthetic, numeric, place)
+    truth = _column(EncodedTable.joined(tables.source, tables.holdout), numeric, position)
+    given = _column(tables.synthetic, numeric, position)
     right = _right(given[index], truth, numeric, tolerance)
     same = _right(np.full(len(truth), _commonest(given, numeric)), truth, numeric, tolerance)
     count = len(tables.source)
@@ -69,8 +69,8 @@ def attribute_inference(
     )
 
 
-def _column(table: EncodedTable, numeric: bool, place: int) -> NDArray[Any]:
-    return table.numbers[:, place] if numeric else table.codes[:, place]
+def _column(table: EncodedTable, numeric: bool, index: int) -> NDArray[Any]:
+    return table.numbers[:, index] if numeric else table.codes[:, index]
 
 
 def _right(guess: NDArray[Any], truth: NDArray[Any], numeric: bool, tolerance: float) -> Bools:

@@ -81,7 +81,7 @@ class Units:
             names += map(content_key, numbers)
         (first, count), (second, other) = sides
         copies = int((first >= 0).sum() + (second >= 0).sum()) - count - other
-        return cls(first, second, places(names), count, other, copies, len(both))
+        return cls(first, second, ranks(names), count, other, copies, len(both))
 
     def hit(self, source: Bools, holdout: Bools) -> tuple[Bools, Bools]:
         """Which units have at least one record that was hit."""
@@ -98,7 +98,7 @@ def _any(flags: Bools, units: Integers, count: int) -> Bools:
     return out
 
 
-def places(keys: Sequence[str]) -> Integers:
+def ranks(keys: Sequence[str]) -> Integers:
     """The rank of each content key among the distinct keys, shape (n,); breaks ties without revealing the side."""
     return np.asarray(np.unique(np.array(keys, dtype="S32"), return_inverse=True)[1], dtype=np.int64)
 

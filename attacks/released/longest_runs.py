@@ -36,14 +36,14 @@ def longest_runs(texts: Words, others: Words, *, least: int = 1, chunk: int = _C
     Returns:
         Shape (N,), 0 if there is no common run of `least` words.
     """
-    found = np.zeros(len(texts), dtype=np.int64)
+    result = np.zeros(len(texts), dtype=np.int64)
     if least == 1:
         return _of_chunks(texts, others, chunk)
     there, _ = _within_runs(others, HashSet(texts.runs(least)), least)
     here, owners = _within_runs(texts, HashSet(there.runs(least)), least)
-    np.maximum.at(found, owners, _of_chunks(here, there, chunk))
-    found[found < least] = 0
-    return found
+    np.maximum.at(result, owners, _of_chunks(here, there, chunk))
+    result[result < least] = 0
+    return result
 
 
 def _within_runs(words: Words, runs: HashSet, n: int) -> tuple[Words, Integers]:
@@ -73,13 +73,13 @@ def _within_runs(words: Words, runs: HashSet, n: int) -> tuple[Words, Integers]:
 
 def _of_chunks(texts: Words, others: Words, chunk: int) -> Integers:
     """For each text, the longest run in common."""
-    found = np.zeros(len(texts), dtype=np.int64)
+    result = np.zeros(len(texts), dtype=np.int64)
     for begin, end in _cuts(texts, chunk):
         here = _part(texts, begin, end)
         for first, last in _cuts(others, chunk):
             there = _part(others, first, last)
-            np.maximum(found[begin:end], _of_chunk(here, there), out=found[begin:end])
-    return found
+            np.maximum(result[begin:end], _of_chunk(here, there), out=result[begin:end])
+    return result
 
 
 def _cuts(words: Words, chunk: int) -> Iterator[tuple[int, int]]:
@@ -103,9 +103,9 @@ def _of_chunk(texts: Words, others: Words) -> Integers:
     names, order, boundary = _names(texts, others)
     size = len(order)
     is_other = order >= boundary
-    places = np.arange(size)
-    above = np.maximum.accumulate(np.where(is_other, places, -1))
-    below = np.minimum.accumulate(np.where(is_other, places, size)[::-1])[::-1]
+    indices = np.arange(size)
+    above = np.maximum.accumulate(np.where(is_other, indices, -1))
+    below = np.minimum.accumulate(np.where(is_other, indices, size)[::-1])[::-1]
     mine = order[~is_other]
     longest = np.zeros(size, dtype=np.int64)
     for nearest in (above[~is_other], below[~is_other]):
@@ -123,8 +123,8 @@ def _names(texts: Words, others: Words) -> tuple[list[NDArray[np.int32]], Intege
     positions by the words that begin there, the third the position at which `others` begin.
     """
     words = HashSet(np.concatenate([texts.hashes, others.hashes]))
-    first = _marked(words.places(texts.hashes), texts, len(words))
-    second = _marked(words.places(others.hashes), others, len(words) + len(texts))
+    first = _marked(words.indices(texts.hashes), texts, len(words))
+    second = _marked(words.indices(others.hashes), others, len(words) + len(texts))
     names = [np.concatenate([first, second])]
     order = _sorted_by(names[0], np.arange(len(names[0])))
     longest, step = int(max(texts.lengths.max(), others.lengths.max())), 1
@@ -143,16 +143,16 @@ def _marked(words: NDArray[np.unsignedinteger], texts: Words, mark: int) -> NDAr
     return out
 
 
-def _sorted_by(names: NDArray[np.int32], places: Integers) -> Integers:
+def _sorted_by(names: NDArray[np.int32], indices: Integers) -> Integers:
     """Places in the order of their ranks; stable for equal ranks.
 
     Sorting integers that combine rank and position is several times as fast as `argsort`.
     """
-    keys = names[places].astype(np.int64) << 32
-    keys |= np.arange(len(places))
+    keys = names[indices].astype(np.int64) << 32
+    keys |= np.arange(len(indices))
     keys.sort()
     keys &= 2**32 - 1
-    return np.asarray(places[keys], dtype=np.int64)
+    return np.asarray(indices[keys], dtype=np.int64)
 
 
 def _sorted_by_pairs(names: NDArray[np.int32], order: Integers, step: int) -> Integers:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from dpassay.attacks.released.holdout import Hits, places
+from dpassay.attacks.released.holdout import Hits, ranks
 from dpassay.attacks.released.tables import EncodedTable, Step, Tables, nearest
 from dpassay.base import validate
 from dpassay.base.arrays import Bools, Floats, Integers
@@ -62,7 +62,7 @@ def closest_records(
     both = EncodedTable.joined(tables.source, tables.holdout)
     distances, _ = nearest(both, tables.synthetic, progress)
     rng = np.random.default_rng(seed)
-    order = np.lexsort((rng.permutation(len(both)), places(both.keys()), distances))
+    order = np.lexsort((rng.permutation(len(both)), ranks(both.keys()), distances))
     guessed = np.zeros(len(both), dtype=np.bool_)
     guessed[order[: math.ceil(share * len(both))]] = True
     count = len(tables.source)

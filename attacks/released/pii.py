@@ -41,7 +41,7 @@ _ADVERTISED = {"078051120", "219099999"}
 
 def luhn(digits: str) -> bool:
     """Whether the last digit is the Luhn check digit of the others."""
-    doubled = (int(digit) * (1 + place % 2) for place, digit in enumerate(reversed(digits)))
+    doubled = (int(digit) * (1 + index % 2) for index, digit in enumerate(reversed(digits)))
     return sum(value - 9 * (value > 9) for value in doubled) % 10 == 0
 
 
@@ -59,53 +59,53 @@ def ssn_issuable(digits: str) -> bool:
     return in_range and digits not in _ADVERTISED
 
 
-def _email(found: str) -> str | None:
-    local, _, host = found.rpartition("@")
+def _email(result: str) -> str | None:
+    local, _, host = result.rpartition("@")
     fine = ".." not in local and not local.startswith(".") and not local.endswith(".")
     return f"{local}@{host}".lower() if fine else None
 
 
-def _card(found: str) -> str | None:
+def _card(result: str) -> str | None:
     """The longest valid prefix that ends with a group of digits: an expiry date or a code may follow the number."""
-    while found:
-        digits = _only_digits(found)
+    while result:
+        digits = _only_digits(result)
         if len(digits) >= _SHORTEST_CARD and len(set(digits)) > 1 and luhn(digits):
             return digits
-        found = found[: max(found.rfind(" "), found.rfind("-"), 0)]
+        result = result[: max(result.rfind(" "), result.rfind("-"), 0)]
     return None
 
 
-def _iban(found: str) -> str | None:
+def _iban(result: str) -> str | None:
     """The longest valid prefix: a word may follow that looks like a group of the number."""
-    compact = found.replace(" ", "").upper()
+    compact = result.replace(" ", "").upper()
     whole = compact[: _IBAN_LENGTHS.get(compact[:2], 0)]
     return whole if whole and iban_valid(whole) else None
 
 
-def _ssn(found: str) -> str | None:
-    digits = _only_digits(found)
+def _ssn(result: str) -> str | None:
+    digits = _only_digits(result)
     return digits if ssn_issuable(digits) else None
 
 
-def _address(found: str) -> str | None:
-    if 0 < found.count(":") < 3:  # a time, or names of a programming language
+def _address(result: str) -> str | None:
+    if 0 < result.count(":") < 3:  # a time, or names of a programming language
         return None
     try:
-        return str(ipaddress.ip_address(found))
+        return str(ipaddress.ip_address(result))
     except ValueError:
         return None
 
 
-def _phone(found: str) -> str | None:
-    digits = _only_digits(found)
-    international = found.lstrip("(").startswith("+")
+def _phone(result: str) -> str | None:
+    digits = _only_digits(result)
+    international = result.lstrip("(").startswith("+")
     if international:
         return "+" + digits if 8 <= len(digits) <= 15 else None
     return "+1" + digits[-10:]
 
 
-def _only_digits(found: str) -> str:
-    return "".join(sign for sign in found if sign.isdecimal())
+def _only_digits(result: str) -> str:
+    return "".join(sign for sign in result if sign.isdecimal())
 
 
 _HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]{2,24}"
@@ -166,9 +166,9 @@ def find(text: str) -> list[tuple[str, str]]:
 
     The values are in clear text: keep them out of reports, logs and errors.
     """
-    found: list[tuple[str, str]] = []
+    results: list[tuple[str, str]] = []
     if "@" not in text and not _DIGIT.search(text):  # every kind has one of these
-        return found
+        return results
     for kind, (pattern, value_of) in _KINDS.items():
         if not _HINTS[kind](text):
             continue
@@ -177,11 +177,11 @@ def find(text: str) -> list[tuple[str, str]]:
             value = value_of(match.group())
             if value is None:
                 return match.group()
-            found.append((kind, value))
+            results.append((kind, value))
             return "\0" * len(match.group())
 
         text = pattern.sub(take, text)
-    return found
+    return results
 
 
 @dataclass(frozen=True, slots=True)

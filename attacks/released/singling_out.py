@@ -31,20 +31,20 @@ class ColumnCondition:
     """A comparison of one column with a value: ``=``, ``<=`` or ``>=`` for a number, ``=`` for a category.
 
     Attributes:
-        numeric: whether `place` indexes numbers or categories.
-        place: index of the column among those of its kind.
+        numeric: whether `index` indexes numbers or categories.
+        index: index of the column among those of its kind.
         relation: of the column's value to `value`.
         value: the number divided by the range, or the code of a category.
     """
 
     numeric: bool
-    place: int
+    index: int
     relation: str
     value: float
 
     def holds(self, table: EncodedTable) -> Bools:
         """The rows for which it is true; false for missing values."""
-        column = table.numbers[:, self.place] if self.numeric else table.codes[:, self.place]
+        column = table.numbers[:, self.index] if self.numeric else table.codes[:, self.index]
         if self.relation == "=":
             return np.asarray(column == self.value)
         return np.asarray(column <= self.value if self.relation == "<=" else column >= self.value)
@@ -127,32 +127,32 @@ def _all_hold(predicate: Predicate, table: EncodedTable) -> Bools:
 def univariate(synthetic: EncodedTable, rng: np.random.Generator, attempts: int) -> list[Predicate]:
     """Values that occur once in their column, and its ends; at most `attempts` of them."""
     pool: list[Predicate] = []
-    for place in range(synthetic.numbers.shape[1]):
-        column = synthetic.numbers[:, place]
+    for position in range(synthetic.numbers.shape[1]):
+        column = synthetic.numbers[:, position]
         values, counts = np.unique(column[np.isfinite(column)], return_counts=True)
-        pool += [(ColumnCondition(True, place, "=", float(value)),) for value in values[counts == 1]]
+        pool += [(ColumnCondition(True, position, "=", float(value)),) for value in values[counts == 1]]
         if len(values):
-            pool.append((ColumnCondition(True, place, "<=", float(values[0])),))
-            pool.append((ColumnCondition(True, place, ">=", float(values[-1])),))
-    for place in range(synthetic.codes.shape[1]):
-        codes = synthetic.codes[:, place]
+            pool.append((ColumnCondition(True, position, "<=", float(values[0])),))
+            pool.append((ColumnCondition(True, position, ">=", float(values[-1])),))
+    for position in range(synthetic.codes.shape[1]):
+        codes = synthetic.codes[:, position]
         categories, counts = np.unique(codes[codes >= 0], return_counts=True)
-        pool += [(ColumnCondition(False, place, "=", int(code)),) for code in categories[counts == 1]]
+        pool += [(ColumnCondition(False, position, "=", int(code)),) for code in categories[counts == 1]]
     return [pool[index] for index in rng.permutation(len(pool))[:attempts]]
 
 
 def multivariate(synthetic: EncodedTable, rng: np.random.Generator, attempts: int, columns: int) -> list[Predicate]:
     """Conjunctions of several columns of a synthetic row: equal categories, numbers at least as far from the median."""
     medians = _medians(synthetic)
-    found: dict[Predicate, None] = {}
+    results: dict[Predicate, None] = {}
     width = synthetic.numbers.shape[1] + synthetic.codes.shape[1]
     for _ in range(attempts):
         row = int(rng.integers(len(synthetic)))
         chosen = rng.permutation(width)[:columns]
         predicate = _conditions(synthetic.numbers[row], synthetic.codes[row], medians, np.sort(chosen))
         if predicate:
-            found[predicate] = None
-    return list(found)
+            results[predicate] = None
+    return list(results)
 
 
 def by_chance(synthetic: EncodedTable, rng: np.random.Generator, attempts: int, columns: int) -> list[Predicate]:
@@ -161,15 +161,15 @@ def by_chance(synthetic: EncodedTable, rng: np.random.Generator, attempts: int, 
     numbers = [column[np.isfinite(column)] for column in synthetic.numbers.T]
     ends = [(values.min(), values.max()) if len(values) else (np.nan, np.nan) for values in numbers]
     medians = _medians(synthetic)
-    found: dict[Predicate, None] = {}
+    results: dict[Predicate, None] = {}
     for _ in range(attempts):
         number = np.array([low + (high - low) * rng.random() for low, high in ends])
         code = np.array([rng.choice(values) if len(values) else -1 for values in codes], dtype=np.int32)
         chosen = rng.permutation(len(ends) + len(codes))[:columns]
         predicate = _conditions(number, code, medians, np.sort(chosen))
         if predicate:
-            found[predicate] = None
-    return list(found)
+            results[predicate] = None
+    return list(results)
 
 
 def _medians(table: EncodedTable) -> Floats:
@@ -184,11 +184,11 @@ def _conditions(
     chosen: Integers,
 ) -> Predicate:
     out = []
-    for place in (int(place) for place in chosen):
-        if place < len(numbers):
-            value = float(numbers[place])
+    for index in (int(index) for index in chosen):
+        if index < len(numbers):
+            value = float(numbers[index])
             if np.isfinite(value):
-                out.append(ColumnCondition(True, place, ">=" if value > medians[place] else "<=", value))
-        elif codes[place - len(numbers)] >= 0:
-            out.append(ColumnCondition(False, place - len(numbers), "=", int(codes[place - len(numbers)])))
+                out.append(ColumnCondition(True, index, ">=" if value > medians[index] else "<=", value))
+        elif codes[index - len(numbers)] >= 0:
+            out.append(ColumnCondition(False, index - len(numbers), "=", int(codes[index - len(numbers)])))
     return tuple(out)

@@ -74,7 +74,7 @@ class Tables:
     source: EncodedTable
     holdout: EncodedTable
 
-    def place(self, column: str) -> tuple[bool, int]:
+    def locate(self, column: str) -> tuple[bool, int]:
         """Whether a column is numeric, and its index among its kind.
 
         Raises:
@@ -87,13 +87,13 @@ class Tables:
 
     def without(self, column: str) -> Tables:
         """The same tables without one column."""
-        numeric, place = self.place(column)
+        numeric, index = self.locate(column)
         names = [list(self.numeric), list(self.categorical)]
-        del names[0 if numeric else 1][place]
+        del names[0 if numeric else 1][index]
         sides = []
         for side in (self.synthetic, self.source, self.holdout):
-            numbers = np.delete(side.numbers, place, axis=1) if numeric else side.numbers
-            codes = side.codes if numeric else np.delete(side.codes, place, axis=1)
+            numbers = np.delete(side.numbers, index, axis=1) if numeric else side.numbers
+            codes = side.codes if numeric else np.delete(side.codes, index, axis=1)
             sides.append(EncodedTable(numbers, codes))
         return Tables(tuple(names[0]), tuple(names[1]), *sides)
 
@@ -249,16 +249,16 @@ def _apart(
 ) -> NDArray[np.float32]:
     """Sums over columns, shape (rows, others)."""
     out = np.zeros((len(a), len(b)), dtype=np.float32)
-    one = np.empty_like(out)
+    item = np.empty_like(out)
     for j in range(a.shape[1]):
-        np.subtract(a[:, j, None], b[None, :, j], out=one)
-        np.abs(one, out=one)
-        np.minimum(one, np.float32(1), out=one)
+        np.subtract(a[:, j, None], b[None, :, j], out=item)
+        np.abs(item, out=item)
+        np.minimum(item, np.float32(1), out=item)
         if empty[j]:
             missing, gone = np.isnan(a[:, j])[:, None], np.isnan(b[:, j])[None, :]
-            np.copyto(one, np.float32(1), where=missing ^ gone)
-            np.copyto(one, np.float32(0), where=missing & gone)
-        out += one
+            np.copyto(item, np.float32(1), where=missing ^ gone)
+            np.copyto(item, np.float32(0), where=missing & gone)
+        out += item
     for j in range(x.shape[1]):
         out += x[:, j, None] != y[None, :, j]
     return out

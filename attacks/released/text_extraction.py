@@ -136,10 +136,10 @@ class ExtractionSide:
         return cls(verbatim, near.share >= rule.near_share, _longest(records, synthetic, verbatim, rule.words))
 
 
-def _longest(records: Words, synthetic: Words, found: Bools, least: int) -> Integers:
+def _longest(records: Words, synthetic: Words, result: Bools, least: int) -> Integers:
     """The longest common run of each record that was found; 0 for the others."""
-    out = np.where(found, records.lengths, 0)  # of a shorter record, all words were found
-    long = found & (records.lengths >= least)
+    out = np.where(result, records.lengths, 0)  # of a shorter record, all words were found
+    long = result & (records.lengths >= least)
     out[long] = longest_runs(_chosen(records, long), synthetic, least=least)
     return out
 

@@ -37,7 +37,7 @@ _ANGLE = 0.1  # between u and an e_v, and between −u and a record
 _BEYOND = 4  # distance of a record from the origin in radii, so that a release without clipping is detected
 _BASE = 10  # values are encoded by digits, each a point on its own circle: few dimensions with large gaps
 _SIZE = 1000  # of public clusters: an occurrence moves the published centre by (ê − e_v)/n, to a relative 1e-3
-_LEAST_NOISE = 1e-6  # the attacker's σ if there is no noise
+_MIN_NOISE = 1e-6  # the attacker's σ if there is no noise
 _CONTROL_NOISE = 0.01  # a guess is then wrong with a probability far below 1e-100
 _AT_A_TIME = {"recorded": 50, "os": 5}  # games of up to 20 rounds between two checkpoints
 _SETTINGS = {"recorded": "noise from a recorded source", "os": "noise from the operating system's entropy"}
@@ -109,7 +109,7 @@ class SecretGame:
         noise = self.sigma * math.sqrt(2) if self.variant == "sound" else self.sigma
         return SecretModel.uniform(
             len(self.vectors),
-            max(noise, _LEAST_NOISE) / math.sqrt(self._squared_length),
+            max(noise, _MIN_NOISE) / math.sqrt(self._squared_length),
             weights=poisson_binomial(self.probabilities),
             rounds=self.rounds,
         )
@@ -219,6 +219,6 @@ class SecretGame:
 def _directions(values: int) -> Floats:
     """Unit vectors for 0, …, V − 1, shape (V, 2·digits): each digit is a point on its own circle."""
     digits = max(1, math.ceil(math.log(values, _BASE) - 1e-9))
-    place = np.arange(values)[:, None] // _BASE ** np.arange(digits) % _BASE
-    angle = place * (2 * math.pi / _BASE)
+    index = np.arange(values)[:, None] // _BASE ** np.arange(digits) % _BASE
+    angle = index * (2 * math.pi / _BASE)
     return np.concatenate([np.cos(angle), np.sin(angle)], axis=1) / math.sqrt(digits)

@@ -52,10 +52,10 @@ class SpikeScores:
         grid = GradientGrid.of(mechanism.noise_multiplier, mechanism.adjacency)
         x = released[training.spikes.coordinates(released.size)] * (mechanism.batch_size / mechanism.clip)
         scale = 0.0 if grid.bits is None else 2.0**grid.bits / grid.radius
-        found = _log_ratio(x, scale, min(1.0, mechanism.rate))
+        result = _log_ratio(x, scale, min(1.0, mechanism.rate))
         if self._swapped:
-            found = found - _log_ratio(-x, scale, min(1.0, mechanism.rate))
-        self.scores = self.scores + found
+            result = result - _log_ratio(-x, scale, min(1.0, mechanism.rate))
+        self.scores = self.scores + result
 
 
 def _log_ratio(x: Floats, scale: float, rate: float) -> Floats:
@@ -69,20 +69,20 @@ def _log_ratio(x: Floats, scale: float, rate: float) -> Floats:
 
 def log_likelihoods(model: LanguageModel, tokens: RowTokens, rows: Sequence[Row]) -> Floats:
     """Σ log p over the tokens of the values of each row, in the order of the schema, shape (rows,)."""
-    found = []
+    results = []
     for start in range(0, len(rows), _ROWS):
-        found.append(_of_values(model, tokens, rows[start : start + _ROWS]))
-    return np.concatenate(found) if found else np.zeros(0)
+        results.append(_of_values(model, tokens, rows[start : start + _ROWS]))
+    return np.concatenate(results) if results else np.zeros(0)
 
 
 @torch.inference_mode()
 def _of_values(model: LanguageModel, tokens: RowTokens, rows: Sequence[Row]) -> Floats:
     ids = torch.zeros(len(rows), tokens.width, dtype=torch.long)
     own = torch.zeros(len(rows), tokens.width - 1, dtype=torch.bool)
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         encoded, roles = tokens.encoded(dict(enumerate(row)))
-        ids[place, : len(encoded)] = torch.tensor(encoded)
-        own[place, : len(encoded) - 1] = torch.tensor([role is Role.VALUE for role in roles[1:]])
+        ids[index, : len(encoded)] = torch.tensor(encoded)
+        own[index, : len(encoded) - 1] = torch.tensor([role is Role.VALUE for role in roles[1:]])
     ids, own = ids.to(model.device), own.to(model.device)
     logits = model.network(input_ids=ids[:, :-1], use_cache=False).logits[..., : model.vocabulary_size].double()
     each = -torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")

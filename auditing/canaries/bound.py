@@ -108,9 +108,9 @@ def bound(folder: str | Path, *, expect: str | None = None, progress: Progress |
     read_manifest(folder, expect)
     with input_errors():
         make_private(folder / PRIVATE)
-    found = _computed(folder, expect, progress or Progress())
-    write_bound(folder, found.to_json())
-    return found
+    result = _computed(folder, expect, progress or Progress())
+    write_bound(folder, result.to_json())
+    return result
 
 
 def read_bound(folder: Path, *, expect: str | None = None) -> dict[str, Any]:
@@ -125,27 +125,27 @@ def read_bound(folder: Path, *, expect: str | None = None) -> dict[str, Any]:
     path = folder / BOUND
     if not path.is_file():
         raise InputError(f"{folder}: holds no bound; run `dpassay audit bound {folder}` first")
-    found = read_sealed(path)
-    if (found.get("manifest_sha256"), found.get("scores_sha256")) != (digest, read_scores(folder, digest)["sha256"]):
+    result = read_sealed(path)
+    if (result.get("manifest_sha256"), result.get("scores_sha256")) != (digest, read_scores(folder, digest)["sha256"]):
         raise InputError(f"{path}: was computed from other scores; run `dpassay audit bound {folder}` again")
-    version = found.get("dpassay")
+    version = result.get("dpassay")
     expected = json.loads(json.dumps(_computed(folder, expect, None).to_json()))
     shown, now = (
         {**_without_files(document), "audit": comparable(document.get("audit", {}), version)}
-        for document in (found, expected)
+        for document in (result, expected)
     )
     if shown != now:
         raise InputError(f"{path}: is not what the scores in {folder} show; run `dpassay audit bound {folder}` again")
-    return {**found, "audit": expected["audit"]}
+    return {**result, "audit": expected["audit"]}
 
 
 _OF_THE_TIME = ("dpassay", FORMER_NAME, "sha256", "manifest_expected")
 """Fields of the result that do not follow from the plan and the scores."""
 
 
-def _without_files(found: Mapping[str, Any]) -> dict[str, Any]:
+def _without_files(results: Mapping[str, Any]) -> dict[str, Any]:
     """What follows from plan and scores alone."""
-    shown = {key: value for key, value in found.items() if key not in _OF_THE_TIME}
+    shown = {key: value for key, value in results.items() if key not in _OF_THE_TIME}
     for key in ("synthetic", "unprotected"):
         files = shown.get(key)
         if isinstance(files, list):

@@ -306,21 +306,21 @@ class PlannedCanaries:
         Without a claim, mechanisms with ε = 1, 2 and 4 stand in the place of the claim and its multiples.
         """
         claim = self.design.claim
-        found = []
+        results = []
         for times in _WEAKER:
             epsilon = times * (1.0 if claim is None else float(claim.epsilon))
             exactly = f"exactly ε = {format_number(epsilon)}"
             if claim is not None:
                 exactly = "exactly the claimed ε" if times == 1 else f"{times} times the claimed ε"
-            found.append(self._expected(f"has {exactly}", RandomizedResponse(epsilon)))
+            results.append(self._expected(f"has {exactly}", RandomizedResponse(epsilon)))
             if epsilon == 0:
                 break
         for share in _SHARES:
             # A group, or a user, is copied in part with a larger probability than each of its records.
             whose = "its records" if self.design.unit == Unit() else "the canaries"
             copies = "every record" if share == 1 else f"{format_percent(share)} of {whose}"
-            found.append(self._expected(f"copies {copies} verbatim", StandOut(share)))
-        return tuple(found)
+            results.append(self._expected(f"copies {copies} verbatim", StandOut(share)))
+        return tuple(results)
 
     def _expected(self, generator: str, leak: Leak) -> Expected:
         design = self.design
@@ -354,20 +354,20 @@ class PlannedCanaries:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Why the audit may show less than expected, one phrase each."""
-        found, claim, needed = [], self.design.claim, self.guesses_needed
+        results, claim, needed = [], self.design.claim, self.guesses_needed
         if claim is not None and not self.ceiling > claim.epsilon:
             enough = f"{needed} would do" if needed is not None else "plan more canaries"
-            found.append(
+            results.append(
                 f"{self.guesses} guesses, all right, show at most ε = {format_upper(self.ceiling)}: the claim of "
                 f"{format_number(claim.epsilon)} could not be refuted ({enough})"
             )
         if self.made_up:
             names = ", ".join(map(repr, self.made_up))
-            found.append(f"canaries have a made-up word in {names}: too many different values")
+            results.append(f"canaries have a made-up word in {names}: too many different values")
         if self.like_id:
             names = " and ".join(map(repr, self.like_id))
-            found.append(f"column {names} looks like an id: name it with --id")
-        return tuple(found)
+            results.append(f"column {names} looks like an id: name it with --id")
+        return tuple(results)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as plain JSON types."""
@@ -392,7 +392,7 @@ class PlannedCanaries:
             "ceiling_of_half": {"guesses": design.candidates // 2, "epsilon": self.ceiling_of_half},
             "guesses_needed": self.guesses_needed,
             "ceilings": [{"guesses": guesses, "epsilon": epsilon} for guesses, epsilon in self.ceilings],
-            "expected": [asdict(one) for one in self.expected],
+            "expected": [asdict(item) for item in self.expected],
             "detectable": self.detectable.to_json(),
             "reads_data": None if self.reads_data is None else str(self.reads_data),
             "warnings": list(self.warnings),
@@ -432,10 +432,10 @@ def read_manifest(folder: Path, expected: str | None = None) -> tuple[Manifest, 
         raise InputError(f"{folder}: holds no plan; make one with `dpassay audit plan … -o {folder}`")
     with input_errors():
         content = path.read_bytes()
-    found = hashlib.sha256(content).hexdigest()
-    if expected is not None and expected.strip().lower() != found:
-        raise InputError(f"{path}: has SHA-256 {found}, not the expected {expected}: it is another plan's, or changed")
-    if read_json(folder / PLAN).get("manifest_sha256") != found:
+    result = hashlib.sha256(content).hexdigest()
+    if expected is not None and expected.strip().lower() != result:
+        raise InputError(f"{path}: has SHA-256 {result}, not the expected {expected}: it is another plan's, or changed")
+    if read_json(folder / PLAN).get("manifest_sha256") != result:
         raise InputError(f"{path}: was changed since it was planned; its SHA-256 is not the one in {folder / PLAN}")
     try:
         manifest = Manifest.model_validate_json(content)
@@ -448,7 +448,7 @@ def read_manifest(folder: Path, expected: str | None = None) -> tuple[Manifest, 
         )
     try:
         manifest.check()
-        return manifest, found
+        return manifest, result
     except (ValueError, TypeError, LookupError):
         raise InputError(f"{path}: was not written by this version of dpassay; make a new plan") from None
 

@@ -200,8 +200,8 @@ class KeyCanaries(CanaryKind):
         sentences = data.templates or texts.TEMPLATES
         keys = texts.draw_keys(count, data.numbers, rng, data.forms)
         drawn = []
-        for key, place in zip(keys, rng.integers(len(sentences), size=count), strict=True):
-            before, after = sentences[place].split(texts.PLACE)
+        for key, index in zip(keys, rng.integers(len(sentences), size=count), strict=True):
+            before, after = sentences[index].split(texts.PLACE)
             drawn.append(Canary(text=before + key + after, start=len(before), value=key))
         return drawn
 
@@ -253,7 +253,7 @@ class EchoCanaries(CanaryKind):
 
             return [text for text, _ in notes(400, 0)]
         known = [str(row[column]) for row in data.rows if row.get(column)]
-        known = [known[place] for place in rng.permutation(len(known))]
+        known = [known[index] for index in rng.permutation(len(known))]
         lengths = np.cumsum([len(text) for text in known])
         return known[: max(1, int(np.searchsorted(lengths, texts.PIECE)))]
 
@@ -415,8 +415,8 @@ class CategoryCanaries(CanaryKind):
             )
         new = {column.name: iter(draw_categories(count, column, rng)) for column in words}
         drawn = []
-        for row, place in zip(draw_rows(count, data.columns, rng), rng.integers(len(words), size=count), strict=True):
-            name = words[place].name
+        for row, index in zip(draw_rows(count, data.columns, rng), rng.integers(len(words), size=count), strict=True):
+            name = words[index].name
             category = next(new[name])
             drawn.append(Canary(row={**row, name: category}, value=str(category), column=name))
         return drawn
@@ -428,14 +428,14 @@ class CategoryCanaries(CanaryKind):
     def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: Synthetic) -> Scores:
         names = sorted({canary.column for canary in every})
         wanted: dict[str, dict[str, int]] = {name: {} for name in names}
-        for place, canary in enumerate(every):
-            wanted[canary.column][canonical(canary.value)] = place
+        for index, canary in enumerate(every):
+            wanted[canary.column][canonical(canary.value)] = index
         plain = np.zeros(len(every))
         for row in _rows_with(file, set(names)):
             for name in names:
-                found = wanted[name].get(canonical(row.get(name)))
-                if found is not None:
-                    plain[found] = 1
+                result = wanted[name].get(canonical(row.get(name)))
+                if result is not None:
+                    plain[result] = 1
         chosen = {(canary.column, canary.value) for canary in planted}
         copied = np.array([(canary.column, canary.value) in chosen for canary in every], dtype=np.float64)
         return plain, np.maximum(plain, copied)

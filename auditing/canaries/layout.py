@@ -38,7 +38,7 @@ from dpassay.data.word_runs import Words
 
 SOURCE, HOLDOUT, CANDIDATES = "source", "holdout", "candidates"
 _PART = 2**25  # about the bytes of the input that are shuffled at once
-_MOST_PARTS = 256
+_MAX_PARTS = 256
 _TEXTS = 4096
 _COMPARED = (type(None), str, bool, int, float, Decimal, datetime.date)
 """The types of cells that `dpassay audit table` compares."""
@@ -197,8 +197,8 @@ class _Repeats:
     def __contains__(self, content: int | str) -> bool:
         if isinstance(content, str) or not len(self.contents):
             return False
-        place = int(np.searchsorted(self.contents, np.uint64(content)))
-        return place < len(self.contents) and int(self.contents[place]) == content
+        index = int(np.searchsorted(self.contents, np.uint64(content)))
+        return index < len(self.contents) and int(self.contents[index]) == content
 
 
 class CanaryCoins:
@@ -222,7 +222,7 @@ class _Shuffled:
         assert data.path is not None
         self._path, self._data = path, data
         self._draw = random.Random(secrets.randbits(256))
-        count = min(_MOST_PARTS, 1 + math.ceil(data.path.stat().st_size / _PART))
+        count = min(_MAX_PARTS, 1 + math.ceil(data.path.stat().st_size / _PART))
         self._parts = [path.with_name(f".part-{number}{path.suffix}") for number in range(count)]
         self._stack = contextlib.ExitStack()
 
@@ -279,9 +279,9 @@ def commands(planned: PlannedCanaries, folder: str, synthetic: str = "SYNTHETIC"
     """
     folder, synthetic = shlex.quote(folder), shlex.quote(synthetic)
     expect, layout, columns = f" --expect {planned.manifest_sha256}", planned.layout, planned.columns
-    found = [f"dpassay audit score {folder} {synthetic}{expect}", f"dpassay audit bound {folder}{expect}"]
+    results = [f"dpassay audit score {folder} {synthetic}{expect}", f"dpassay audit bound {folder}{expect}"]
     if layout is None:
-        return found
+        return results
     suffix, design = Path(planned.canaries).suffix, planned.design
     sides = f"--source {folder}/private/{SOURCE}{suffix} --holdout {folder}/private/{HOLDOUT}{suffix}"
     claim = f" --delta {design.delta!r}" if design.delta else ""
@@ -290,15 +290,15 @@ def commands(planned: PlannedCanaries, folder: str, synthetic: str = "SYNTHETIC"
     coins = f"--coins --confidence {_each_file(planned)!r}{claim}"
     if "text" not in columns:
         ignored = f" --ignore {shlex.quote(columns['id'])}" if "id" in columns else ""
-        return [*found, f"dpassay audit table {synthetic} {sides}{ignored} {coins}"]
+        return [*results, f"dpassay audit table {synthetic} {sides}{ignored} {coins}"]
     named = shlex.quote(columns["text"])
     user = f" --user {shlex.quote(columns['user'])}" if layout.needs_user else ""
     names = "" if named == "text" else f" --text {named} --synthetic-text {named}"
-    found.append(f"dpassay audit text {synthetic} {sides}{names}{user} {coins}")
+    results.append(f"dpassay audit text {synthetic} {sides}{names}{user} {coins}")
     if not layout.needs_user:
         candidates = f"{folder}/private/{CANDIDATES}.jsonl"
-        found.append(f"dpassay audit membership text {candidates} --synthetic {synthetic}{names} {coins}")
-    return found
+        results.append(f"dpassay audit membership text {candidates} --synthetic {synthetic}{names} {coins}")
+    return results
 
 
 def audits_of(text: bool, user: bool) -> int:

@@ -32,7 +32,7 @@ from dpassay.base.private_files import new_folder, write_private
 from dpassay.base.progress import Progress
 from dpassay.data.table_schema import read_schema
 
-MOST_ROWS = 10**6
+MAX_ROWS = 10**6
 """The most canaries, with all their copies."""
 
 _CANARIES = 1000  # the default, which is doubled until the claim can be refuted
@@ -90,8 +90,8 @@ def plan(
     Raises:
         InputError: if an argument, the data or the folder is invalid.
     """
-    place, path = Path(folder), None if like is None else Path(like)
-    check_new_folder(place, (path, None if schema is None else Path(schema)))
+    target, path = Path(folder), None if like is None else Path(like)
+    check_new_folder(target, (path, None if schema is None else Path(schema)))
     public = None if schema is None else read_schema(Path(schema))[0]
     shown = progress or Progress()
     with input_errors():
@@ -154,7 +154,7 @@ def plan(
         never=drawn[size:],
     )
     written = [row for number, coin in enumerate(coins) if coin for row in rows[number]]
-    return _write(place, manifest, written, data, columns, holdout, confidence, shown)
+    return _write(target, manifest, written, data, columns, holdout, confidence, shown)
 
 
 class Columns(NamedTuple):
@@ -245,27 +245,27 @@ def planned_design(
             delta=delta or 0.0,
         )
 
-    most = MOST_ROWS // copies
+    most = MAX_ROWS // copies
     if most < 2:
         what = "k" if unit.is_group else "copies"
         raise ValueError(
-            f"at unit {unit} {what} must be at most {MOST_ROWS // 2}, not {copies}: at least two canaries are drawn, "
-            f"and no more than {MOST_ROWS} records can be written"
+            f"at unit {unit} {what} must be at most {MAX_ROWS // 2}, not {copies}: at least two canaries are drawn, "
+            f"and no more than {MAX_ROWS} records can be written"
         )
     if canaries is not None:
-        validate.integer(minimum=2, maximum=MOST_ROWS, canaries=canaries)
+        validate.integer(minimum=2, maximum=MAX_ROWS, canaries=canaries)
         if canaries > most:
             raise ValueError(
-                f"{canaries} canaries of {copies} records are more than the {MOST_ROWS} records that can be "
+                f"{canaries} canaries of {copies} records are more than the {MAX_ROWS} records that can be "
                 "written; lower one of the two"
             )
     enough = _enough(lambda number: design(number, number // 2), most)
     if canaries is None:
         canaries = enough
-    found = design(canaries, canaries // 2 if guesses is None else guesses)
+    result = design(canaries, canaries // 2 if guesses is None else guesses)
     if kind.fixed_guesses and guesses is None:
-        found = dataclasses.replace(found, guesses=_default_guesses(found))
-    return found
+        result = dataclasses.replace(result, guesses=_default_guesses(result))
+    return result
 
 
 def _enough(design: Callable[[int], CanariesDesign], most: int) -> int:
@@ -334,15 +334,15 @@ def _rows(
     )
     users = _numbers(data, columns.user, count) or [secrets.token_hex(8) for _ in range(count)]
     rows = []
-    for place, canary in enumerate(candidates):
-        row: dict[str, Any] = dict(canary.row) if canary.row is not None else others[place]
+    for target, canary in enumerate(candidates):
+        row: dict[str, Any] = dict(canary.row) if canary.row is not None else others[target]
         if canary.row is None:
             row[str(columns.text)] = canary.text
         if columns.user is not None:
-            row[columns.user] = users[place]
+            row[columns.user] = users[target]
         copied = [dict(row) for _ in range(copies)]
-        for one in copied if columns.id is not None else ():
-            one[str(columns.id)] = next(ids)
+        for item in copied if columns.id is not None else ():
+            item[str(columns.id)] = next(ids)
         rows.append(copied)
     return rows
 

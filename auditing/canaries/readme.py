@@ -165,15 +165,15 @@ def _expected(planned: PlannedCanaries) -> list[str]:
     """One line for each generator: the chance that it is refuted, or that something is shown; and the bound."""
     claim = planned.design.claim
     lines = []
-    for number, one in enumerate(planned.expected):
-        chance = f"{'shows a leak' if claim is None else 'is refuted'} in {_runs(one.chance)}"
+    for number, item in enumerate(planned.expected):
+        chance = f"{'shows a leak' if claim is None else 'is refuted'} in {_runs(item.chance)}"
         if claim is not None and number == 0:  # a false alarm
             chance += f" (false alarms; never more than {format_percent(1 - planned.design.each)})"
-        median, low, high = (_bound(planned, value) for value in (one.median, one.low, one.high))
+        median, low, high = (_bound(planned, value) for value in (item.median, item.low, item.high))
         shown = f"shows ε ≥ {median} in the median"
         if low != high:
             shown += f", and from {low} to {high} in nine of ten"
-        lines.append(f"- A generator that {one.generator} {chance} and {shown}.")
+        lines.append(f"- A generator that {item.generator} {chance} and {shown}.")
     return lines
 
 

@@ -28,16 +28,16 @@ def report(folder: str | Path, *, expect: str | None = None) -> CanaryAudit:
     """
     folder = Path(folder)
     manifest, digest = read_manifest(folder, expect)
-    found = read_bound(folder, expect=expect)
+    result = read_bound(folder, expect=expect)
     with input_errors():
         make_private(folder / PRIVATE)
     return write_report(
-        folder, CanaryAudit, _document(folder, manifest, digest, found, expected=expect is not None), render
+        folder, CanaryAudit, _document(folder, manifest, digest, result, expected=expect is not None), render
     )
 
 
 def _document(
-    folder: Path, manifest: Manifest, digest: str, found: dict[str, Any], *, expected: bool
+    folder: Path, manifest: Manifest, digest: str, result: dict[str, Any], *, expected: bool
 ) -> dict[str, Any]:
     return {
         **report_header(folder, manifest.claim),
@@ -54,10 +54,10 @@ def _document(
             "manifest_sha256": digest,
             "manifest_expected": expected,
         },
-        "synthetic": found.get("synthetic"),
-        "unprotected": found.get("unprotected"),
-        "refuted": found.get("refuted"),
-        "audit": found.get("audit"),
+        "synthetic": result.get("synthetic"),
+        "unprotected": result.get("unprotected"),
+        "refuted": result.get("refuted"),
+        "audit": result.get("audit"),
         "limitations": _limitations(manifest),
     }
 

@@ -118,14 +118,14 @@ def _score_file(
         raise InputError(f"{synthetic}: there is no such file; name the file of the synthetic data")
     before = synthetic.stat()
     with progress.stage("Hashing") as step:
-        found = hashed(synthetic, step)
+        result = hashed(synthetic, step)
     planted = read_json(folder / PLAN).get("canaries", {})
     if not isinstance(planted, dict):
         raise InputError(f"{folder / PLAN}: was changed: it does not say which file holds the canaries; restore it")
-    if (known := _files_of(manifest, planted).get(found)) is not None:
+    if (known := _files_of(manifest, planted).get(result)) is not None:
         off = " with its protection off" if unprotected else ""
         raise InputError(f"{synthetic}: {known}; name the file that the generator wrote{off}")
-    scorings, control = _other_scorings(folder, digest, found, manifest, synthetic, unprotected)
+    scorings, control = _other_scorings(folder, digest, result, manifest, synthetic, unprotected)
     with input_errors(), progress.stage("Reading") as step:
         counted = _CountedFile(synthetic, str(text or manifest.text), step, _line_count(synthetic))
         scores = _scores(manifest, counted)
@@ -136,7 +136,7 @@ def _score_file(
     entry = ScoredFile(
         file=synthetic.name,
         path=str(synthetic.resolve()),
-        sha256=found,
+        sha256=result,
         bytes=before.st_size,
         rows=counted.count,
         **{name: values.tolist() for name, values in scores.items()},
@@ -165,18 +165,18 @@ def _score_model(
     from dpassay.mechanisms.models.language_model import LanguageModel
 
     with input_errors(), progress.stage("Scoring") as step:
-        place = model_folder.locate(model, False)
-        target = LanguageModel.load(place, device, dtype="float32")
+        destination = model_folder.locate(model, False)
+        target = LanguageModel.load(destination, device, dtype="float32")
         public = None if base is None else LanguageModel.load(base, device, dtype="float32")
-        scorings, control = _other_scorings(folder, digest, target.fingerprint, manifest, place, unprotected)
+        scorings, control = _other_scorings(folder, digest, target.fingerprint, manifest, destination, unprotected)
         likely = ending_log_probabilities(target, [canary.echo for canary in every], public)
         scores = kind.likelihood_scores(every, likely, calibrated=public is not None)
         step(1, 1)
     entry = ScoredFile(
         file=target.name,
-        path=str(place.resolve()),
+        path=str(destination.resolve()),
         sha256=target.fingerprint,
-        bytes=sum(file.stat().st_size for file in model_folder.files(place)),
+        bytes=sum(file.stat().st_size for file in model_folder.files(destination)),
         rows=0,
         candidates=scores[: len(manifest.candidates)].tolist(),
         never=scores[len(manifest.candidates) :].tolist(),
@@ -205,14 +205,14 @@ def _open_plan(folder: Path, expect: str | None, unprotected: bool) -> tuple[Man
 
 def _files_of(manifest: Manifest, canaries: Mapping[str, Any]) -> dict[str, str]:
     """What the files are that the plan wrote, by their hash; a generator wrote none of them."""
-    found, layout = {str(canaries.get("sha256")): "holds the canaries themselves"}, manifest.layout
+    result, layout = {str(canaries.get("sha256")): "holds the canaries themselves"}, manifest.layout
     if layout is not None:
-        found |= {
+        result |= {
             layout.input_sha256: "is what the generator reads, with the planted canaries in it",
             layout.source_sha256: "is the source of the plan, which the generator reads",
             layout.holdout_sha256: "is the holdout of the plan, which the generator does not read",
         }
-    return found
+    return result
 
 
 def _write(
@@ -234,7 +234,7 @@ def _write(
 
 
 def _other_scorings(
-    folder: Path, digest: str, found: str, manifest: Manifest, given: Path, unprotected: bool
+    folder: Path, digest: str, result: str, manifest: Manifest, given: Path, unprotected: bool
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     """The scores of planned files other than this one, and those of a run without protection.
 
@@ -251,14 +251,14 @@ def _other_scorings(
     """
     document = read_scores(folder, digest) if (folder / SCORES).exists() else {}
     scorings, control = document.get("scorings", []), document.get("unprotected")
-    if any(entry["sha256"] == found for entry in (scorings if unprotected else [control] if control else [])):
+    if any(entry["sha256"] == result for entry in (scorings if unprotected else [control] if control else [])):
         raise InputError(
             f"{given}: was scored as the output of a run {'with' if unprotected else 'without'} protection, and cannot "
             "be both; name the other file"
         )
     if unprotected:
         return scorings, control
-    scorings = [entry for entry in scorings if entry["sha256"] != found]
+    scorings = [entry for entry in scorings if entry["sha256"] != result]
     if len(scorings) >= manifest.scorings:
         raise InputError(
             f"{given}: would be file {len(scorings) + 1} of {manifest.scorings} planned; the confidence is divided "

@@ -58,10 +58,10 @@ class RunsBound:
             return "Without protection, the audit is not finished."
         shown = self.unprotected.bounds[0].value
         limit = 0.0 if self.claim is None else self.claim.epsilon
-        found = f"With its protection off, the same audit shows ε ≥ {format_lower(shown)}"
+        result = f"With its protection off, the same audit shows ε ≥ {format_lower(shown)}"
         if shown > limit:
-            return f"{found}: it can find a leak of this generator."
-        return f"{found}, no more than is claimed: that nothing is found with protection on says nothing."
+            return f"{result}: it can find a leak of this generator."
+        return f"{result}, no more than is claimed: that nothing is found with protection on says nothing."
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain JSON types, sealed with ``sha256``."""
@@ -78,7 +78,7 @@ class RunsBound:
                 "claim": self.claim.model_dump() if self.claim else None,
                 "refuted": self.refuted,
                 "control": self.control,
-                "power": [dataclasses.asdict(one) for one in power(design, *size)],
+                "power": [dataclasses.asdict(item) for item in power(design, *size)],
                 "detectable": detectable_leak(design, *size).to_json(),
                 "generator_seconds": self.generator_seconds,
                 "audit": self.audit.to_json(),
@@ -101,9 +101,9 @@ def bound(folder: str | Path) -> RunsBound:
     """
     planned = read_plan(Path(folder))
     with one_process(planned.private):
-        found = computed(planned)
-        write_bound(planned.folder, found.to_json())
-    return found
+        result = computed(planned)
+        write_bound(planned.folder, result.to_json())
+    return result
 
 
 def read_bound(planned: PlannedRuns) -> dict[str, Any]:
@@ -115,22 +115,22 @@ def read_bound(planned: PlannedRuns) -> dict[str, Any]:
     folder, path = planned.folder, planned.folder / BOUND
     if not path.is_file():
         raise InputError(f"{folder}: holds no bound; run `dpassay audit runs bound {folder}` first")
-    found = read_sealed(path)
-    if found.get("plan_sha256") != planned.sha256:
+    result = read_sealed(path)
+    if result.get("plan_sha256") != planned.sha256:
         raise InputError(f"{path}: belongs to another plan; run `dpassay audit runs bound {folder}` again")
     expected = json.loads(json.dumps(computed(planned).to_json()))
-    shown, now = (comparable(document, found.get("dpassay")) for document in (found, expected))
+    shown, now = (comparable(document, result.get("dpassay")) for document in (result, expected))
     if any(shown.get(key) != value for key, value in now.items() if key not in ("dpassay", "sha256")):
         raise InputError(
             f"{path}: is not what the runs in {folder} show; run `dpassay audit runs bound {folder}` again"
         )
-    return {**found, **expected}
+    return {**result, **expected}
 
 
 def computed(planned: PlannedRuns) -> RunsBound:
     """The result of the runs on disk."""
     results = Results(planned)
-    if not results.found:
+    if not results.by_run:
         raise InputError(f"{planned.folder}: holds no runs; make them with `dpassay audit runs run {planned.folder} …`")
     arms = {arm: _of(planned, results, arm) for arm in ("claimed", "unprotected") if results.of(arm)}
     if "claimed" not in arms:
@@ -159,6 +159,6 @@ def computed(planned: PlannedRuns) -> RunsBound:
 def _of(planned: PlannedRuns, results: Results, arm: str) -> AuditResult:
     # Bounds are those of every round that was made, whether or not the run would have stopped before it.
     audit = ManyRuns(planned.plan.design(stop=False))
-    for one, features in results.of(arm).items():
-        audit.add(one, features)
+    for item, features in results.of(arm).items():
+        audit.add(item, features)
     return audit.result()

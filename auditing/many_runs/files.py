@@ -23,7 +23,7 @@ from dpassay.attacks.black_box.output_features import Features, OutputFeatures
 from dpassay.attacks.black_box.worst_cases import FINDS, ColumnFacts, Event, NeighboringData
 from dpassay.auditing.plan_files import MANIFEST, PLAN, Claimed, Part, guarantee, version_error
 from dpassay.audits.games.many_runs import (
-    MOST_RUNS,
+    MAX_RUNS,
     GeneratorRun,
     ManyRunsDesign,
     Pair,
@@ -264,8 +264,8 @@ class PlannedRuns:
             "search finds an event that tells D′ from D",
         ]
         lines += [
-            f"  {one.leak}: {format_percent(one.chance)}; the bound is {format_lower(one.median)} in the median"
-            for one in self.power
+            f"  {item.leak}: {format_percent(item.chance)}; the bound is {format_lower(item.median)} in the median"
+            for item in self.power
         ]
         half = power_in_words(detectable_leak(design, design.most_rounds, design.usual_pilots))
         return [*lines, f"{half} Leaks that only other neighbours would reveal are not counted.", *self.warnings]
@@ -277,8 +277,8 @@ class PlannedRuns:
         if design.claim is None:
             return []
         claim = f"ε = {format_number(design.limit)}"
-        if needed is None or needed > MOST_RUNS:
-            return [f"Warning: no outcome of {MOST_RUNS} runs, the most that are possible, refutes a claim of {claim}."]
+        if needed is None or needed > MAX_RUNS:
+            return [f"Warning: no outcome of {MAX_RUNS} runs, the most that are possible, refutes a claim of {claim}."]
         if needed > design.runs:
             return [
                 f"Warning: no outcome of {design.runs} runs refutes a claim of {claim}; at least {needed} are needed "
@@ -305,7 +305,7 @@ class PlannedRuns:
             "sha256": self.sha256,
             "pairs": [pair.name for pair in plan.pairs],
             "runs_needed": self.runs_needed if plan.claim else None,
-            "power": [dataclasses.asdict(one) for one in self.power],
+            "power": [dataclasses.asdict(item) for item in self.power],
             "detectable": detectable_leak(design, design.most_rounds, design.usual_pilots).to_json(),
         }
 
@@ -314,8 +314,8 @@ def _are_neighbors(
     data: Sequence[Mapping[str, Any]], neighbor: Sequence[Mapping[str, Any]], adjacency: Adjacency, size: int
 ) -> bool:
     """Whether D′ has at most so many records more than D, or as many in the place of others."""
-    one, two = (Counter(repr(list(row.items())) for row in rows) for rows in (data, neighbor))
-    fewer, more = (one - two).total(), (two - one).total()
+    first, second = (Counter(repr(list(row.items())) for row in rows) for rows in (data, neighbor))
+    fewer, more = (first - second).total(), (second - first).total()
     return more <= size and fewer == (more if adjacency is Adjacency.REPLACE_ONE else 0)
 
 
@@ -368,8 +368,8 @@ class MadeRun(NamedTuple):
     @property
     def spawn_key(self) -> int:
         """A number that no other run has, from which it has its seed."""
-        place = 2 * ARMS.index(self.arm) + (self.run.phase == "test")
-        return (place << 48) | (self.run.data << 32) | self.run.number
+        index = 2 * ARMS.index(self.arm) + (self.run.phase == "test")
+        return (index << 48) | (self.run.data << 32) | self.run.number
 
 
 class Results:
@@ -385,7 +385,7 @@ class Results:
         self._file: BinaryIO | None = None
         self._synced = time.monotonic()
         self.generators: dict[str, str] = {}
-        self.found: dict[MadeRun, dict[str, Features]] = {}
+        self.by_run: dict[MadeRun, dict[str, Features]] = {}
         self.seconds: dict[str, float] = {}
         if self._path.is_file():
             self._whole = self._read()
@@ -409,9 +409,9 @@ class Results:
                         made = MadeRun(
                             str(row["arm"]), GeneratorRun(row["phase"], int(row["data"]), int(row["number"]))
                         )
-                        if made in self.found or not self._planned.asks_for(made):
+                        if made in self.by_run or not self._planned.asks_for(made):
                             raise ValueError("no run of the plan, or one that is there already")
-                        self.found[made] = _checked(row["features"], self._planned.plan.pairs_of(made.run.data))
+                        self.by_run[made] = _checked(row["features"], self._planned.plan.pairs_of(made.run.data))
                         self._spend(made.arm, validate.non_negative(seconds=float(row.get("seconds", 0.0))))
                 except InputError:
                     raise
@@ -461,7 +461,7 @@ class Results:
             features: of its output.
             seconds: that the generator took; 0 if unknown.
         """
-        self.found[made] = features
+        self.by_run[made] = features
         self._spend(made.arm, seconds)
         self._append({"arm": made.arm, **made.run._asdict(), "features": features, "seconds": round(seconds, 3)})
 
@@ -479,7 +479,7 @@ class Results:
 
     def of(self, arm: str) -> dict[GeneratorRun, dict[str, Features]]:
         """The results of one arm."""
-        return {made.run: features for made, features in self.found.items() if made.arm == arm}
+        return {made.run: features for made, features in self.by_run.items() if made.arm == arm}
 
 
 def _checked(features: Any, pairs: Sequence[str]) -> dict[str, Features]:
@@ -490,7 +490,7 @@ def _checked(features: Any, pairs: Sequence[str]) -> dict[str, Features]:
     """
     if set(features) != {"", *pairs}:
         raise ValueError("features belong to the pairs of a data set")
-    found = {str(pair): {str(name): float(value) for name, value in one.items()} for pair, one in features.items()}
-    if not all(math.isfinite(value) for one in found.values() for value in one.values()):
+    results = {str(pair): {str(name): float(value) for name, value in item.items()} for pair, item in features.items()}
+    if not all(math.isfinite(value) for item in results.values() for value in item.values()):
         raise ValueError("a feature is a number")
-    return found
+    return results

@@ -51,12 +51,12 @@ def load(name: str) -> Function:
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        found = getattr(importlib.import_module(module), function)
+        result = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise InputError(f"the function {name!r} cannot be imported: {error}") from None
-    if not callable(found):
+    if not callable(result):
         raise InputError(f"{name!r} is no function")
-    loaded: Function = found
+    loaded: Function = result
     return loaded
 
 

@@ -36,8 +36,8 @@ from dpassay.auditing.many_runs.files import (
 )
 from dpassay.auditing.plan_files import PLAN, Claimed, guarantee
 from dpassay.audits.games.many_runs import (
-    LEAST_RUNS,
-    MOST_RUNS,
+    MAX_RUNS,
+    MIN_RUNS,
     ManyRunsDesign,
     runs_needed,
 )
@@ -101,15 +101,15 @@ def plan(
     Raises:
         InputError: if an argument, the data or the folder is invalid.
     """
-    path, place = Path(like), Path(folder)
+    path, target = Path(like), Path(folder)
     with input_errors():
         public = None if schema is None else read_schema(Path(schema))[0]
-    check_new_folder(place, (path,))
+    check_new_folder(target, (path,))
     with input_errors():
         group = _checked_unit(unit, epsilon, delta, adjacency, confidence)
         validate.integer(minimum=group.size + 4, records=records)
         if runs is not None:
-            validate.integer(minimum=LEAST_RUNS, maximum=MOST_RUNS, runs=runs)
+            validate.integer(minimum=MIN_RUNS, maximum=MAX_RUNS, runs=runs)
         rows = _sample(path, records, progress or Progress())
         columns = describe_columns(
             rows,
@@ -121,9 +121,9 @@ def plan(
         sample = Sample(rows, columns, Adjacency(adjacency), group.size, label)
         pairs = neighboring_data(sample, np.random.default_rng(secrets.randbits(64)), tuple(neighbors) or None)
         _check_texts(path, pairs)
-    data_sets, places = data_sets_of(pairs)
+    data_sets, indices = data_sets_of(pairs)
     suffix, form = path.suffix.lower(), Data(path, [ColumnRange(column.name, "other") for column in columns])
-    with new_folder(place) as partial:
+    with new_folder(target) as partial:
         content = RunsPlan(
             dpassay=__version__,
             seed=secrets.randbits(63),
@@ -145,7 +145,7 @@ def plan(
                     novel=list(pair.novel),
                     events=[PlannedEvent(feature=event.feature, threshold=event.threshold) for event in pair.events],
                 )
-                for pair, (data, neighbor) in zip(pairs, places, strict=True)
+                for pair, (data, neighbor) in zip(pairs, indices, strict=True)
             ],
             runs=runs or RUNS,
             confidence=confidence,
@@ -159,7 +159,7 @@ def plan(
             content = content.model_copy(update={"runs": _default_runs(content.design())})
         write_private(partial / "private" / PLAN, content.model_dump_json(indent=1) + "\n")
         write_private(partial / "README.md", _readme(read_plan(partial)))
-    return read_plan(place)
+    return read_plan(target)
 
 
 def _write_data_sets(folder: Path, data_sets: Sequence[tuple[Row, ...]], form: Data) -> list[str]:
@@ -207,14 +207,14 @@ def _sample(path: Path, records: int, progress: Progress) -> tuple[Row, ...]:
         for number, (_, row) in enumerate(read_rows(path)):
             if len(kept) < records:  # reservoir sampling: Vitter 1985, algorithm R
                 kept.append((number, dict(row)))
-            elif (place := drawn.randrange(number + 1)) < records:
-                kept[place] = number, dict(row)
+            elif (target := drawn.randrange(number + 1)) < records:
+                kept[target] = number, dict(row)
             if number % 1000 == 0:
                 step(0, 1)  # the number of rows is unknown before the end
         step(1, 1)
     if not kept:
         raise ValueError(f"{path}: holds no records; neighbours are made like records, so name a file of some")
-    return tuple(row for _, row in sorted(kept, key=lambda one: one[0]))
+    return tuple(row for _, row in sorted(kept, key=lambda item: item[0]))
 
 
 def _largest_numbers(path: Path) -> dict[str, float]:
@@ -224,14 +224,14 @@ def _largest_numbers(path: Path) -> dict[str, float]:
     import pyarrow
     import pyarrow.parquet
 
-    found = {}
-    for one in pyarrow.parquet.read_schema(path.absolute()):
-        if pyarrow.types.is_integer(one.type):
-            bits = one.type.bit_width - pyarrow.types.is_signed_integer(one.type)
-            found[one.name] = float(2 ** min(bits, 53) - 1)
-        elif pyarrow.types.is_decimal(one.type):
-            found[one.name] = float(min(10 ** max(one.type.precision - one.type.scale, 0), 2**53) - 1)
-    return found
+    results = {}
+    for item in pyarrow.parquet.read_schema(path.absolute()):
+        if pyarrow.types.is_integer(item.type):
+            bits = item.type.bit_width - pyarrow.types.is_signed_integer(item.type)
+            results[item.name] = float(2 ** min(bits, 53) - 1)
+        elif pyarrow.types.is_decimal(item.type):
+            results[item.name] = float(min(10 ** max(item.type.precision - item.type.scale, 0), 2**53) - 1)
+    return results
 
 
 def _plain(cell: Any) -> Any:
@@ -244,7 +244,7 @@ def _plain(cell: Any) -> Any:
 def _default_runs(design: ManyRunsDesign) -> int:
     """`RUNS`, or twice as many as the claim needs at least if that is more, so that a leak need not be perfect."""
     needed = runs_needed(design) if design.claim is not None else None
-    return RUNS if needed is None or needed > MOST_RUNS else min(max(RUNS, 2 * needed), MOST_RUNS)
+    return RUNS if needed is None or needed > MAX_RUNS else min(max(RUNS, 2 * needed), MAX_RUNS)
 
 
 def _readme(planned: PlannedRuns) -> str:

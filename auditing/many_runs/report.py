@@ -32,7 +32,7 @@ def report(folder: str | Path) -> RunsAudit:
     return write_report(planned.folder, RunsAudit, _document(planned, read_bound(planned)), render)
 
 
-def _document(planned: PlannedRuns, found: dict[str, Any]) -> dict[str, Any]:
+def _document(planned: PlannedRuns, result: dict[str, Any]) -> dict[str, Any]:
     plan = planned.plan
     claim, design = plan.claim, plan.design()
     return {
@@ -48,24 +48,24 @@ def _document(planned: PlannedRuns, found: dict[str, Any]) -> dict[str, Any]:
             "failures": plan.failures,
             "plan_sha256": planned.sha256,
         },
-        "power": found.get("power"),
-        "detectable": found.get("detectable"),
-        "ceilings": _ceilings(design, found),
-        "refuted": found.get("refuted"),
-        "audit": found.get("audit"),
-        "generator_seconds": found.get("generator_seconds"),
-        "control": found.get("control"),
-        "unprotected": found.get("unprotected"),
+        "power": result.get("power"),
+        "detectable": result.get("detectable"),
+        "ceilings": _ceilings(design, result),
+        "refuted": result.get("refuted"),
+        "audit": result.get("audit"),
+        "generator_seconds": result.get("generator_seconds"),
+        "control": result.get("control"),
+        "unprotected": result.get("unprotected"),
         "limitations": _limitations(planned),
     }
 
 
-def _ceilings(design: ManyRunsDesign, found: dict[str, Any]) -> list[tuple[int, float]]:
+def _ceilings(design: ManyRunsDesign, result: dict[str, Any]) -> list[tuple[int, float]]:
     """The most that can have been shown after some of the rounds that were planned."""
-    details = found["audit"]["details"]
+    details = result["audit"]["details"]
     most = int(details.get("most_rounds", design.most_rounds))
     state, points = design.state(details.get("pilots_each")), min(most, _POINTS)
-    return [(rounds, state.ceiling(rounds)) for rounds in (most * (one + 1) // points for one in range(points))]
+    return [(rounds, state.ceiling(rounds)) for rounds in (most * (item + 1) // points for item in range(points))]
 
 
 def _limitations(planned: PlannedRuns) -> list[str]:

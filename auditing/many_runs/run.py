@@ -114,7 +114,7 @@ def run(
         results, reason = Results(planned), ""
         with results.writing():
             for arm, generator in generators.items():
-                if not any(made.arm == arm for made in results.found):
+                if not any(made.arm == arm for made in results.by_run):
                     maker.try_once(arm, generator)  # before any run is made, also of the control
                 results.begin(arm, _identity(generator, command=function is None))
             for arm, generator in generators.items():
@@ -125,7 +125,7 @@ def run(
                 if arm == "claimed":
                     reason = audit.stopped
         shutil.rmtree(planned.private / _WORK, ignore_errors=True)
-        return MadeRuns(len(results.found), reason)
+        return MadeRuns(len(results.by_run), reason)
 
 
 @contextlib.contextmanager
@@ -134,12 +134,12 @@ def _handling(handle: Callable[[int, object], None], *signals: signal.Signals) -
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {one: signal.signal(one, handle) for one in signals if signal.getsignal(one) is not signal.SIG_IGN}
+    before = {item: signal.signal(item, handle) for item in signals if signal.getsignal(item) is not signal.SIG_IGN}
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for item, handler in before.items():
+            signal.signal(item, handler)
 
 
 def _end(number: int, frame: object = None) -> NoReturn:
@@ -174,8 +174,8 @@ def score(folder: str | Path, *, unprotected: bool = False, progress: Progress |
             for arm in ("claimed", "unprotected") if unprotected else ("claimed",):
                 results.begin(arm, "made elsewhere")
                 audit = _audit(planned, results, arm, stop=True)
-                while runs := [MadeRun(arm, one) for one in audit.wanted(_AHEAD)]:
-                    read = [one for one in runs if _read_elsewhere(planned, one, features, results, audit)]
+                while runs := [MadeRun(arm, item) for item in audit.wanted(_AHEAD)]:
+                    read = [item for item in runs if _read_elsewhere(planned, item, features, results, audit)]
                     step(*audit.progress)
                     if not read:
                         wanted += runs
@@ -183,7 +183,7 @@ def score(folder: str | Path, *, unprotected: bool = False, progress: Progress |
                 if arm == "claimed":
                     reason = audit.stopped
         _write_todo(planned, wanted)
-    return MadeRuns(len(results.found), reason, tuple(wanted))
+    return MadeRuns(len(results.by_run), reason, tuple(wanted))
 
 
 def audit_function(
@@ -220,11 +220,11 @@ def audit_function(
     columns = describe_columns(rows, categorical=categorical)
     sample = Sample(tuple(rows), columns, relation)
     pairs = neighboring_data(sample, np.random.default_rng(seed), neighbors)
-    data_sets, places = data_sets_of(pairs)
+    data_sets, indices = data_sets_of(pairs)
     design = ManyRunsDesign(
         pairs=tuple(
             Pair(pair.name, data, neighbor, pair.events, pair.finds)
-            for pair, (data, neighbor) in zip(pairs, places, strict=True)
+            for pair, (data, neighbor) in zip(pairs, indices, strict=True)
         ),
         runs=runs,
         confidence=confidence,
@@ -240,14 +240,14 @@ def audit_function(
         for data in range(len(data_sets))
     }
     while wanted := audit.wanted():
-        for one in wanted:
-            made = MadeRun("claimed", one)
+        for item in wanted:
+            made = MadeRun("claimed", item)
             try:
-                output = called(function, data_sets[one.data], _seed(seed, made.spawn_key))
+                output = called(function, data_sets[item.data], _seed(seed, made.spawn_key))
             except (Exception, SystemExit):
-                audit.add(one, failed_output(names[one.data]))
+                audit.add(item, failed_output(names[item.data]))
                 continue
-            audit.add(one, features.of(output, names[one.data]))
+            audit.add(item, features.of(output, names[item.data]))
     return audit.result()
 
 
@@ -266,18 +266,18 @@ def _generators(command: str | None, function: str | None, unprotected: str | No
     if (command is None) == (function is None):
         raise InputError('give either --command "python gen.py {input} {output}" or --function module:function')
     given = {"claimed": command if command is not None else function, "unprotected": unprotected}
-    found = {arm: generator for arm, generator in given.items() if generator is not None}
-    for generator in found.values():
+    results = {arm: generator for arm, generator in given.items() if generator is not None}
+    for generator in results.values():
         if function is not None:
             load(generator)
             continue
         words = _words(generator)
-        for place in ("{input}", "{output}"):
-            if not any(place in word for word in words):
+        for index in ("{input}", "{output}"):
+            if not any(index in word for word in words):
                 raise InputError(
-                    f"the command {generator!r} has no {place}; write it as in python gen.py {{input}} {{output}}"
+                    f"the command {generator!r} has no {index}; write it as in python gen.py {{input}} {{output}}"
                 )
-    return found
+    return results
 
 
 def _identity(generator: str, *, command: bool) -> str:
@@ -307,8 +307,8 @@ def _words(command: str) -> list[str]:
 
 def _audit(planned: PlannedRuns, results: Results, arm: str, *, stop: bool) -> ManyRuns:
     audit = ManyRuns(planned.plan.design(stop=stop))
-    for one, features in results.of(arm).items():
-        audit.add(one, features)
+    for item, features in results.of(arm).items():
+        audit.add(item, features)
     return audit
 
 
@@ -348,11 +348,11 @@ class _Maker:
         plan = self._planned.plan
         made = MadeRun(arm, GeneratorRun("pilot", plan.pairs[0].data, TRIAL))
         what = "the command" if self._of_commands else f"the function {generator}"
-        found = self._run(generator, made, lambda rows: {name for row in rows for name in row})
-        if isinstance(found, str):
-            raise InputError(f"{what} fails on the data ({found}); its messages are in {self._logs.file(made)}")
+        result = self._run(generator, made, lambda rows: {name for row in rows for name in row})
+        if isinstance(result, str):
+            raise InputError(f"{what} fails on the data ({result}); its messages are in {self._logs.file(made)}")
         only_text = [column.name for column in plan.columns] == ["text"]
-        if not self._of_commands and found == {"text"} and not only_text:
+        if not self._of_commands and result == {"text"} and not only_text:
             raise InputError(f"{what} must return records, as dicts of their columns")
 
     def _run(self, generator: str, made: MadeRun, use: Callable[[Iterable[Row]], T]) -> T | str:
@@ -372,9 +372,9 @@ class _Maker:
             end = time.monotonic()  # the output is there, and describing it is no time of the generator
             return self._features.of(rows, pairs)
 
-        found = self._run(generator, made, use)
+        result = self._run(generator, made, use)
         seconds = (end or time.monotonic()) - start
-        return failed_output(pairs) if isinstance(found, str) else found, seconds
+        return failed_output(pairs) if isinstance(result, str) else result, seconds
 
     def make(
         self, audit: ManyRuns, arm: str, generator: str, results: Results, workers: int, progress: Progress
@@ -388,10 +388,10 @@ class _Maker:
             try:
                 with _handling(lambda number, _: events.put(number), signal.SIGINT, signal.SIGTERM):
                     while True:
-                        busy = {one.run for one in under_way.values()}
-                        wanted = [one for one in self._shuffled(arm, audit.wanted(workers)) if one not in busy]
-                        for one in wanted[: max(0, workers - len(under_way))]:
-                            made = MadeRun(arm, one)
+                        busy = {item.run for item in under_way.values()}
+                        wanted = [item for item in self._shuffled(arm, audit.wanted(workers)) if item not in busy]
+                        for item in wanted[: max(0, workers - len(under_way))]:
+                            made = MadeRun(arm, item)
                             future = executor.submit(self._score, generator, made)
                             under_way[future] = made
                             future.add_done_callback(events.put)
@@ -419,7 +419,7 @@ class _Maker:
     def _shuffled(self, arm: str, runs: Sequence[GeneratorRun]) -> list[GeneratorRun]:
         """The runs of each round in random order: one that keeps state should not tell D from D′ by their order."""
         seed = self._planned.plan.seed
-        return sorted(runs, key=lambda one: (one.number, _seed(seed, MadeRun(arm, one).spawn_key)))
+        return sorted(runs, key=lambda item: (item.number, _seed(seed, MadeRun(arm, item).spawn_key)))
 
 
 class _Logs:
@@ -483,28 +483,28 @@ class _Commands:
         work = self._planned.private / _WORK / secrets.token_hex(8)
         work.mkdir(mode=0o700, parents=True)
         suffix = self._planned.plan.suffix
-        places = {
+        indices = {
             "{input}": str((work / f"input{suffix}").resolve()),
             "{output}": str((work / f"output{suffix}").resolve()),
             "{seed}": str(_seed(self._planned.plan.seed, made.spawn_key) % 2**32),
         }
-        Path(places["{input}"]).write_bytes(self._content(made.run.data))
+        Path(indices["{input}"]).write_bytes(self._content(made.run.data))
         words = _words(command)
-        for place, value in places.items():
-            words = [word.replace(place, value) for word in words]
+        for index, value in indices.items():
+            words = [word.replace(index, value) for word in words]
         try:
             reason = self._execute(words, work)
             if not reason:
                 try:
-                    found = use(_rows_of(places["{output}"]))
+                    result = use(_rows_of(indices["{output}"]))
                 except _Unreadable as error:
                     reason = f"its output cannot be read: {error}"
                 else:
                     if keep:
                         kept = self._planned.private / _OUTPUTS
                         kept.mkdir(mode=0o700, exist_ok=True)
-                        shutil.move(places["{output}"], kept / f"{made.name}{suffix}")
-                    return found
+                        shutil.move(indices["{output}"], kept / f"{made.name}{suffix}")
+                    return result
             if not self._stopped:
                 self._logs.keep(work / "log", made)
             return reason
@@ -551,12 +551,12 @@ class _Commands:
 
 def _absolute(words: Sequence[str]) -> list[str]:
     """Words that name a file here, as absolute paths, since the command runs in a folder of its own."""
-    found = []
-    for place, word in enumerate(words):
-        named = os.sep in word or (place > 0 and bool(os.path.splitext(word)[1]))  # not the 1 of `--epsilon 1`
+    results = []
+    for index, word in enumerate(words):
+        named = os.sep in word or (index > 0 and bool(os.path.splitext(word)[1]))  # not the 1 of `--epsilon 1`
         here = named and os.path.exists(word) and not word.startswith("-")
-        found.append(os.path.abspath(word) if here else word)
-    return found
+        results.append(os.path.abspath(word) if here else word)
+    return results
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
@@ -573,12 +573,12 @@ def _read_elsewhere(
     pairs = planned.plan.pairs_of(made.run.data)
     path = planned.private / _OUTPUTS / f"{made.name}{planned.plan.suffix}"
     mark = path.with_name(f"{path.name}.failed")
-    found: Mapping[str, Features]
+    result: Mapping[str, Features]
     if mark.exists():  # also if it wrote something before it failed
-        found = failed_output(pairs)
+        result = failed_output(pairs)
     elif path.is_file():
         try:
-            found = features.of(_rows_of(str(path)), pairs)
+            result = features.of(_rows_of(str(path)), pairs)
         except _Unreadable as error:
             raise InputError(
                 f"{path}: cannot be read: {error}; if it is still being copied, wait; else the run has failed: make an "
@@ -586,8 +586,8 @@ def _read_elsewhere(
             ) from None
     else:
         return False
-    results.add(made, dict(found))
-    audit.add(made.run, found)
+    results.add(made, dict(result))
+    audit.add(made.run, result)
     return True
 
 

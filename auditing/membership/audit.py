@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NAME = "membership-audit.json"
 SIGNAL_ATTACKS = ("loss", "lira-online", "lira-offline", "rmia-online", "rmia-offline")
-MOST_REFERENCES = 10_000
+MAX_REFERENCES = 10_000
 TEXT_ATTACKS = ("ngram", "neighbourhood")
 
 
@@ -240,9 +240,9 @@ def audit_membership(
     path, other = Path(candidates), None if reference is None else Path(reference)
     if synthetic is not None:
         file = synthetic_file(Path(synthetic))
-        found = audit_texts(path, file, other, settings, text=text, synthetic_text=synthetic_text)
+        result = audit_texts(path, file, other, settings, text=text, synthetic_text=synthetic_text)
     elif model is None:
-        found = audit_signals(path, settings)
+        result = audit_signals(path, settings)
     else:
         from dpassay.mechanisms.models.fine_tuning import Training
 
@@ -253,10 +253,10 @@ def audit_membership(
         )
         with tempfile.TemporaryDirectory() as temporary:
             folder = (Path(temporary, "private") if output is None else Path(output)).with_name("reference-models")
-            found = audit_model(path, str(model), trained, settings, text=text, population=other, folder=folder)
+            result = audit_model(path, str(model), trained, settings, text=text, population=other, folder=folder)
     if output is not None:
-        write(found.to_json(), Path(output))
-    return found
+        write(result.to_json(), Path(output))
+    return result
 
 
 def audit_signals(path: Path, settings: MembershipSettings) -> MembershipAudit:
@@ -298,8 +298,8 @@ def audit_model(
     from dpassay.mechanisms.models.language_model import LanguageModel
 
     design = settings.design()
-    if not 0 <= references.models <= MOST_REFERENCES:
-        raise InputError(f"--references must be from 0 to {MOST_REFERENCES}, not {references.models}")
+    if not 0 <= references.models <= MAX_REFERENCES:
+        raise InputError(f"--references must be from 0 to {MAX_REFERENCES}, not {references.models}")
     _check_inputs(settings.chosen(SIGNAL_ATTACKS, "loss"), bool(references.models), True, population is not None)
     candidates, included = read_candidates(records, text, design.unit)
     if population is not None:
@@ -327,7 +327,7 @@ def audit_model(
                     progress=step,
                 )
     n, none = len(candidates), np.zeros((0, len(candidates)))
-    found = Signals(
+    result = Signals(
         target=model_signals[:n],
         included=included,
         references=none if trained is None else trained.signals,
@@ -336,7 +336,7 @@ def audit_model(
         population_references=np.zeros((0, len(others))) if trained is None else trained.population,
     )
     return _of_signals(
-        found, settings, design, {"records": str(records), "model": target, "population": str(population)}
+        result, settings, design, {"records": str(records), "model": target, "population": str(population)}
     )
 
 
@@ -427,7 +427,7 @@ def _rehearse(included: Bools, models: int, settings: MembershipSettings) -> Non
 
     rng = np.random.default_rng(0)
     size = len(included)
-    found = Signals(
+    result = Signals(
         target=rng.normal(size=size),
         included=included,
         references=rng.normal(size=(models, size)),
@@ -435,7 +435,7 @@ def _rehearse(included: Bools, models: int, settings: MembershipSettings) -> Non
         population_target=rng.normal(size=1),
         population_references=rng.normal(size=(models, 1)),
     )
-    _scores(settings.chosen(SIGNAL_ATTACKS, "lira-online"), found, settings)
+    _scores(settings.chosen(SIGNAL_ATTACKS, "lira-online"), result, settings)
 
 
 def _check_inputs(names: Sequence[str], references: bool, inclusion: bool, population: bool) -> None:

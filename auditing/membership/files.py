@@ -180,24 +180,24 @@ def _columns(path: Path, row: Mapping[str, Any]) -> tuple[list[str], bool]:
 def _number(row: Mapping[str, Any], name: str, where: str) -> float:
     value = row.get(name)
     try:
-        found = math.nan if isinstance(value, bool) or value is None else float(value)
+        result = math.nan if isinstance(value, bool) or value is None else float(value)
     except (TypeError, ValueError, OverflowError):
-        found = math.nan
-    if not math.isfinite(found):
+        result = math.nan
+    if not math.isfinite(result):
         raise InputError(f"{where}: column {name!r} must hold a finite number")
-    return found
+    return result
 
 
 def _membership(row: Mapping[str, Any], name: str, where: str, *, empty: bool = False) -> bool | None:
     value = row.get(name)
     if empty and name in row and (value is None or value == "" or value != value):
         return None
-    found = _BOOLEANS.get(str(value).lower())
-    if found is None:
+    result = _BOOLEANS.get(str(value).lower())
+    if result is None:
         raise InputError(
             f"{where}: column {name!r} must hold 1 or 0, or true or false" + (", or nothing" if empty else "")
         )
-    return found
+    return result
 
 
 def _check_sides(path: Path, inside: list[bool]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from dpassay import __version__
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.guarantees import ApproxDP, PureDP
-from dpassay.attacks.released.holdout import Hits, Units, content_key, places
+from dpassay.attacks.released.holdout import Hits, Units, content_key, ranks
 from dpassay.audits.games.released_data import holdout_audit
 from dpassay.audits.implications import describe
 from dpassay.audits.result import AuditResult
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dpassay.attacks.released.pii import PersonalData
     from dpassay.attacks.released.tables import Tables
 
-Found = TypeVar("Found", bound="HoldoutAudit")
+AuditT = TypeVar("AuditT", bound="HoldoutAudit")
 
 TEXT_NAME, TABLE_NAME, KEY_NAME = "text-audit.json", "table-audit.json", "personal-data-key.json"
 
@@ -266,14 +266,14 @@ def audit_text(
     key = _key(key_file)
 
     def released() -> Iterator[str]:
-        return (one for one, _ in read_texts(path, text=synthetic_text, empty=True))
+        return (item for item, _ in read_texts(path, text=synthetic_text, empty=True))
 
     with show.stage("Reading") as step, input_errors():
         files = (settings.source, settings.holdout)
         sides = [list(read_user_texts(file, text=text, user=user)) for file in files]
         _check_sides(settings, *sides)
         written = Words.of(released())
-        words_seen, words_unseen = (Words.of(one for one, _ in side) for side in sides)
+        words_seen, words_unseen = (Words.of(item for item, _ in side) for side in sides)
         if not len(written):
             raise InputError(f"{path}: holds no text")
         units = _text_units(settings, user, sides, (words_seen, words_unseen))
@@ -282,7 +282,7 @@ def audit_text(
         hits = extraction(written, words_seen, words_unseen, units, criteria)
         step(1, 1)
     with show.stage("Looking for personal data") as step, input_errors():
-        seen, unseen = ((one for one, _ in side) for side in sides)
+        seen, unseen = ((item for item, _ in side) for side in sides)
         total, first = len(written) + len(words_seen) + len(words_unseen), len(written) + len(words_seen)
         printed = personal_data(
             with_progress(released(), step, total, every=1024),
@@ -295,8 +295,8 @@ def audit_text(
     audits = _audits([*hits, printed.hits], settings, unit)
     if key_file is not None and not key_file.exists():
         write({"key": key.hex()}, key_file)
-    found = TextAudit(synthetic=path, settings=settings, unit=unit, units=units, audits=audits, personal_data=printed)
-    return _written(found, output)
+    result = TextAudit(synthetic=path, settings=settings, unit=unit, units=units, audits=audits, personal_data=printed)
+    return _written(result, output)
 
 
 def audit_table(
@@ -385,14 +385,14 @@ def audit_rows(
         names = [[content_key(settings.seed, sorted(row.items())) for row in side] for side in rows[1:]]
         every = encode(*rows, ignore=settings.ignore, categorical=settings.categorical)
         if settings.secret is not None:
-            every.place(settings.secret)
+            every.locate(settings.secret)
         del rows
         units = Units.of(every.source.keys(), every.holdout.keys())
         _check_units(settings, units, f"{settings.source} and {settings.holdout}", "--ignore")
         step(1, 1)
     first_rows = [_first_rows(of) for of in (units.source, units.holdout)]
     every = replace(every, source=every.source.take(first_rows[0]), holdout=every.holdout.take(first_rows[1]))
-    order = places([side[row] for side, chosen in zip(names, first_rows, strict=True) for row in chosen])
+    order = ranks([side[row] for side, chosen in zip(names, first_rows, strict=True) for row in chosen])
     some = _subsample(every, order, settings.limit)
     hits = [exact_matches(every)]
     with progress.stage("Nearest rows") as step:
@@ -424,7 +424,7 @@ def _text_units(
     settings: HoldoutSettings, user: str | None, sides: list[list[tuple[str, str]]], words: tuple[Any, Any]
 ) -> Units:
     if user is not None:
-        units = Units.of(*([one for _, one in side] for side in sides))
+        units = Units.of(*([item for _, item in side] for side in sides))
         if units.in_both:
             raise InputError(
                 f"{settings.source} and {settings.holdout}: {units.in_both} users of column {user!r} are in "
@@ -472,11 +472,11 @@ def _subsample(tables: Tables, order: np.ndarray[Any, np.dtype[np.int64]], limit
 
 def _audits(hits: list[Hits], settings: HoldoutSettings, unit: str) -> tuple[AuditResult, ...]:
     """One audit for each attack, each at 1 − β/k, so that the bounds of all k attacks hold jointly at 1 − β."""
-    names = tuple(found.name for found in hits)
+    names = tuple(result.name for result in hits)
     each = 1 - (1 - settings.confidence) / len(hits)
     return tuple(
         holdout_audit(
-            found,
+            result,
             coins=settings.coins,
             confidence=each,
             delta=settings.delta,
@@ -484,14 +484,14 @@ def _audits(hits: list[Hits], settings: HoldoutSettings, unit: str) -> tuple[Aud
             claim=settings.claim,
             tried=names,
         )
-        for found in hits
+        for result in hits
     )
 
 
-def _written(found: Found, output: str | Path | None) -> Found:
+def _written(result: AuditT, output: str | Path | None) -> AuditT:
     if output is not None:
-        write(found.to_json(), Path(output))
-    return found
+        write(result.to_json(), Path(output))
+    return result
 
 
 def _key(path: Path | None) -> bytes:

@@ -25,7 +25,7 @@ from dpassay.base.private_files import write_private
 from dpassay.base.progress import Progress
 
 NAME = "secret-audit.json"
-MOST_OCCURRENCES, MOST_ROUNDS = 10**6, 10_000
+MAX_OCCURRENCES, MAX_ROUNDS = 10**6, 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,8 +126,8 @@ def audit_secrets(
         guarantee = SecretProtection(p, r)
         validate.open_probability(confidence=confidence)
         validate.one_of(get_args(Variant), variant=variant)
-        validate.integer(minimum=1, maximum=MOST_OCCURRENCES, occurrences=occurrences)
-        validate.integer(minimum=1, maximum=MOST_ROUNDS, rounds=rounds)
+        validate.integer(minimum=1, maximum=MAX_OCCURRENCES, occurrences=occurrences)
+        validate.integer(minimum=1, maximum=MAX_ROUNDS, rounds=rounds)
         validate.probability(sampling_probability=sampling_probability)
         number_of_values(p)
         drawn = np.full(occurrences, sampling_probability)
@@ -146,7 +146,7 @@ def audit_secrets(
         confidence=confidence,
     )
     digest = hashlib.sha256(json.dumps({"p": p, "r": r, **release}).encode()).hexdigest()
-    found = audit_secret(
+    outcome = audit_secret(
         drawn,
         sigma,
         rounds=rounds,
@@ -157,7 +157,7 @@ def audit_secrets(
         progress=progress,
     )
     certified = blowup(weights, sigma, p, rounds).upper if variant == "sound" else None
-    result = SecretAudit(p=p, r=r, release=release, certified_r=certified, audit=found)
+    result = SecretAudit(p=p, r=r, release=release, certified_r=certified, audit=outcome)
     if folder is not None:
         write_private(folder / NAME, json.dumps(result.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     return result

@@ -15,11 +15,11 @@ from dpassay.base.arrays import Floats
 from dpassay.base.private_files import create_once
 from dpassay.base.progress import Progress
 
-MOST_VALUES = 100_000
+MAX_VALUES = 100_000
 """The most values of a secret in a game."""
 
-_MOST_GAMES, _FEWEST_GAMES, _RECORDED_WORK = 5000, 50, 15.0  # seconds on one slow core, about
-_MOST_ENTROPY_GAMES, _ENTROPY_WORK = 500, 10.0
+_MAX_GAMES, _MIN_GAMES, _RECORDED_WORK = 5000, 50, 15.0  # seconds on one slow core, about
+_MAX_ENTROPY_GAMES, _ENTROPY_WORK = 500, 10.0
 _CONTROL_GAMES = 100
 
 
@@ -70,8 +70,8 @@ def number_of_values(p: float) -> int:
     Raises:
         ValueError: if p < 1e-5, which would need too many clusters.
     """
-    if p * MOST_VALUES < 1:
-        raise ValueError(f"secret_reconstruction plays with 1/p values, at most {MOST_VALUES}; p = {p:g} is too small")
+    if p * MAX_VALUES < 1:
+        raise ValueError(f"secret_reconstruction plays with 1/p values, at most {MAX_VALUES}; p = {p:g} is too small")
     values = round(1 / p)
     return values if values * p >= 1 - 1e-12 else values + 1
 
@@ -86,7 +86,7 @@ def number_of_games(game: SecretGame) -> tuple[int, int]:
     fast = _RECORDED_WORK / (game.rounds * (1e-3 + 1.5e-7 * numbers))
     slow = _ENTROPY_WORK / (game.rounds * (1e-3 + 6e-5 * numbers))
     few = 20
-    return min(_MOST_GAMES, max(_FEWEST_GAMES, int(fast))), (0 if slow < few else min(_MOST_ENTROPY_GAMES, int(slow)))
+    return min(_MAX_GAMES, max(_MIN_GAMES, int(fast))), (0 if slow < few else min(_MAX_ENTROPY_GAMES, int(slow)))
 
 
 def _saved_seed(folder: Path | None) -> int:

@@ -99,9 +99,9 @@ def guessed_in(scores: Floats, guesses: int | None) -> Bools:
     """
     if guesses is None:
         return np.asarray(scores > 0, dtype=np.bool_)
-    found = np.zeros(len(scores), dtype=np.bool_)
-    found[np.argsort(-scores, kind="stable")[:guesses]] = True
-    return found
+    result = np.zeros(len(scores), dtype=np.bool_)
+    result[np.argsort(-scores, kind="stable")[:guesses]] = True
+    return result
 
 
 def third_party_audit(
@@ -136,19 +136,19 @@ def third_party_audit(
     every = [*scorings, *([] if unprotected is None else [unprotected])]
     if included.shape != (design.candidates,) or any(s.candidates.shape != included.shape for s in every):
         raise ValueError(f"each of the {design.candidates} candidates needs one coin and one score")
-    found = [guessed_in(scoring.candidates, design.guesses) for scoring in scorings]
-    bounds = [design.bound(int(guess.sum()), int((guess & included).sum())) for guess in found]
+    results = [guessed_in(scoring.candidates, design.guesses) for scoring in scorings]
+    bounds = [design.bound(int(guess.sum()), int((guess & included).sum())) for guess in results]
     failures = [
         failure
         for scoring, bound in zip(scorings, bounds, strict=True)
         for failure in _failures(design, included, scoring, bound)
     ]
     shown = () if failures else tuple(bounds)
-    best = max(range(len(bounds)), key=lambda place: bounds[place].value)
+    best = max(range(len(bounds)), key=lambda index: bounds[index].value)
     control = None if unprotected is None else _unprotected(design, included, unprotected)
-    limit = _detectable(design, included, found[best])
+    limit = _detectable(design, included, results[best])
     refuted = refutes(design, shown)
-    said = _conclusion(design, included, found[best], bounds[best], scorings[best], failures, refuted, limit, control)
+    said = _conclusion(design, included, results[best], bounds[best], scorings[best], failures, refuted, limit, control)
     return AuditResult(
         name="third_party",
         game="each canary enters the data by its own fair coin; find which did from the synthetic data alone",
@@ -159,20 +159,20 @@ def third_party_audit(
         bounds=shown,
         rates=tuple(
             rate
-            for scoring, guess in zip(scorings, found, strict=True)
+            for scoring, guess in zip(scorings, results, strict=True)
             for rate in _rates(design, included, guess, scoring, several=len(scorings) > 1)
         ),
         controls=tuple(rate for scoring in scorings for rate in _controls(design, included, scoring))
         + (() if control is None else control.rates),
         controls_passed=not failures,
         difference=difference_interval(
-            int((found[best] & included).sum()),
+            int((results[best] & included).sum()),
             int(included.sum()),
-            int((found[best] & ~included).sum()),
+            int((results[best] & ~included).sum()),
             int((~included).sum()),
             confidence=design.each,
         ),
-        p_value=min(1.0, design.scorings * min(_p_value(included, guess) for guess in found)),
+        p_value=min(1.0, design.scorings * min(_p_value(included, guess) for guess in results)),
         multiplicity=_multiplicity(design, kind, scorings),
         details={
             "failures": failures,
@@ -332,7 +332,7 @@ def _controls(design: CanariesDesign, included: Bools, scoring: Scoring) -> list
 
 def _multiplicity(design: CanariesDesign, kind: str, scored: Sequence[Scoring]) -> tuple[str, ...]:
     printed = "every one that is printed"
-    if any(one.copied is None for one in scored):
+    if any(item.copied is None for item in scored):
         printed += ", or that a model finds likelier than every control"
     guesses = printed if design.guesses is None else f"the {design.guesses} highest scores"
     lines = [
@@ -367,8 +367,8 @@ def _conclusion(
     ceiling = format_ceiling(bound.ceiling, bound.value)
     shown = f"{counts}: no leak is shown"
     if bound.value > 0:
-        sure = format_confidence(design.confidence)
-        shown = f"{counts}: a leak that shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
+        level = format_confidence(design.confidence)
+        shown = f"{counts}: a leak that shows ε ≥ {format_lower(bound.value)}{at} with confidence {level}"
     if design.claim is None:
         if bound.value > 0:
             return f"{shown}; even perfect guesses would have shown only ε = {ceiling}."

@@ -17,7 +17,7 @@ from dpassay.base import validate
 
 Claim = PureDP | ApproxDP
 
-_LEAST = 1e-6  # stands in for ε = 0, which takes equally many guesses
+_MIN_EPSILON = 1e-6  # stands in for ε = 0, which takes equally many guesses
 _RUN = "the run read the planted canaries and nothing else of the plan, and was decided on before any result was seen"
 
 
@@ -83,16 +83,16 @@ class CanariesDesign:
     def needed(self, epsilon: float) -> int | None:
         """The fewest guesses that show ε, if all are correct; None if half of the candidates are not enough."""
         try:
-            found = canaries_needed(
-                max(epsilon, _LEAST), confidence=self.each, delta=self.delta, m=self.candidates, rule=self.rule
+            result = canaries_needed(
+                max(epsilon, _MIN_EPSILON), confidence=self.each, delta=self.delta, m=self.candidates, rule=self.rule
             )
         except ValueError:
             return None
-        return found if found <= self.candidates // 2 else None
+        return result if result <= self.candidates // 2 else None
 
     def bound(self, guesses: int, correct: int) -> Bound:
         """The lower bound from one file."""
-        found = epsilon_one_run(
+        result = epsilon_one_run(
             self.candidates,
             guesses,
             correct,
@@ -102,11 +102,11 @@ class CanariesDesign:
             adjacency=Adjacency.ADD_REMOVE,
             unit=self.unit,
         )
-        return dataclasses.replace(found, assumptions=(*found.assumptions, _RUN), private=True)
+        return dataclasses.replace(result, assumptions=(*result.assumptions, _RUN), private=True)
 
     def epsilon(self, guesses: int, correct: int) -> float:
         """The value of `bound`."""
-        found = epsilons_one_run(
+        result = epsilons_one_run(
             self.candidates, guesses, correct, delta=self.delta, confidence=self.each, rule=self.rule
         )
-        return float(found)
+        return float(result)

@@ -144,8 +144,8 @@ def _conclusion(
 ) -> str:
     at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
     counts = f"of {tested} tested runs each, {tp} on D′ and {fp} on D are attributed to D′"
-    sure = format_confidence(bound.confidence or 0.0)
-    shown = f"which shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
+    level = format_confidence(bound.confidence or 0.0)
+    shown = f"which shows ε ≥ {format_lower(bound.value)}{at} with confidence {level}"
     claimed = f"{describe(guarantee)}, allows {describe_limit(guarantee, limit)}{' there' if at else ''}"
     if bound.value > limit:
         return f"{counts}, {shown}; the claim, {claimed}: it is refuted."

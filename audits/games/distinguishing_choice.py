@@ -67,11 +67,11 @@ def detection_limit(
             too few runs.
     """
     tested = runs - training_runs(runs, training)
-    found = []
+    results = []
     for delta, limit in epsilon_limits(guarantee):
         ceiling = epsilons_clopper_pearson(tested, 0, 0, tested, delta=delta, confidence=confidence)
-        found.append(DetectionLimit(delta, float(ceiling), limit))
-    return max(found, key=lambda one: one.ceiling - one.limit)
+        results.append(DetectionLimit(delta, float(ceiling), limit))
+    return max(results, key=lambda item: item.ceiling - item.limit)
 
 
 def training_runs(runs: int, training: float = TRAINING) -> int:
@@ -106,14 +106,14 @@ def epsilon_limits(guarantee: Guarantee) -> tuple[tuple[float, float], ...]:
             deltas = tuple(sorted({delta for delta in points if 0 <= delta < 1}))
         case _:
             deltas = DELTAS
-    found = [(delta, implied_limit(guarantee, _bound_at(delta))) for delta in deltas]
-    found = [(delta, limit) for delta, limit in found if math.isfinite(limit)]
-    if not found:
+    results = [(delta, implied_limit(guarantee, _bound_at(delta))) for delta in deltas]
+    results = [(delta, limit) for delta, limit in results if math.isfinite(limit)]
+    if not results:
         raise ValueError(
             f"{describe(guarantee)} says nothing about how often outputs occur, so running the mechanism on two data "
             "sets cannot test it"
         )
-    return tuple(found)
+    return tuple(results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +168,8 @@ def select_test(
         scores = [_user_score(score)]
     best: tuple[float, Test] | None = None
     tried, rates = 0, _expected_rates(len(on_d), tested, confidence)
-    for one in scores:
-        out, inside = np.sort(one.of(on_d)), np.sort(one.of(on_d_prime))
+    for item in scores:
+        out, inside = np.sort(item.of(on_d)), np.sort(item.of(on_d_prime))
         between = thresholds(np.concatenate([out, inside]))
         tried += between.size
         fp, tp = (side.size - np.searchsorted(side, between) for side in (out, inside))
@@ -177,7 +177,7 @@ def select_test(
             excess = _epsilon_shown(rates[fp], rates[inside.size - tp], delta) - limit
             index = int(np.argmax(excess))
             if best is None or excess[index] > best[0]:
-                best = float(excess[index]), Test(one, float(between[index]), delta, 0)
+                best = float(excess[index]), Test(item, float(between[index]), delta, 0)
     assert best is not None
     return dataclasses.replace(best[1], tried=tried)
 

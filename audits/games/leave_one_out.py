@@ -181,17 +181,17 @@ def _contradictions(
     """One sentence for each violated inequality that must hold if accounting and audit are both correct."""
     if ex_post_by_slot is None:
         return []
-    found = []
+    results = []
     for slot in sorted(losses):
         exact, published = ex_post_by_slot[slot]
         error = errors.get(slot, 0.0)
         if losses[slot] - error > exact:
             larger, smaller = _distinguishable(losses[slot], exact)
-            found.append(f"batch {slot}: a {unit}'s loss {larger} exceeds the ex-post ε* {smaller}")
+            results.append(f"batch {slot}: a {unit}'s loss {larger} exceeds the ex-post ε* {smaller}")
         if published_is_bound and exact - error > published:
             larger, smaller = _distinguishable(exact, published)
-            found.append(f"batch {slot}: the ex-post ε* {larger} exceeds the published cost {smaller}")
-    return found
+            results.append(f"batch {slot}: the ex-post ε* {larger} exceeds the published cost {smaller}")
+    return results
 
 
 def _distinguishable(larger: float, smaller: float) -> tuple[str, str]:

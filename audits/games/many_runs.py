@@ -54,8 +54,8 @@ from dpassay.base.number_format import (
 
 PILOT_SHARE: Final = 0.4
 """The fraction of all runs that the search may use."""
-LEAST_RUNS: Final = 20
-MOST_RUNS: Final = 10_000
+MIN_RUNS: Final = 20
+MAX_RUNS: Final = 10_000
 """Above it, the simulation of the power would take minutes."""
 
 _CHOOSE_AFTER = frozenset(2**power for power in range(3, 31))  # rounds after which the event is chosen anew
@@ -104,7 +104,7 @@ class ManyRunsDesign:
 
     Attributes:
         pairs: of neighbours, at least one.
-        runs: number of runs, pilot runs and both data sets of a pair included, from `LEAST_RUNS` to `MOST_RUNS`.
+        runs: number of runs, pilot runs and both data sets of a pair included, from `MIN_RUNS` to `MAX_RUNS`.
         confidence: of the bound, in (0, 1).
         adjacency: of the pairs.
         unit: in which the data sets of a pair differ.
@@ -129,7 +129,7 @@ class ManyRunsDesign:
             raise ValueError("an audit needs at least one pair of neighbours")
         if len({pair.name for pair in self.pairs}) < len(self.pairs):
             raise ValueError("pairs of neighbours must have different names")
-        validate.integer(minimum=LEAST_RUNS, maximum=MOST_RUNS, runs=self.runs)
+        validate.integer(minimum=MIN_RUNS, maximum=MAX_RUNS, runs=self.runs)
         validate.open_probability(confidence=self.confidence)
         validate.probability_below_one(delta=self.delta)
 
@@ -196,7 +196,7 @@ def chance_to_refute(design: ManyRunsDesign, rounds: int, earlier: int, rates: t
         return 0.0
     # The largest ε is the last to be rejected; 0 stands for all below it.
     grid = np.array([0.0, design.limit + state.step])
-    found = simulated_bounds(
+    result = simulated_bounds(
         *rates,
         rounds,
         delta=design.delta,
@@ -205,7 +205,7 @@ def chance_to_refute(design: ManyRunsDesign, rounds: int, earlier: int, rates: t
         earlier=earlier,
         repetitions=REPETITIONS,
     )
-    return float((found > design.limit).mean())
+    return float((result > design.limit).mean())
 
 
 @functools.lru_cache(maxsize=64)
@@ -233,7 +233,7 @@ def power(design: ManyRunsDesign, rounds: int, earlier: int) -> tuple[Power, ...
         ("in every run on D′, and in none on D", (0.0, 1.0)),
     ]
     grid = np.linspace(0.0, 8.0, 41)
-    found = []
+    results = []
     for words, rates in leaks:
         bounds = simulated_bounds(
             *rates,
@@ -244,8 +244,10 @@ def power(design: ManyRunsDesign, rounds: int, earlier: int) -> tuple[Power, ...
             earlier=earlier,
             repetitions=REPETITIONS // 5,
         )
-        found.append(Power(words, chance_to_refute(design, rounds, earlier, rates), max(0.0, float(np.median(bounds)))))
-    return tuple(found)
+        results.append(
+            Power(words, chance_to_refute(design, rounds, earlier, rates), max(0.0, float(np.median(bounds))))
+        )
+    return tuple(results)
 
 
 @functools.lru_cache(maxsize=64)
@@ -275,16 +277,16 @@ def detectable_leak(design: ManyRunsDesign, rounds: int, earlier: int) -> Detect
     )
 
 
-def power_in_words(found: Detectable) -> str:
+def power_in_words(result: Detectable) -> str:
     """What a test detects with 50 % power, as one sentence about its event."""
-    return found.sentence(
+    return result.sentence(
         "of the runs on D′ have the event",
         right="of the runs are attributed to the right data set by the event",
         others="and none on D",
     )
 
 
-_MOST_NEEDED: Final = 2**18
+_MAX_NEEDED: Final = 2**18
 
 
 def runs_needed(design: ManyRunsDesign) -> int | None:
@@ -298,9 +300,9 @@ def runs_needed(design: ManyRunsDesign) -> int | None:
     """
     state = design.state(0)
     rounds = bisect.bisect_left(
-        range(1, _MOST_NEEDED // 2 + 1), True, key=lambda number: state.could_exceed(design.limit, number)
+        range(1, _MAX_NEEDED // 2 + 1), True, key=lambda number: state.could_exceed(design.limit, number)
     )
-    return max(LEAST_RUNS, 2 * (rounds + 1)) if rounds < _MOST_NEEDED // 2 else None
+    return max(MIN_RUNS, 2 * (rounds + 1)) if rounds < _MAX_NEEDED // 2 else None
 
 
 class ManyRuns:
@@ -434,11 +436,11 @@ class _PairSearch:
                 survivors = ranked[:1]  # good enough: the other runs are better spent on the test
                 break
             survivors = ranked[: math.ceil(len(survivors) / 2)]
-        self.failing = {one.name: one.failing for one in self.compared.values() if one.failing}
+        self.failing = {item.name: item.failing for item in self.compared.values() if item.failing}
         self.used = sum(counts.values())
         if not survivors:  # those that were left fail, but others may not
-            left = [one for one in self.compared.values() if not one.failing]
-            self.chosen = max(left, key=lambda one: one.value, default=None)
+            left = [item for item in self.compared.values() if not item.failing]
+            self.chosen = max(left, key=lambda item: item.value, default=None)
         else:
             self.chosen = self.compared[survivors[0].name]
         self.exhausted = self.chosen is None
@@ -476,7 +478,7 @@ def _compare(
 ) -> PilotResult:
     runs = counts[pair.data], counts[pair.neighbor]
     sides = _pilots_of(pair, results, runs)
-    fails = [all(one.get(FAILED) for one in side) for side in sides]
+    fails = [all(item.get(FAILED) for item in side) for side in sides]
     failing = "D" if fails[0] else "D′" if fails[1] and not design.failures else ""
     value, event = choose_event(sides[0], sides[1], _expected(design, pair), design.delta)
     return PilotResult(pair.name, runs, -math.inf if failing else value, event, failing)
@@ -521,18 +523,20 @@ def choose_event(
     names = sorted({name for features in (*on_d, *on_d_prime) for name in features})
     out, inside = (_matrix(side, names) for side in (on_d, on_d_prime))
     best: tuple[float, float, Event] | None = None
-    varied = [place for place in range(len(names)) if len(set(out[:, place]) | set(inside[:, place])) > 1]
+    varied = [position for position in range(len(names)) if len(set(out[:, position]) | set(inside[:, position])) > 1]
     candidates: list[tuple[str, Floats, int, float]] = []
     for event in expected:
         if event.feature in names:
             tail = _TAIL / len(expected)
             candidates.append((event.feature, np.array([event.threshold]), names.index(event.feature), tail))
-    for place in varied:
-        between = thresholds(np.concatenate([out[:, place], inside[:, place]]))[1:]  # the first is below all values
-        candidates.append((names[place], between, place, _TAIL / len(varied)))
-    for feature, tried, place, tail in candidates:
+    for position in varied:
+        between = thresholds(np.concatenate([out[:, position], inside[:, position]]))[
+            1:
+        ]  # the first is below all values
+        candidates.append((names[position], between, position, _TAIL / len(varied)))
+    for feature, tried, position, tail in candidates:
         fp, tp = (
-            side.shape[0] - np.searchsorted(np.sort(side[:, place]), tried, side="left") for side in (out, inside)
+            side.shape[0] - np.searchsorted(np.sort(side[:, position]), tried, side="left") for side in (out, inside)
         )
         values = _estimates(tp, inside.shape[0], fp, out.shape[0], delta, tail)
         index = int(np.argmax(values))
@@ -637,13 +641,13 @@ class _Test:
                 self.events.append((self.rounds, event))
                 self._expect(event)
             event = self.events[-1][1]
-            found = [_of_pair(results[run], self.pair.name) for run in runs]
-            happened = [_happened(event, features) for features in found]
+            collected = [_of_pair(results[run], self.pair.name) for run in runs]
+            happened = [_happened(event, features) for features in collected]
             self.state.update(happened[0], happened[1])
             for side in (0, 1):
                 self.hits[side] += happened[side]
-                self.failures[side] += bool(found[side].get(FAILED))
-                self.seen[side].append(found[side])
+                self.failures[side] += bool(collected[side].get(FAILED))
+                self.seen[side].append(collected[side])
             self.bounds.append(self.state.epsilon)
 
 
@@ -705,8 +709,8 @@ def _result(design: ManyRunsDesign, search: _PairSearch, test: _Test, made: int)
             **_details(design, search, made),
             "tested": {"pair": test.pair.name, "finds": test.pair.finds},
             "events": [
-                {"from_round": start, "feature": one.feature, "threshold": _finite(one.threshold)}
-                for start, one in test.events
+                {"from_round": start, "feature": item.feature, "threshold": _finite(item.threshold)}
+                for start, item in test.events
             ],
             "rounds": test.rounds,
             "most_rounds": test.most,
@@ -732,15 +736,15 @@ def _details(design: ManyRunsDesign, search: _PairSearch, made: int) -> dict[str
         "limit": None if design.claim is None else design.limit,
         "search": [
             {
-                "pair": one.name,
-                "runs_on_data": one.runs[0],
-                "runs_on_neighbor": one.runs[1],
-                "estimate": one.value if math.isfinite(one.value) else None,
-                "feature": None if one.failing else one.event.feature,
-                "threshold": None if one.failing else _finite(one.event.threshold),
-                "failing_on": one.failing or None,
+                "pair": item.name,
+                "runs_on_data": item.runs[0],
+                "runs_on_neighbor": item.runs[1],
+                "estimate": item.value if math.isfinite(item.value) else None,
+                "feature": None if item.failing else item.event.feature,
+                "threshold": None if item.failing else _finite(item.event.threshold),
+                "failing_on": item.failing or None,
             }
-            for one in search.compared.values()
+            for item in search.compared.values()
         ],
         "failing": [pair.name for pair in design.pairs if pair.name in search.failing],
         "exhausted": search.exhausted,
@@ -763,7 +767,7 @@ def _stopped(test: _Test) -> str:
 
 def _notes(test: _Test) -> list[str]:
     """A remark on outputs that are all alike, which look like a fixed seed."""
-    alike = [len(side) > 1 and all(one == side[0] for one in side) for side in test.seen]
+    alike = [len(side) > 1 and all(item == side[0] for item in side) for side in test.seen]
     if not all(alike):
         return []
     return [
@@ -775,10 +779,10 @@ def _notes(test: _Test) -> list[str]:
 def _conclusion(design: ManyRunsDesign, test: _Test, bound: Bound) -> str:
     """What the test of one pair shows, and what it says of the claim."""
     at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
-    sure = format_confidence(design.confidence)
+    level = format_confidence(design.confidence)
     shown = (
         f"on the neighbours {test.pair.name!r}, in {test.rounds} rounds the event happened {test.hits[1]} times on D′ "
-        f"and {test.hits[0]} times on D, which shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
+        f"and {test.hits[0]} times on D, which shows ε ≥ {format_lower(bound.value)}{at} with confidence {level}"
     )
     notes = "".join(f" {note}" for note in _notes(test))
     half = "" if test.refuted else power_in_words(detectable_leak(design, test.size, test.earlier))

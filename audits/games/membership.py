@@ -249,15 +249,15 @@ def _conclusion(
         return f"No conclusion: {'; '.join(failures)}."
     name = max(areas, key=lambda attack: areas[attack].value)
     area = areas[name]
-    told = f"the largest area under the curve is {format_number(area.value)} ({name}, in {_ends(area)})"
+    summary = f"the largest area under the curve is {format_number(area.value)} ({name}, in {_ends(area)})"
     if best is None or bound is None:
-        return f"{told}; members were not chosen by fair coins, so no ε follows."
-    counts = f"{best.correct} of {best.guesses} guesses of {best.attack} are right, and {told}"
+        return f"{summary}; members were not chosen by fair coins, so no ε follows."
+    counts = f"{best.correct} of {best.guesses} guesses of {best.attack} are right, and {summary}"
     at = f" at δ = {format_number(design.delta)}" if design.delta else ""
     claim = design.claimed_epsilon
     if bound.value > 0:
-        sure = format_confidence(design.confidence)
-        shown = f"{counts}: a leak that shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
+        level = format_confidence(design.confidence)
+        shown = f"{counts}: a leak that shows ε ≥ {format_lower(bound.value)}{at} with confidence {level}"
         if claim is not None and bound.value > claim:
             if may_refute(design.confidence):
                 return f"{shown}, which refutes the claim of ε = {format_number(claim)}."

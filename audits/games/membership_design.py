@@ -152,13 +152,13 @@ def unfair_coins(scores: MembershipScores) -> list[str]:
         One sentence for each kind of evidence; empty if there is none.
     """
     m, members = len(scores.included), int(scores.included.sum())
-    found = []
+    results = []
     if _two_sided(members, m) <= UNFAIR_LEVEL:
-        found.append(
+        results.append(
             f"{members} of {m} candidates were in the data, which fair coins give at most once in a thousand times"
         )
     if scores.seen is None or not len(scores.seen):
-        return found
+        return results
     level = UNFAIR_LEVEL / (len(scores.seen) + 1)
     agreement = [int(row.sum()) for row in scores.seen == scores.included]
     numbers = scores.seen.sum(axis=0) - scores.seen.sum(axis=0).mean()
@@ -167,11 +167,11 @@ def unfair_coins(scores: MembershipScores) -> list[str]:
     if min(_two_sided(same, m) for same in agreement) <= level or (
         spread > 0 and 2 * math.exp(-(far**2) / (2 * spread)) <= level
     ):
-        found.append(
+        results.append(
             "the members of the reference models correlate with those of the data, so scores depend on the coins; "
             "toss separate coins for each reference model"
         )
-    return found
+    return results
 
 
 def _two_sided(heads: int, tosses: int) -> float:

@@ -66,7 +66,7 @@ def reconstruction_audit(
     """
     _check_unit(result, adjacency, unit)
     validate.open_probability(confidence=confidence)
-    found = disclosures_with_holdout(
+    outcome = disclosures_with_holdout(
         result.disclosed,
         result.source_hits,
         result.candidates,
@@ -76,7 +76,7 @@ def reconstruction_audit(
         adjacency=Adjacency.ADD_REMOVE,
         unit=unit,
     )
-    bound = dataclasses.replace(found.epsilon, private=True)
+    bound = dataclasses.replace(outcome.epsilon, private=True)
     failures = _negative_failures(result, "audited run")
     control_difference = None
     if control is not None:
@@ -90,7 +90,7 @@ def reconstruction_audit(
         game="each candidate key enters the data by its own fair coin; find which did from the released documents",
         attack="a candidate that a released document prints is guessed to be in the data",
         statistics=("one_run", "hypergeometric tail", "clopper_pearson"),
-        conclusion=_conclusion(result, found, bound, guarantee, control, failures, confidence, limit),
+        conclusion=_conclusion(result, outcome, bound, guarantee, control, failures, confidence, limit),
         trials=result.candidates,
         bounds=() if failures else (bound,),
         rates=(
@@ -101,7 +101,7 @@ def reconstruction_audit(
         controls_passed=not failures if checked else None,
         difference=source_minus_holdout(result, confidence),
         control_difference=control_difference,
-        p_value=found.p_value,
+        p_value=outcome.p_value,
         multiplicity=(
             "one ε bound (one_run): one score (a key is printed), no threshold, one canary kind",
             "one p-value (hypergeometric tail) and one interval of rates, from which no ε follows",
@@ -200,7 +200,7 @@ def _control_rates(result: Reconstruction, control: Reconstruction | None, confi
 
 def _conclusion(
     result: Reconstruction,
-    found: Disclosures,
+    outcome: Disclosures,
     bound: Bound,
     guarantee: Guarantee,
     control: Reconstruction | None,
@@ -212,14 +212,14 @@ def _conclusion(
         return f"No conclusion: {'; '.join(failures)}."
     counts = (
         f"{result.source_hits} of {result.source} source keys and {result.holdout_hits} of {result.holdout} "
-        f"holdout keys are disclosed (p-value {format_p_value(found.p_value)})"
+        f"holdout keys are disclosed (p-value {format_p_value(outcome.p_value)})"
     )
     if bound.value > 0:
         at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
         caveat = ", which says nothing about a claim for one outcome only" if isinstance(guarantee, ExPostDP) else ""
         shown = f"ε ≥ {format_lower(bound.value)}{at} with confidence {format_confidence(confidence)}"
         return f"{counts}: a leak that shows {shown}{caveat}."
-    if found.p_value <= 1 - confidence:
+    if outcome.p_value <= 1 - confidence:
         return f"{counts}: source keys are disclosed more often than chance explains; no ε follows from that alone."
     half = "" if limit is None else limit.sentence("of the source keys are printed")
     if control is None:

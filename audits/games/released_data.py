@@ -37,7 +37,7 @@ NO_COINS = "nothing follows for ε, since units are not known to be put into the
 
 
 def holdout_audit(
-    found: Hits,
+    result: Hits,
     *,
     coins: bool,
     confidence: float,
@@ -66,8 +66,8 @@ def holdout_audit(
     """
     validate.open_probability(confidence=confidence)
     validate.probability_below_one(delta=delta)
-    hits, other = int(found.source.sum()), int(found.holdout.sum())
-    source, holdout = len(found.source), len(found.holdout)
+    hits, other = int(result.source.sum()), int(result.holdout.sum())
+    source, holdout = len(result.source), len(result.holdout)
     p_value = hypergeometric_tail(hits, source + holdout, source, hits + other)
     least = hypergeometric_tail(min(source, hits + other), source + holdout, source, hits + other)
     failures = _failures(other, source, holdout, hits + other)
@@ -90,25 +90,25 @@ def holdout_audit(
         claimed = None if claim is None or not coins else float(claim.epsilon)
         limit = detectable(size, claimed, confidence=confidence, delta=delta, by_chance=other / holdout)
     rates = (
-        Rate(f"source units {found.hit}", hits, source, confidence),
-        Rate(f"holdout units {found.hit}", other, holdout, confidence),
+        Rate(f"source units {result.hit}", hits, source, confidence),
+        Rate(f"holdout units {result.hit}", other, holdout, confidence),
     )
     return AuditResult(
-        name=found.name,
-        game=found.game,
-        attack=found.attack,
+        name=result.name,
+        game=result.game,
+        attack=result.attack,
         statistics=("hypergeometric tail", "clopper_pearson", *(("one_run",) if coins else ())),
-        conclusion=_conclusion(found.hit, rates, p_value, least, bound, failures, 1 - confidence, claim, limit),
+        conclusion=_conclusion(result.hit, rates, p_value, least, bound, failures, 1 - confidence, claim, limit),
         trials=source + holdout,
         bounds=() if failures or bound is None else (bound,),
-        rates=rates + tuple(Rate(*counts, confidence) for counts in found.beside),
+        rates=rates + tuple(Rate(*counts, confidence) for counts in result.beside),
         controls=(rates[1],),
         controls_passed=not failures if source and holdout else None,
         difference=difference_interval(hits, source, other, holdout, confidence=confidence),
         p_value=p_value,
-        multiplicity=_multiplicity(tried or (found.name,)),
+        multiplicity=_multiplicity(tried or (result.name,)),
         details={
-            **found.details,
+            **result.details,
             "coins": coins,
             "failures": failures,
             "least_p_value": least,

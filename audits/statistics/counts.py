@@ -48,10 +48,10 @@ def counts(**named: ArrayLike) -> tuple[Integers, ...]:
 
 def ordered(**named: Integers) -> None:
     """Raises a `ValueError` unless the counts are in this order, for example correct ≤ guesses ≤ m."""
-    for (one, small), (other, large) in itertools.pairwise(named.items()):
+    for (item, small), (other, large) in itertools.pairwise(named.items()):
         if np.any(small > large):
-            place = np.flatnonzero(small > large)[0]
+            index = np.flatnonzero(small > large)[0]
             raise ValueError(
                 f"counts must satisfy 0 ≤ {' ≤ '.join(named)}, "
-                f"not {one} = {small.flat[place]} and {other} = {large.flat[place]}"
+                f"not {item} = {small.flat[index]} and {other} = {large.flat[index]}"
             )

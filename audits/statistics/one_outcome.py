@@ -37,9 +37,9 @@ def certified_profile(event: DpEvent, *, adjacency: Adjacency | str, unit: Unit)
         asked = PrivacyProfile(tuple(epsilons), (1.0,) * len(epsilons))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", WidthNotMet)  # an upper bound is valid however wide its enclosure is
-            found = upper_bounds(event, asked, adjacency=adjacency, unit=unit, methods=_CERTIFYING)
+            result = upper_bounds(event, asked, adjacency=adjacency, unit=unit, methods=_CERTIFYING)
         least = dict.fromkeys(epsilons, 1.0)
-        for bound in found:
+        for bound in result:
             if bound.rigor.may_support and bound.at is not None:
                 least[bound.at] = min(least[bound.at], bound.value)
         return [least[epsilon] for epsilon in epsilons]

@@ -128,11 +128,11 @@ def epsilons_one_run(
         return pure
     pairs, inverse = np.unique(np.stack([r.ravel(), v.ravel()], axis=1), axis=0, return_inverse=True)
     tops = _pure(pairs[:, 0], pairs[:, 1], beta)
-    found = [
+    results = [
         _first_crossing(p_value(int(pair[0]), int(pair[1]), m * delta, rule), beta, float(top))
         for pair, top in zip(pairs, tops, strict=True)
     ]
-    return np.asarray(np.array(found, dtype=np.float64)[inverse.reshape(-1)].reshape(r.shape))
+    return np.asarray(np.array(results, dtype=np.float64)[inverse.reshape(-1)].reshape(r.shape))
 
 
 def canaries_needed(

@@ -191,16 +191,16 @@ def quantile_shown(
         values, weights = _error_rates(test, _rates(leak), confidence, delta)
         values, weights = values.ravel(), weights.ravel()
         order = np.argsort(values)
-        place = int(np.searchsorted(np.cumsum(weights[order]), probability))
-        return float(values[order[min(place, order.size - 1)]])
+        index = int(np.searchsorted(np.cumsum(weights[order]), probability))
+        return float(values[order[min(index, order.size - 1)]])
 
     def exceeded(epsilon: float) -> bool:
         return chance_to_show(test, leak, epsilon, confidence=confidence, delta=delta) > 1 - probability
 
     most = ceiling(OneRun(test.m, test.m, "adaptive"), confidence=confidence, delta=delta)
-    found = _first(lambda epsilon: not exceeded(epsilon), most + _ROUNDING, steps=40)
-    assert found is not None, "no bound is above the ceiling"
-    return found
+    result = _first(lambda epsilon: not exceeded(epsilon), most + _ROUNDING, steps=40)
+    assert result is not None, "no bound is above the ceiling"
+    return result
 
 
 def detectable_epsilon(
@@ -221,15 +221,15 @@ def detectable_epsilon(
     """
     validate.open_probability(chance=chance)
 
-    def found(of: float) -> bool:
+    def detects(of: float) -> bool:
         return chance_to_show(test, RandomizedResponse(of), epsilon, confidence=confidence, delta=delta) >= chance
 
     largest = 1.0
-    while not found(largest):
+    while not detects(largest):
         largest *= 2
         if largest > _LARGEST:
             return None
-    return _first(found, largest)
+    return _first(detects, largest)
 
 
 def detectable_share(
@@ -355,8 +355,8 @@ class _Rejected:
         ratio = np.where(wrong == 0, 1.0, tail / np.exp(np.where(tiny, 0.0, log_weight)))
         delta_term = self.failures * ratio / v
         p = 2 * np.maximum(tail, delta_term) if self.rule == "adaptive" else tail + delta_term * (1 - tail)
-        for place in np.flatnonzero(tiny & (right > 0)):
-            p[place] = p_value(int(right[place] + wrong[place]), int(right[place]), self.failures, self.rule)(
+        for index in np.flatnonzero(tiny & (right > 0)):
+            p[index] = p_value(int(right[index] + wrong[index]), int(right[index]), self.failures, self.rule)(
                 self.epsilon
             )
         return np.asarray((p < self.beta) & (right > 0))
@@ -409,10 +409,10 @@ def _least_inside(
 
     first = int(outside[0])
     needed = bisect.bisect_left(range(test.source + 1), True, key=lambda hits: enough(hits, first))
-    for place, other in enumerate(outside.tolist()):  # what is needed never falls with a further hit of the holdout
+    for index, other in enumerate(outside.tolist()):  # what is needed never falls with a further hit of the holdout
         while needed <= test.source and not enough(needed, other):
             needed += 1
-        inside[place] = needed
+        inside[index] = needed
     return _Least(outside, weights, inside)
 
 

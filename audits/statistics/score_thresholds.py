@@ -107,42 +107,42 @@ def epsilon_from_scores(
     inside, outside = _sample(in_scores, "in_scores"), _sample(out_scores, "out_scores")
     match rule:
         case FixedThreshold(value):
-            found = _at(inside, outside, np.array([value]), delta, confidence)
+            result = _at(inside, outside, np.array([value]), delta, confidence)
             said = f"the threshold {format_number(value)} was fixed before the scores were seen"
         case Grid(values):
             each = 1 - (1 - confidence) / len(values)
-            found = _at(inside, outside, np.array(values), delta, each)
+            result = _at(inside, outside, np.array(values), delta, each)
             said = (
                 f"{len(values)} thresholds were fixed before the scores were seen, each tested at 1 − β/{len(values)}"
             )
         case Split():
-            found = _split(inside, outside, rule, delta, confidence)
+            result = _split(inside, outside, rule, delta, confidence)
             said = f"the threshold was chosen on {format_number(rule.fraction)} of the scores and tested on the others"
         case Band():
-            found = _band(inside, outside, delta, confidence)
+            result = _band(inside, outside, delta, confidence)
             said = "all thresholds are covered by a band around both distribution functions"
         case _:
             raise ValueError(f"threshold must be a FixedThreshold, Split, Grid or Band, not {rule!r}")
     return Bound(
         direction=Direction.LOWER,
-        value=found[0],
+        value=result[0],
         method="scores",
         rigor=Rigor.FINITE_SAMPLE,
         adjacency=Adjacency(adjacency),
         unit=unit or Unit(),
         delta=delta or None,
         confidence=confidence,
-        ceiling=found[1],
+        ceiling=result[1],
         null_family=ANY_MECHANISM,
         assumptions=("each run of the mechanism is independent of the others", said),
     )
 
 
-Found: TypeAlias = tuple[float, float]
+ValueAndCeiling: TypeAlias = tuple[float, float]
 """The value of a bound, and the ceiling of the same test."""
 
 
-def _at(inside: Floats, outside: Floats, thresholds: Floats, delta: float, confidence: float) -> Found:
+def _at(inside: Floats, outside: Floats, thresholds: Floats, delta: float, confidence: float) -> ValueAndCeiling:
     """The largest bound of these thresholds, each at this confidence."""
     tp, fp = _at_least(inside, thresholds), _at_least(outside, thresholds)
     counts = (tp, inside.size - tp, fp, outside.size - fp)
@@ -151,7 +151,7 @@ def _at(inside: Floats, outside: Floats, thresholds: Floats, delta: float, confi
     return float(values.max()), float(ceiling)
 
 
-def _split(inside: Floats, outside: Floats, rule: Split, delta: float, confidence: float) -> Found:
+def _split(inside: Floats, outside: Floats, rule: Split, delta: float, confidence: float) -> ValueAndCeiling:
     generator = np.random.default_rng(rule.seed)
     parts = []
     for sample, name in ((inside, "in_scores"), (outside, "out_scores")):
@@ -170,7 +170,7 @@ def _split(inside: Floats, outside: Floats, rule: Split, delta: float, confidenc
     return _at(tested_in, tested_out, np.array([best]), delta, confidence)
 
 
-def _band(inside: Floats, outside: Floats, delta: float, confidence: float) -> Found:
+def _band(inside: Floats, outside: Floats, delta: float, confidence: float) -> ValueAndCeiling:
     """The best bound of all thresholds.
 
     P[TPR ≥ TPR̂ − m₁ and FPR ≤ FPR̂ + m₀ at every threshold] ≥ 1 − β, so both directions of every test hold jointly.

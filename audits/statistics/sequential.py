@@ -36,7 +36,7 @@ from dpassay.base import validate
 from dpassay.base.arrays import Bools, Floats, Integers
 from dpassay.base.atomic_file import replacing
 
-MOST_ROUNDS: Final = 1_000_000
+MAX_ROUNDS: Final = 1_000_000
 """For more, rounding errors have no proven bound. The same holds for runs before the first round."""
 
 _VERSION = 2
@@ -72,10 +72,10 @@ class Wealth:
         happened = np.stack([np.asarray(side, dtype=np.float64) for side in (on_d, on_d_prime)], axis=-1)
         rates = (self.hits + _VIRTUAL) / (self.runs + 2 * _VIRTUAL)
         # Of many audits in parallel, several have seen the same.
-        seen, place = np.unique(rates[..., 0] + 1j * rates[..., 1], return_inverse=True)
+        seen, index = np.unique(rates[..., 0] + 1j * rates[..., 1], return_inverse=True)
         hit, miss = log_bets(seen.real, seen.imag, self._grow, self._delta)
-        place = place.reshape(rates.shape[:-1])
-        bets = np.where(happened[..., None] > 0, hit[place], miss[place]).sum(axis=-2)
+        index = index.reshape(rates.shape[:-1])
+        bets = np.where(happened[..., None] > 0, hit[index], miss[index]).sum(axis=-2)
         self.logs = self.logs + np.where(bets == 0, 0.0, bets - _ROUNDING)
         self.hits, self.runs = self.hits + happened, self.runs + 1
         self.rounds += 1
@@ -148,7 +148,7 @@ class Sequential:
                 f"the grid needs step ≤ largest ≤ 64 and at most 10⁶ steps, not step {step!r} and largest {largest!r}"
             )
         self.delta, self.confidence, self.largest, self.step = delta, confidence, largest, step
-        self.earlier = validate.integer(maximum=MOST_ROUNDS, earlier=earlier)
+        self.earlier = validate.integer(maximum=MAX_ROUNDS, earlier=earlier)
         self.adjacency, self.unit = Adjacency(adjacency), unit or Unit()
         grid = np.arange(0, largest + step / 2, step)
         self._grid = np.round(grid, 10 - math.floor(math.log10(step)))  # 1.89, not 1.8900000000000001
@@ -179,10 +179,10 @@ class Sequential:
         """Adds one round: whether its event, fixed before the round, happened on D and on D′.
 
         Raises:
-            ValueError: if there were `MOST_ROUNDS` rounds.
+            ValueError: if there were `MAX_ROUNDS` rounds.
         """
-        if self.rounds >= MOST_ROUNDS:
-            raise ValueError(f"an audit has at most {MOST_ROUNDS} rounds")
+        if self.rounds >= MAX_ROUNDS:
+            raise ValueError(f"an audit has at most {MAX_ROUNDS} rounds")
         self._wealth.update(bool(on_d), bool(on_d_prime))
 
     def update_all(self, rounds: Iterable[tuple[bool, bool]]) -> None:
@@ -259,7 +259,7 @@ class Sequential:
                 if values.shape != getattr(state._wealth, name).shape or not np.isfinite(values).all():
                     raise KeyError(name)
                 setattr(state._wealth, name, values)
-            wealth, rounds = state._wealth, validate.integer(maximum=MOST_ROUNDS, rounds=body["rounds"])
+            wealth, rounds = state._wealth, validate.integer(maximum=MAX_ROUNDS, rounds=body["rounds"])
             wealth.rounds = rounds
             counted = (wealth.hits >= 0) & (wealth.hits <= wealth.runs) & (wealth.runs <= state.earlier + rounds)
             if not counted.all() or (wealth.best < np.maximum(wealth.logs, 0.0)).any():

@@ -77,16 +77,16 @@ def projected(low: Floats, high: Floats, grown: Floats, delta: float) -> tuple[F
     on_first = outside & (t - low + grown * (1 - t - high) > 0)  # the divergence grows towards the corner
     on_second = outside & ~on_first & (t - (1 - high) + grown * (low - t) > 0)
     p, q = np.where(outside, t, low), np.where(outside, 1 - t, high)
-    places = np.nonzero(on_first | on_second)
-    if places[0].size:
-        turned = on_second[places]
+    indices = np.nonzero(on_first | on_second)
+    if indices[0].size:
+        turned = on_second[indices]
         shape = on_first.shape
-        one, other = (np.broadcast_to(side, shape)[places] for side in (low, high))
-        x, y = np.where(turned, 1 - other, one), np.where(turned, 1 - one, other)
-        growth = np.broadcast_to(grown, shape)[places]
+        first, second = (np.broadcast_to(side, shape)[indices] for side in (low, high))
+        x, y = np.where(turned, 1 - second, first), np.where(turned, 1 - first, second)
+        growth = np.broadcast_to(grown, shape)[indices]
         rate = _on_edge(x, y, growth, delta)
         across = growth * rate + delta
-        p[places], q[places] = np.where(turned, 1 - across, rate), np.where(turned, 1 - rate, across)
+        p[indices], q[indices] = np.where(turned, 1 - across, rate), np.where(turned, 1 - rate, across)
     return p, q
 
 
@@ -119,5 +119,7 @@ def _excess(low: Floats, high: Floats, p: Floats, q: Floats, grown: Floats, delt
     """
     t = corner(grown, delta)
     down, up = (low - p) / (p * (1 - p)), (high - q) / (q * (1 - q))
-    tangents = [down * (one - p) + up * (other - q) for one, other in ((0.0, delta), (t, 1 - t), (1 - delta, 1.0))]
+    tangents = [
+        down * (first - p) + up * (second - q) for first, second in ((0.0, delta), (t, 1 - t), (1 - delta, 1.0))
+    ]
     return np.asarray(np.maximum(np.max(tangents, axis=0), 0.0))

@@ -180,7 +180,7 @@ def _pack(examples: list[Example], width: int, rng: np.random.Generator, positio
 def _join(rows: list[list[Example]], width: int, rng: np.random.Generator, positions: int) -> Batch:
     tokens = np.zeros((len(rows), width), dtype=np.int64)
     targets = np.full_like(tokens, IGNORED)
-    place, digits = np.zeros_like(tokens), np.zeros_like(tokens)
+    index, digits = np.zeros_like(tokens), np.zeros_like(tokens)
     owner = np.full_like(tokens, -1)
     for i, row in enumerate(rows):
         start = 0
@@ -190,9 +190,9 @@ def _join(rows: list[list[Example]], width: int, rng: np.random.Generator, posit
             tokens[i, span], targets[i, span], owner[i, span] = example.tokens, example.targets, number
             digits[i, span] = example.digits
             offset = int(rng.integers(0, positions - size + 1)) if rng.random() < 0.5 else 0
-            place[i, span] = offset + np.arange(size)
+            index[i, span] = offset + np.arange(size)
             start += size
     seen = torch.from_numpy(owner[:, :, None] == owner[:, None, :]).tril()[:, None]
     return Batch(
-        torch.from_numpy(tokens), torch.from_numpy(place), seen, torch.from_numpy(targets), torch.from_numpy(digits)
+        torch.from_numpy(tokens), torch.from_numpy(index), seen, torch.from_numpy(targets), torch.from_numpy(digits)
     )

@@ -60,14 +60,14 @@ def _delta(mu: float, epsilon: float) -> Interval:
 def classical_noise(epsilon: float, delta: float) -> CheckResult:
     """Theorem 4.1 for one layer: δ at ε with σ = Δ√(2 ln(1.25/δ))/ε."""
     mu = _classical_mu(epsilon, delta)
-    found = _delta(mu, epsilon)
+    result = _delta(mu, epsilon)
     return CheckResult(
-        lower=found.lower,
-        upper=found.upper,
+        lower=result.lower,
+        upper=result.upper,
         steps=(
             f"{REPLACED} The mean moves by Δ = 2C/n.",
             f"With σ = Δ√(2 ln(1.25/δ))/ε that is μ = Δ/σ = {format_number(mu)}.",
-            f"δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) is {format_number(found.lower)} at ε = {format_number(epsilon)}.",
+            f"δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) is {format_number(result.lower)} at ε = {format_number(epsilon)}.",
             f"The stated noise is enough up to ε = {format_lower(gaussian.classical_limit(delta))} and for none above.",
         ),
     )
@@ -88,11 +88,11 @@ def layer_by_layer(epsilon: float, delta: float, layers: int, drawn: int = 1, re
     rate = drawn / records
     inner = math.log1p(math.expm1(epsilon) / rate)
     each = _classical_mu(inner / layers, delta / rate / layers)
-    found = _epsilon(math.sqrt(layers) * each, delta, drawn, records)
+    result = _epsilon(math.sqrt(layers) * each, delta, drawn, records)
     needed = gaussian.sampled_mu(epsilon, delta, sample_size=drawn, records=records) / math.sqrt(layers)
     return CheckResult(
-        lower=found.lower,
-        upper=found.upper,
+        lower=result.lower,
+        upper=result.upper,
         steps=(
             f"{drawn} of {records} records are drawn: vectors of a sample may have ε₀ = {format_number(inner)} at "
             f"δ₀ = {format_number(delta / rate)}.",
@@ -100,7 +100,7 @@ def layer_by_layer(epsilon: float, delta: float, layers: int, drawn: int = 1, re
             "formula.",
             f"{REPLACED} All layers together are one Gaussian release with μ = √{layers}·Δ/σ = "
             f"{format_number(math.sqrt(layers) * each)}.",
-            f"Its ε at δ = {format_number(delta)} is in {format_interval(found.lower, found.upper)}.",
+            f"Its ε at δ = {format_number(delta)} is in {format_interval(result.lower, result.upper)}.",
             f"The noise is {format_number(needed / each)} times what this budget needs.",
         ),
     )
@@ -117,17 +117,17 @@ def _classical_mu(epsilon: float, delta: float) -> float:
 def sampled_vectors(epsilon: float, delta: float, drawn: int, records: int) -> CheckResult:
     """Theorem 4.2 for the vectors: ε at δ = q·δ_vec with the least noise that is (ε_vec, δ_vec)-DP on the sample."""
     mu = gaussian.sampled_mu(epsilon, delta, sample_size=drawn, records=records) * (1 - 4 * _ROOM)
-    found = _epsilon(mu, delta, drawn, records)
+    result = _epsilon(mu, delta, drawn, records)
     return CheckResult(
-        lower=found.lower,
-        upper=found.upper,
+        lower=result.lower,
+        upper=result.upper,
         steps=(
             f"{drawn} of {records} records are drawn in secret: q = {format_number(drawn / records)}.",
             f"By the theorem ε = {format_number(epsilon)} at δ = {format_number(delta)} allows "
             f"ε_vec = {format_number(math.log1p(math.expm1(epsilon) * records / drawn))} at "
             f"δ_vec = {format_number(delta * records / drawn)}, which μ = {format_number(mu)} has.",
             f"{REPLACED} The sample holds it with probability q, so δ(ε) = q·δ_μ(log(1 + (e^ε − 1)/q)) exactly.",
-            f"ε at δ = {format_number(delta)} is in {format_interval(found.lower, found.upper)}: what the theorem "
+            f"ε at δ = {format_number(delta)} is in {format_interval(result.lower, result.upper)}: what the theorem "
             "states is attained.",
         ),
     )
@@ -150,10 +150,10 @@ def released_code(
     """
     enough = gaussian.sampled_mu(epsilon, delta, sample_size=drawn, records=records)
     mu = enough * 2 / sensitivity * (1 - 4 * _ROOM)
-    found = _epsilon(mu, delta, drawn, records) if sample == "secret" else _epsilon(mu, delta, 1, 1)
+    result = _epsilon(mu, delta, drawn, records) if sample == "secret" else _epsilon(mu, delta, 1, 1)
     return CheckResult(
-        lower=found.lower,
-        upper=found.upper,
+        lower=result.lower,
+        upper=result.upper,
         steps=(
             f"With a secret sample of {drawn} of {records} records, ε = {format_number(epsilon)} at "
             f"δ = {format_number(delta)} allows μ = {format_number(enough)} for a record in the sample.",
@@ -163,8 +163,8 @@ def released_code(
             if sample == "secret"
             else "Sample and noise come from one seed that is in the code. The replaced record is one of those that it "
             "draws, so nothing amplifies.",
-            f"ε at δ = {format_number(delta)} is at least {format_lower(found.lower)}.",
-            _with_examples(found, examples),
+            f"ε at δ = {format_number(delta)} is at least {format_lower(result.lower)}.",
+            _with_examples(result, examples),
         ),
     )
 
@@ -184,13 +184,13 @@ def first_label_for_all(
         records: n_y of each label.
     """
     mu = gaussian.sampled_mu(epsilon, delta, sample_size=drawn, records=records[0]) * (1 - 4 * _ROOM)
-    found = [_epsilon(mu, delta, drawn, size) for size in records]
-    worst = max(range(len(records)), key=lambda label: found[label].lower)
-    shown = (format_number(label.lower) for label in found)
-    added = (format_number(label.lower + examples) for label in found)
+    results = [_epsilon(mu, delta, drawn, size) for size in records]
+    worst = max(range(len(records)), key=lambda label: results[label].lower)
+    shown = (format_number(label.lower) for label in results)
+    added = (format_number(label.lower + examples) for label in results)
     return CheckResult(
-        lower=found[worst].lower,
-        upper=max(label.upper for label in found),
+        lower=results[worst].lower,
+        upper=max(label.upper for label in results),
         steps=(
             f"{drawn} records are drawn of each label, of {', '.join(map(str, records))}. With the share of the first "
             f"label, ε = {format_number(epsilon)} at δ = {format_number(delta)} allows μ = {format_number(mu)}.",
@@ -214,17 +214,17 @@ def noise_at_each_start(
         runs: k.
     """
     mu = gaussian.sampled_mu(epsilon, delta, sample_size=drawn, records=records) * (1 - 4 * _ROOM)
-    found = _epsilon(mu * math.sqrt(runs), delta, drawn, records)
+    result = _epsilon(mu * math.sqrt(runs), delta, drawn, records)
     return CheckResult(
-        lower=found.lower,
-        upper=found.upper,
+        lower=result.lower,
+        upper=result.upper,
         steps=(
             f"One release from {drawn} of {records} records with ε = {format_number(epsilon)} at "
             f"δ = {format_number(delta)} has μ = {format_number(mu)} for a record in the sample.",
             f"Clean vectors are kept, and noise is added at each start: {runs} runs release {runs} noisy copies of the "
             f"same sums, together one release with μ√{runs} = {format_number(mu * math.sqrt(runs))}.",
-            f"{REPLACED} ε at δ = {format_number(delta)} is at least {format_lower(found.lower)}.",
-            _with_examples(found, examples),
+            f"{REPLACED} ε at δ = {format_number(delta)} is at least {format_lower(result.lower)}.",
+            _with_examples(result, examples),
         ),
     )
 
@@ -236,16 +236,16 @@ def histogram(epsilon: float, delta: float, sensitivity: float) -> CheckResult:
     """δ at ε of noisy votes under replace_one, with noise for a given L2 sensitivity."""
     enough = float(gaussian.largest_mus(epsilon, delta))
     mu = enough * math.sqrt(2) / sensitivity
-    found = _delta(mu, epsilon)
+    result = _delta(mu, epsilon)
     return CheckResult(
-        lower=found.lower,
-        upper=found.upper,
+        lower=result.lower,
+        upper=result.upper,
         steps=(
             "One record votes for the first candidate; it is replaced by one that votes for the second. The counts "
             "move from (1, 0) to (0, 1) above those of the others, by √2.",
             f"(ε, δ) allow μ = {format_number(enough)}. With noise for a sensitivity of {format_number(sensitivity)}, "
             f"μ = {format_number(mu)}.",
-            f"δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) is {format_number(found.lower)} at ε = {format_number(epsilon)}.",
+            f"δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) is {format_number(result.lower)} at ε = {format_number(epsilon)}.",
         ),
     )
 

@@ -39,8 +39,10 @@ def certain_epsilon(
         relative_error: r, of each probability, the rounding of their sum to 1 included.
     """
     kappa = count * relative_error
-    found = DominatingPair.finite(first, second).self_compose(count).epsilon(math.nextafter(delta * math.exp(kappa), 1))
-    return found.lower - 2 * kappa
+    result = (
+        DominatingPair.finite(first, second).self_compose(count).epsilon(math.nextafter(delta * math.exp(kappa), 1))
+    )
+    return result.lower - 2 * kappa
 
 
 def certain_epsilon_of_coins(first: Coin, second: Coin, *, count: int, delta: float) -> float:
@@ -58,8 +60,8 @@ def certain_epsilon_of_coins(first: Coin, second: Coin, *, count: int, delta: fl
         if p < q:  # more likely is then what has few heads
             p, p_not, q, q_not = p_not, p, q_not, q
         log_p, log_q = (
-            np.logaddexp.accumulate(ways + heads * math.log(one) + (count - heads) * math.log(other))
-            for one, other in ((p, p_not), (q, q_not))
+            np.logaddexp.accumulate(ways + heads * math.log(left) + (count - heads) * math.log(right))
+            for left, right in ((p, p_not), (q, q_not))
         )
         mass = np.exp(log_p - error) * (1 - 1e-15) - delta
         tests = mass > 0

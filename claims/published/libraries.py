@@ -68,7 +68,7 @@ def exchanged_gaussian(noise_multiplier: float, delta: float, accountant: str = 
         delta: δ.
         accountant: of dp_accounting, "rdp" or "pld"; by default the row has a number.
     """
-    found = DominatingPair.gaussian(noise_multiplier, 2.0).epsilon(delta)
+    result = DominatingPair.gaussian(noise_multiplier, 2.0).epsilon(delta)
     claimed = None
     if accountant:
         event = dp_event.GaussianDpEvent(noise_multiplier)
@@ -77,11 +77,11 @@ def exchanged_gaussian(noise_multiplier: float, delta: float, accountant: str = 
         f"Records have a norm of at most C; the noise is {format_number(noise_multiplier)} C. One record, "
         "(C, 0, …, 0), is exchanged for (−C, 0, …, 0): the sum moves by 2 C.",
         f"So the pair is N({format_number(2 / noise_multiplier)}, 1) against N(0, 1), whose ε at δ = "
-        f"{format_number(delta)} lies in {format_interval(found.lower, found.upper)}.",
+        f"{format_number(delta)} lies in {format_interval(result.lower, result.upper)}.",
     ]
     if claimed is not None:
         steps.append(_dp_accounting_says(f"For REPLACE_ONE {_ACCOUNTANTS[accountant].__name__}", claimed, delta))
-    return CheckResult(lower=found.lower, upper=found.upper, claimed=claimed, steps=tuple(steps))
+    return CheckResult(lower=result.lower, upper=result.upper, claimed=claimed, steps=tuple(steps))
 
 
 def sampled_without_replacement(
@@ -129,15 +129,15 @@ def gaussian_mixture(
     """
     event = dp_event.MixtureOfGaussiansDpEvent(noise * unit, [unit * shift for shift in shifts], list(weights))
     claimed = float(PLDAccountant(value_discretization_interval=step).compose(event).get_epsilon(delta))
-    found = DominatingPair.gaussian_mixture(weights, shifts, noise).epsilon(delta)
+    result = DominatingPair.gaussian_mixture(weights, shifts, noise).epsilon(delta)
     return CheckResult(
-        lower=found.lower,
-        upper=found.upper,
+        lower=result.lower,
+        upper=result.upper,
         claimed=claimed,
         steps=(
             f"D releases a Gaussian with σ = {format_number(noise)} around {', '.join(map(format_number, shifts))} "
             f"with the weights {', '.join(map(format_number, weights))}, and D′ one around 0: ε at δ = "
-            f"{format_number(delta)} lies in {format_interval(found.lower, found.upper)}, in any unit.",
+            f"{format_number(delta)} lies in {format_interval(result.lower, result.upper)}, in any unit.",
             _dp_accounting_says(f"In the unit {format_number(unit)} PLDAccountant", claimed, delta),
         ),
     )
@@ -147,15 +147,15 @@ def composed_gaussians(noise_multiplier: float, count: int, delta: float) -> Che
     """Gaussians whose privacy-loss distributions are composed, which are together one Gaussian of larger mean."""
     law = privacy_loss_distribution.from_gaussian_mechanism(noise_multiplier)
     claimed = float(law.self_compose(count).get_epsilon_for_delta(delta))
-    found = DominatingPair.gaussian(noise_multiplier).self_compose(count).epsilon(delta)
+    result = DominatingPair.gaussian(noise_multiplier).self_compose(count).epsilon(delta)
     return CheckResult(
-        lower=found.lower,
-        upper=found.upper,
+        lower=result.lower,
+        upper=result.upper,
         claimed=claimed,
         steps=(
             f"{count} Gaussian releases with σ = {format_number(noise_multiplier)} are one with σ = "
             f"{format_number(noise_multiplier / math.sqrt(count))}.",
-            f"Its ε at δ = {format_number(delta)} lies in {format_interval(found.lower, found.upper)}.",
+            f"Its ε at δ = {format_number(delta)} lies in {format_interval(result.lower, result.upper)}.",
             _dp_accounting_says("The pessimistic privacy-loss distribution", claimed, delta),
         ),
     )
@@ -194,7 +194,7 @@ def poisson_samples(
         accountant: "rdp" or "pld" of dp_accounting, or "central_limit"; by default the row has a number. For one part.
         width: relative width of the certified interval.
     """
-    found = _sampled(noise_multipliers, rates, steps).epsilon(delta, width=width)
+    result = _sampled(noise_multipliers, rates, steps).epsilon(delta, width=width)
     parts = zip(noise_multipliers, rates, steps, strict=True)
     lines = [
         *(
@@ -202,7 +202,7 @@ def poisson_samples(
             "record of the largest norm is in D and not in D′."
             for noise, rate, count in parts
         ),
-        f"ε at δ = {format_number(delta)} lies in {format_interval(found.lower, found.upper)}.",
+        f"ε at δ = {format_number(delta)} lies in {format_interval(result.lower, result.upper)}.",
     ]
     claimed = None
     if accountant == "central_limit":
@@ -212,21 +212,21 @@ def poisson_samples(
         event = dp_event.PoissonSampledDpEvent(rates[0], dp_event.GaussianDpEvent(noise_multipliers[0]))
         claimed = _by_dp_accounting(event, steps[0], delta, accountant)
         lines.append(_dp_accounting_says(_ACCOUNTANTS[accountant].__name__, claimed, delta))
-    return CheckResult(lower=found.lower, upper=found.upper, claimed=claimed, steps=tuple(lines))
+    return CheckResult(lower=result.lower, upper=result.upper, claimed=claimed, steps=tuple(lines))
 
 
 def stated_lower_end(
     noise_multiplier: float, rate: float, steps: int, delta: float, lower_end: float, width: float = 1e-3
 ) -> CheckResult:
     """How far the lower end of a stated interval is above ε, which is to be nowhere."""
-    found = _sampled([noise_multiplier], [rate], [steps]).epsilon(delta, width=width)
+    result = _sampled([noise_multiplier], [rate], [steps]).epsilon(delta, width=width)
     return CheckResult(
-        lower=math.nextafter(lower_end - found.upper, -math.inf),
-        upper=math.nextafter(lower_end - found.lower, math.inf),
+        lower=math.nextafter(lower_end - result.upper, -math.inf),
+        upper=math.nextafter(lower_end - result.lower, math.inf),
         steps=(
             f"{steps} steps with σ = {format_number(noise_multiplier)} on Poisson samples at the rate "
             f"{format_number(rate)}, one record more or less: ε at δ = {format_number(delta)} lies in "
-            f"{format_interval(found.lower, found.upper)}.",
+            f"{format_interval(result.lower, result.upper)}.",
             f"The interval that is stated begins at {format_number(lower_end)}.",
         ),
     )
@@ -284,7 +284,7 @@ def once_an_epoch(
         adjacency: "zero_out" or "add_remove".
     """
     moved, count = (1.0, epochs) if adjacency == "zero_out" else (2.0, epochs * batches)
-    found = DominatingPair.gaussian(noise_multiplier, moved).self_compose(count).epsilon(delta)
+    result = DominatingPair.gaussian(noise_multiplier, moved).self_compose(count).epsilon(delta)
     if adjacency == "zero_out":
         how = f"A record of norm 1 counts as 0 in D′: in each of {epochs} epochs one sum moves by 1."
     else:
@@ -294,12 +294,12 @@ def once_an_epoch(
             "first of the next."
         )
     return CheckResult(
-        lower=found.lower,
-        upper=found.upper if adjacency == "zero_out" else None,
+        lower=result.lower,
+        upper=result.upper if adjacency == "zero_out" else None,
         steps=(
             how,
             f"{count} Gaussian sums with σ = {format_number(noise_multiplier)} that move by {format_number(moved)} "
-            f"have an ε at δ = {format_number(delta)} in {format_interval(found.lower, found.upper)}.",
+            f"have an ε at δ = {format_number(delta)} in {format_interval(result.lower, result.upper)}.",
         ),
     )
 
@@ -311,14 +311,14 @@ def discrete_gaussian(scale: float, delta: float) -> CheckResult:
     dp.enable_features("contrib")
     noisy = dp.m.make_gaussian(dp.atom_domain(T=int), dp.absolute_distance(T=int), scale)
     claimed = float(dp.c.make_zCDP_to_approxDP(noisy).map(1).epsilon(delta))
-    found = DominatingPair.discrete_gaussian(scale, 1).epsilon(delta)
+    result = DominatingPair.discrete_gaussian(scale, 1).epsilon(delta)
     return CheckResult(
-        lower=found.lower,
-        upper=found.upper,
+        lower=result.lower,
+        upper=result.upper,
         claimed=claimed,
         steps=(
             f"Counts that differ by 1, with discrete Gaussian noise of scale {format_number(scale)}: ε at δ = "
-            f"{format_number(delta)} lies in {format_interval(found.lower, found.upper)}.",
+            f"{format_number(delta)} lies in {format_interval(result.lower, result.upper)}.",
             f"OpenDP {version('opendp')} answers {format_number(claimed)}.",
         ),
     )

@@ -50,11 +50,11 @@ def published_cost(rows: Rows, token: int, temperature: float, *, right_of_even:
 
 def _drop(before: Rows, after: Rows, token: int, clip: float, temperature: float) -> float:
     """How much less a token's log-probability is from the median of `after` than from that of `before`."""
-    one, other = (
+    first, second = (
         ex_post.Medians.of(np.asarray(rows, dtype=np.float64), clip=clip).log_probability(token, temperature)
         for rows in (before, after)
     )
-    return one - other
+    return first - second
 
 
 def _certain_loss(drops: Sequence[float], vocabulary: int, clip: float, temperature: float) -> float:
@@ -207,7 +207,7 @@ def reported_cost(rows: Rows, removed: int, clip: float, temperature: float) -> 
     rest = [*rows[:removed], *rows[removed + 1 :]]
     tokens = range(len(rows[0]))
     with_, without = ([published_cost(batch, x, temperature) for x in tokens] for batch in (rows, rest))
-    told_apart = all(abs(one - other) > 1e-6 for one, other in zip(with_, without, strict=True))
+    told_apart = all(abs(first - second) > 1e-6 for first, second in zip(with_, without, strict=True))
     if not np.array_equal(_median(rows), _median(rest)):
         raise ValueError("the two batches release different laws")
     bound = max(*with_, *without)
@@ -341,15 +341,15 @@ def means_of_single_records(
 ) -> CheckResult:
     """Contexts of one record and a fixed denominator: the ε of zCDP, the largest over the data sets of a table."""
     range_ = 2 * clip / (batch_size * temperature)
-    found = [_by_zcdp(range_, count, size**-1.1) for count, size in zip(tokens, records, strict=True)]
+    results = [_by_zcdp(range_, count, size**-1.1) for count, size in zip(tokens, records, strict=True)]
     return CheckResult(
-        upper=max(found),
+        upper=max(results),
         steps=(
             f"As a record leaves, the mean logits change by numbers in [−c/s, c/s]: a token is "
             f"{format_number(range_)}-bounded-range, hence (η²/8)-zCDP.",
             *(
                 f"{count} tokens at δ = {size}^−1.1: ε is at most {format_upper(each)}."
-                for count, size, each in zip(tokens, records, found, strict=True)
+                for count, size, each in zip(tokens, records, results, strict=True)
             ),
         ),
     )

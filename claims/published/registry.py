@@ -68,7 +68,7 @@ def read_published_claims() -> tuple[PublishedClaim, ...]:
     Raises:
         ValueError: if a file is no published claim, names no check, or has the id of another.
     """
-    found = []
+    results = []
     for file in resources.files(ROWS).iterdir():
         if file.name.endswith(".yaml"):
             content = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -79,8 +79,8 @@ def read_published_claims() -> tuple[PublishedClaim, ...]:
             if f"{claim.id}.yaml" != file.name:
                 raise ValueError(f"{file.name}: its id is {claim.id}")
             _check_of(claim)
-            found.append(claim)
-    return tuple(sorted(found, key=lambda claim: _natural(claim.id)))
+            results.append(claim)
+    return tuple(sorted(results, key=lambda claim: _natural(claim.id)))
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:

@@ -51,11 +51,11 @@ def digits_of_a_secret(digits: int, revealed: Sequence[int]) -> CheckResult:
     """
     values = range(10**digits)
 
-    def right(places: Sequence[int]) -> Fraction:
-        outputs = {tuple(value // 10**place % 10 for place in places) for value in values}
+    def right(indices: Sequence[int]) -> Fraction:
+        outputs = {tuple(value // 10**index % 10 for index in indices) for value in values}
         return Fraction(len(outputs), len(values))
 
-    each = [right([place]) for place in revealed]
+    each = [right([index]) for index in revealed]
     claimed, together = sum(each, Fraction(0)), right(revealed)
     return CheckResult(
         lower=_down(together),
@@ -76,16 +76,16 @@ def orthogonal_gaussians(values: int, mu: float, releases: int) -> CheckResult:
     The best guess is the largest coordinate, since all shifts have the same length. It is right with probability
     E Φ(X + μ)^(K−1), X normal. The mean of k releases is one of μ√k.
     """
-    one, all_of_them = _largest_coordinate(values, mu), _largest_coordinate(values, mu * math.sqrt(releases))
+    item, all_of_them = _largest_coordinate(values, mu), _largest_coordinate(values, mu * math.sqrt(releases))
     return CheckResult(
         lower=all_of_them.lower,
-        claimed=releases * one.upper,
+        claimed=releases * item.upper,
         steps=(
             f"A secret has {values} values, all equally likely: p = {format_number(1 / values)}. Value v is released "
             f"as {format_number(mu)}·e_v plus normal noise of variance 1 in {values} dimensions, {releases} times.",
             "The best guess is the largest coordinate, and of several releases that of their mean.",
-            f"After one it is right with probability E Φ(X + μ)^{values - 1} in {_interval(one)}: that is r of each.",
-            f"The theorem states r = {format_upper(releases * one.upper)} after {releases}.",
+            f"After one it is right with probability E Φ(X + μ)^{values - 1} in {_interval(item)}: that is r of each.",
+            f"The theorem states r = {format_upper(releases * item.upper)} after {releases}.",
             f"It is right with a probability in {_interval(all_of_them)}, with μ√{releases} in place of μ.",
         ),
     )
@@ -108,8 +108,8 @@ def _largest_coordinate(values: int, mu: float, cells: int = 2**20) -> Interval:
     return Interval(max(0.0, lower), min(1.0, upper))
 
 
-def _interval(found: Interval) -> str:
-    return format_interval(found.lower, found.upper)
+def _interval(result: Interval) -> str:
+    return format_interval(result.lower, result.upper)
 
 
 # Lemma C.2: from (ε, δ)
@@ -153,7 +153,7 @@ def approx_dp_to_secrets(values: int, ratio: float, delta: float, against: str) 
 
 def _require_ratio(right: Fraction, wrong: Fraction, reference: Fraction, ratio: Fraction) -> None:
     """Checks that probabilities of an output and those of the reference are within e^ε of each other, exactly."""
-    if not all(one <= ratio * other for a in (right, wrong) for one, other in ((a, reference), (reference, a))):
+    if not all(first <= ratio * second for a in (right, wrong) for first, second in ((a, reference), (reference, a))):
         raise ValueError("the mechanism is not ε-DP against the reference")
 
 
@@ -278,7 +278,7 @@ def running_sums(copies: int, assign: str) -> CheckResult:
     """
     points = [Fraction(1, 100)] * copies
     before, after = (_counts(data, moving=assign == "running") for data in (points, [Fraction(-1), *points]))
-    square = sum((one - other) ** 2 for one, other in zip(before, after, strict=True))
+    square = sum((first - second) ** 2 for first, second in zip(before, after, strict=True))
     return CheckResult(
         lower=math.sqrt(square) * (1 - _ROOM),
         upper=1.0 if assign == "public" else None,
@@ -316,16 +316,16 @@ def single_gaussian(p: float, r: float, records: int, sigma: float) -> CheckResu
     """
     weights = _occurrences(p, r, records)
     estimate = single_gaussian_estimate(weights, sigma, p).value
-    found = blowup(weights, sigma, p)
+    result = blowup(weights, sigma, p)
     return CheckResult(
-        lower=found.lower,
-        upper=found.upper,
+        lower=result.lower,
+        upper=result.upper,
         steps=(
             f"A secret is in {records} records, each drawn with probability {format_number(mu_for(p, r) / records)}: "
             f"{format_number(mu_for(p, r))} in the mean, none with probability {format_number(float(weights[0]))}.",
             f"One Gaussian at the mean, with σ = {format_number(sigma)}, has "
             f"B({format_number(p)}) = {format_number(estimate)}.",
-            f"The mixture has Σ w_k Φ(Φ⁻¹(p) + k/σ), in {_interval(found)}: three records or more are seldom "
+            f"The mixture has Σ w_k Φ(Φ⁻¹(p) + k/σ), in {_interval(result)}: three records or more are seldom "
             "drawn, but are then easily seen.",
         ),
     )
@@ -346,17 +346,17 @@ def noise_over_gdp(p: float, r: float, records: int, group: int) -> CheckResult:
     sigma = noise_for(weights, p, r)
     below = _distance(lambda room: blowup(weights, sigma * (1 - room), p).lower > r)
     above = _distance(lambda room: gaussian_curve.blowup(mu * (1 + room), p).lower > r)
-    found = Interval(sigma * (1 - below) * mu / group * (1 - _ROOM), sigma * mu * (1 + above) / group * (1 + _ROOM))
+    result = Interval(sigma * (1 - below) * mu / group * (1 - _ROOM), sigma * mu * (1 + above) / group * (1 + _ROOM))
     return CheckResult(
-        lower=found.lower,
-        upper=found.upper,
+        lower=result.lower,
+        upper=result.upper,
         steps=(
             f"p = {format_number(p)}, r = {format_number(r)}: μ = Φ⁻¹(r) − Φ⁻¹(p) = {format_number(mu)}. A secret is "
             f"in {records} records, each drawn with probability μ/{records}.",
             f"Secret protection needs σ = {format_upper(sigma)}.",
             f"μ-GDP of {'one record' if group == 1 else f'all {group} records together'} needs "
             f"σ = {group}/μ = {format_number(group / mu)}.",
-            f"Their ratio is in {_interval(found)}; σ of GDP is {format_number(group / mu / sigma)} times that of "
+            f"Their ratio is in {_interval(result)}; σ of GDP is {format_number(group / mu / sigma)} times that of "
             "secret protection.",
         ),
     )

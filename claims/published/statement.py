@@ -92,11 +92,11 @@ Check: TypeAlias = Callable[..., CheckResult]
 Checks: TypeAlias = Mapping[str, Check]
 
 
-def verdict(claimed: float, found: CheckResult) -> Name:
+def verdict(claimed: float, result: CheckResult) -> Name:
     """REFUTED if the quantity is proven to exceed the claim, SUPPORTED if it is proven not to, else UNPROVEN."""
-    if found.lower is not None and found.lower > claimed:
+    if result.lower is not None and result.lower > claimed:
         return "REFUTED"
-    if found.upper is not None and found.upper <= claimed:
+    if result.upper is not None and result.upper <= claimed:
         return "SUPPORTED"
     return "UNPROVEN"
 

@@ -83,9 +83,9 @@ def noise_for_another_sensitivity(
         delta: δ.
     """
     noise = sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
-    found = DominatingPair.gaussian(noise, clipping_norm).epsilon(delta)
+    result = DominatingPair.gaussian(noise, clipping_norm).epsilon(delta)
     return CheckResult(
-        lower=found.lower,
+        lower=result.lower,
         claimed=epsilon,
         steps=(
             f"The noise is that of the classical formula for a sensitivity of {format_number(sensitivity)}, "
@@ -93,7 +93,7 @@ def noise_for_another_sensitivity(
             f"An update is bounded by its norm alone, clipped to {format_number(clipping_norm)}. All records of D′ "
             "have the gradient 0, and one more in D has one that is long: the update is 0 or of this norm, which is "
             f"{format_number(clipping_norm / noise)} times the noise.",
-            f"ε at δ = {format_number(delta)} lies in {format_interval(found.lower, found.upper)}.",
+            f"ε at δ = {format_number(delta)} lies in {format_interval(result.lower, result.upper)}.",
         ),
     )
 
@@ -121,17 +121,17 @@ def centred_fractions(
     """
     sigma = _accounted_noise(noise_multiplier, groups, expected_batch, fraction_noise)
     rate = expected_batch / records
-    found = DominatingPair.gaussian(sigma).poisson_sampled(rate).self_compose(steps).epsilon(delta)
+    result = DominatingPair.gaussian(sigma).poisson_sampled(rate).self_compose(steps).epsilon(delta)
     return CheckResult(
-        lower=found.lower,
-        upper=found.upper,
+        lower=result.lower,
+        upper=result.upper,
         steps=(
             f"A record moves the gradients by at most 1/σ = {format_number(1 / noise_multiplier)} of their noise, and "
             f"each of {groups} fractions by 1/2 over {expected_batch}, which is "
             f"{format_number(1 / (2 * expected_batch * fraction_noise))} of its noise: together one Gaussian with σ = "
             f"{format_number(sigma)}.",
             f"{steps} steps on Poisson samples at the rate {format_number(rate)}: ε at δ = {format_number(delta)} lies "
-            f"in {format_interval(found.lower, found.upper)}.",
+            f"in {format_interval(result.lower, result.upper)}.",
         ),
     )
 
@@ -241,9 +241,9 @@ def counts_of_clipped_units(noise_multiplier: float, units: int, delta: float, s
     of_count = units / 20
     of_gradients = (noise_multiplier**-2 - (2 * of_count) ** -2) ** -0.5
     together = (of_gradients**-2 + of_count**-2) ** -0.5
-    found, asked = (DominatingPair.gaussian(noise).epsilon(delta) for noise in (together, noise_multiplier))
+    result, asked = (DominatingPair.gaussian(noise).epsilon(delta) for noise in (together, noise_multiplier))
     return CheckResult(
-        lower=found.lower,
+        lower=result.lower,
         claimed=asked.upper if stated else None,
         steps=(
             f"For a noise multiplier of {format_number(noise_multiplier)} and {units} units, the number of those that "
@@ -252,7 +252,7 @@ def counts_of_clipped_units(noise_multiplier: float, units: int, delta: float, s
             "The vector of one unit is above the threshold in D, and as good as 0 in D′: the number moves by 1, and "
             "the sum by 1.",
             f"Both together are a Gaussian with a noise multiplier of {format_number(together)}, whose ε at δ = "
-            f"{format_number(delta)} is at least {format_lower(found.lower)}; that of "
+            f"{format_number(delta)} is at least {format_lower(result.lower)}; that of "
             f"{format_number(noise_multiplier)} is at most {format_upper(asked.upper)}.",
         ),
     )
@@ -260,14 +260,14 @@ def counts_of_clipped_units(noise_multiplier: float, units: int, delta: float, s
 
 def shuffled_as_poisson(batches: int, epochs: int, noise_multiplier: float, delta: float) -> CheckResult:
     """Batches of a shuffled data set, accounted as Poisson samples at a rate of one over their number."""
-    found = shuffled_batches(batches, epochs, noise_multiplier, delta)
+    result = shuffled_batches(batches, epochs, noise_multiplier, delta)
     sampled = DominatingPair.gaussian(noise_multiplier).poisson_sampled(1 / batches).self_compose(batches * epochs)
     claimed = sampled.epsilon(delta).upper
     return CheckResult(
-        lower=found.lower,
+        lower=result.lower,
         claimed=claimed,
         steps=(
-            *found.steps,
+            *result.steps,
             f"Poisson samples at the rate {format_number(1 / batches)} would have ε of at most "
             f"{format_upper(claimed)}, which is what is accounted.",
         ),
@@ -338,15 +338,15 @@ def drawn_with_replacement(records: int, batch: int, noise_multiplier: float, st
 
 def sum_of_allocated_steps(noise_multiplier: float, times: int, steps: int, delta: float) -> CheckResult:
     """Steps to some of which each record is allotted, so often for certain: the sum of all of them moves by as much."""
-    found = DominatingPair.gaussian(noise_multiplier * math.sqrt(steps), times).epsilon(delta)
+    result = DominatingPair.gaussian(noise_multiplier * math.sqrt(steps), times).epsilon(delta)
     return CheckResult(
-        lower=found.lower,
+        lower=result.lower,
         steps=(
             f"Each record is in {times} of {steps} steps, whose noise is {format_number(noise_multiplier)}. All "
             "gradients are 0 but that of one record, which is 1. It is in D and not in D′.",
             f"The sum of all noisy sums is {times} in D and 0 in D′, with noise of "
             f"{format_number(noise_multiplier * math.sqrt(steps))}: ε at δ = {format_number(delta)} is at least "
-            f"{format_lower(found.lower)}.",
+            f"{format_lower(result.lower)}.",
         ),
     )
 
@@ -357,9 +357,9 @@ def sum_of_allocated_steps(noise_multiplier: float, times: int, steps: int, delt
 def _shares(counts: Sequence[int], samples: int) -> tuple[int, ...]:
     """How many samples of each label, by the counts: rounded down, and one more for the largest remainders."""
     targets = np.asarray(counts) / np.sum(counts) * samples
-    found = np.floor(targets).astype(int)
-    found[np.argsort(targets - found)[::-1][: samples - int(found.sum())]] += 1
-    return tuple(found.tolist())
+    result = np.floor(targets).astype(int)
+    result[np.argsort(targets - result)[::-1][: samples - int(result.sum())]] += 1
+    return tuple(result.tolist())
 
 
 def _certain(first: object, second: object, what: str, where: str) -> CheckResult:

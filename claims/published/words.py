@@ -45,82 +45,82 @@ its check in `claims/published`.
 BEYOND = "The source does not claim this case; the row is about a use of its result."
 
 
-def published(found: CheckedClaim) -> str:
+def published(result: CheckedClaim) -> str:
     """The published number."""
-    return format_number(found.claimed)
+    return format_number(result.claimed)
 
 
-def recomputed(found: CheckedClaim) -> str:
+def recomputed(result: CheckedClaim) -> str:
     """What is proven: the bound that decides, or else both."""
-    lower, upper = found.finding.lower, found.finding.upper
-    if found.verdict == "REFUTED":
+    lower, upper = result.finding.lower, result.finding.upper
+    if result.verdict == "REFUTED":
         return f"≥ {format_lower(lower)}"
-    if found.verdict == "SUPPORTED" or lower is None:
+    if result.verdict == "SUPPORTED" or lower is None:
         return "–" if upper is None else f"≤ {format_upper(upper)}"
     return f"≥ {format_lower(lower)}" if upper is None else format_interval(lower, upper)
 
 
-def explained(found: CheckedClaim) -> str:
+def explained(result: CheckedClaim) -> str:
     """A claim, and the counterexample or the proof step by step."""
-    claim = found.claim
+    claim = result.claim
     lines = [
-        f"{claim.id}: {found.verdict}",
+        f"{claim.id}: {result.verdict}",
         f"Statement: {claim.statement}",
         f"Source: {source_in_words(claim.source)}",
-        f"Published: {claim.quantity} ≤ {published(found)}; recomputed: {recomputed(found)}",
+        f"Published: {claim.quantity} ≤ {published(result)}; recomputed: {recomputed(result)}",
         *([] if claim.adjacency is None else [f"Neighbours: {claim.adjacency}"]),
         *([BEYOND] if claim.beyond_source else []),
         *([f"Note: {claim.note}"] if claim.note else []),
-        *(f"{number}. {step}" for number, step in enumerate(found.finding.steps, 1)),
+        *(f"{number}. {step}" for number, step in enumerate(result.finding.steps, 1)),
     ]
-    if not found.as_recorded:
+    if not result.as_recorded:
         lines.append(f"NOT AS RECORDED: the file says {claim.recorded}")
     return "\n".join(lines)
 
 
-def summary(found: Sequence[CheckedClaim]) -> str:
+def summary(result: Sequence[CheckedClaim]) -> str:
     """How many of which verdict, and which are not as recorded."""
-    count = Counter(one.verdict for one in found)
-    beyond = sum(one.verdict == "REFUTED" and one.claim.beyond_source for one in found)
+    count = Counter(item.verdict for item in result)
+    beyond = sum(item.verdict == "REFUTED" and item.claim.beyond_source for item in result)
     aside = f" ({beyond} of them beyond what the source claims)" if beyond else ""
     parts = ", ".join(f"{number} {name}{aside if name == 'REFUTED' else ''}" for name, number in sorted(count.items()))
-    others = [one.claim.id for one in found if not one.as_recorded]
+    others = [item.claim.id for item in result if not item.as_recorded]
     said = f"NOT as recorded: {', '.join(others)}" if others else "all as recorded"
-    return f"{len(found)} published claim{'s' if len(found) != 1 else ''}: {parts}; {said}."
+    return f"{len(result)} published claim{'s' if len(result) != 1 else ''}: {parts}; {said}."
 
 
-def page(found: Sequence[CheckedClaim]) -> str:
+def page(result: Sequence[CheckedClaim]) -> str:
     """A page of documentation on these claims, in Markdown."""
     rows = ["| id | statement | verdict | published | recomputed |", "| --- | --- | --- | --- | --- |"]
-    for one in found:
+    for item in result:
         cells = (
-            f"[{one.claim.id}](#{one.claim.id.replace('.', '')})",
-            _cell(one.claim.statement),
-            one.verdict,
-            f"{_cell(one.claim.quantity)} ≤ {published(one)}",
-            recomputed(one),
+            f"[{item.claim.id}](#{item.claim.id.replace('.', '')})",
+            _cell(item.claim.statement),
+            item.verdict,
+            f"{_cell(item.claim.quantity)} ≤ {published(item)}",
+            recomputed(item),
         )
         rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join([_PAGE, *rows, "", summary(found), "", *(_section(one) for one in found)]).rstrip()
+    return "\n".join([_PAGE, *rows, "", summary(result), "", *(_section(item) for item in result)]).rstrip()
 
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _section(found: CheckedClaim) -> str:
-    claim = found.claim
+def _section(result: CheckedClaim) -> str:
+    claim = result.claim
     lines = [
         f"## {claim.id}",
         "",
         f"{claim.statement} ({source_in_words(claim.source)})",
         "",
-        f"**{found.verdict}**: {claim.quantity}, published {published(found)}, recomputed {recomputed(found)}"
+        f"**{result.verdict}**: {claim.quantity}, published {published(result)}, recomputed {recomputed(result)}"
         + ("." if claim.adjacency is None else f", neighbours by {claim.adjacency}.")
         + (f" {BEYOND}" if claim.beyond_source else "")
         + (f" {claim.note}" if claim.note else ""),
         "",
-        *(f"{number}. {step}" for number, step in enumerate(found.finding.steps, 1)),
+        *(f"{number}. {step}" for number, step in enumerate(result.finding.steps, 1)),
         "",
     ]
     return "\n".join(lines)

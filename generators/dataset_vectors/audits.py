@@ -64,7 +64,7 @@ INDEPENDENT = "noise is independent from coordinate to coordinate, so that games
 
 _ROWS_WORK = 1e6  # records that are summed, with pairs by row; beyond it fewer games are played
 _SAMPLED_WORK = 2e7  # likewise, draws of a sample
-_FEWEST_GAMES = 1000
+_MIN_GAMES = 1000
 
 
 def audit(run: VectorsRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
@@ -125,7 +125,7 @@ def distinguishing(run: VectorsRun, guarantee: Guarantee, folder: Path, confiden
 
         low, high = sides(control, CONTROL_GAMES, "control")
         on_d, on_d_prime = sides(game, number_of_games(game), "distinguishing")
-    found = distinguishing_audit(
+    result = distinguishing_audit(
         list(on_d),
         list(on_d_prime),
         guarantee=guarantee,
@@ -134,13 +134,15 @@ def distinguishing(run: VectorsRun, guarantee: Guarantee, folder: Path, confiden
         confidence=confidence,
         score=float,
     )
-    bounds = tuple(dataclasses.replace(one, assumptions=(*one.assumptions, WORST, INDEPENDENT)) for one in found.bounds)
+    bounds = tuple(
+        dataclasses.replace(item, assumptions=(*item.assumptions, WORST, INDEPENDENT)) for item in result.bounds
+    )
     passed = bool(low.max() < high.min())
     right = int((high > low.max()).sum())
-    said = found.conclusion if passed else "No conclusion: without noise the two data sets are not told apart."
+    said = result.conclusion if passed else "No conclusion: without noise the two data sets are not told apart."
     return dataclasses.replace(
-        found,
-        attack=f"{found.attack}; the score is the log-likelihood ratio of all that is released",
+        result,
+        attack=f"{result.attack}; the score is the log-likelihood ratio of all that is released",
         conclusion=said[0].upper() + said[1:],
         bounds=bounds if passed else (),
         controls=(Rate("runs without noise told apart", right, CONTROL_GAMES, confidence),),
@@ -161,7 +163,7 @@ def number_of_games(game: ReleaseGame) -> int:
         most = _ROWS_WORK / game.records
     elif game.rate < 1:
         most = _SAMPLED_WORK / (game.mechanism.sample or 1)
-    return int(min(PLAYED, max(_FEWEST_GAMES, most)))
+    return int(min(PLAYED, max(_MIN_GAMES, most)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +202,10 @@ class KeyCoins:
     def records(self, labels: Sequence[str], included: Bools) -> list[Record]:
         """A record for each key that is in the data if these are the coins; its label depends on its place alone."""
         rows: list[tuple[str, str | None, str | None]] = []
-        for place, coin in enumerate(included):
-            key = self.keys[place] if coin else self.others[place] if self.others else None
+        for index, coin in enumerate(included):
+            key = self.keys[index] if coin else self.others[index] if self.others else None
             if key is not None:
-                rows.append((PREFIX + key, labels[place % len(labels)] if labels else None, None))
+                rows.append((PREFIX + key, labels[index % len(labels)] if labels else None, None))
         return with_content_ids(rows)
 
 
@@ -241,7 +243,7 @@ def with_canaries(mechanism: DatasetVectors, coins: int) -> DatasetVectors:
     """The mechanism over that many canaries more, as many in each label as `KeyCoins.records` puts there."""
     added = coins if mechanism.adjacency is Adjacency.REPLACE_ONE else (coins + 1) // 2  # half of them are in the data
     labels = mechanism.labels
-    sizes = tuple(size + len(range(place, added, len(labels))) for place, size in enumerate(mechanism.records_by_label))
+    sizes = tuple(size + len(range(index, added, len(labels))) for index, size in enumerate(mechanism.records_by_label))
     more = added if mechanism.pairing == "rows" else 0  # each row needs a negative
     return dataclasses.replace(
         mechanism, records=mechanism.records + added, records_by_label=sizes, negatives=mechanism.negatives + more
@@ -272,7 +274,7 @@ def _of_vectors(
     writer, m = run.writer, len(coins.keys)
     prompts = {label: writer.prompt(label, result.shots[label], mechanism.shots) for label in mechanism.sizes}
     shape = mechanism.shape(writer, prompts.values())
-    ones, zeros = (coins.records(mechanism.labels, np.full(m, coin)) for coin in (True, False))
+    items, zeros = (coins.records(mechanism.labels, np.full(m, coin)) for coin in (True, False))
     scale = release.noise_scale(
         mechanism.noise_multiplier,
         len(result.blocks),
@@ -281,16 +283,16 @@ def _of_vectors(
     )
     scores = {attack: np.zeros(m) for attack in (REGRESSION, PROJECTION)}
     for label, prompt in prompts.items():
-        found, clips = Differences(mechanism, writer, prompt, result.negatives[label], shape), result.clips[label]
-        places = [place for place, record in enumerate(ones) if label in (None, record.label)]
-        if not places:
+        outcome, clips = Differences(mechanism, writer, prompt, result.negatives[label], shape), result.clips[label]
+        indices = [index for index, record in enumerate(items) if label in (None, record.label)]
+        if not indices:
             continue
         own = [record for record in run.records if label in (None, record.label)]
-        known, of_ones = _contributions(found, own, [ones[place] for place in places], clips)
+        known, of_ones = _contributions(outcome, own, [items[index] for index in indices], clips)
         of_zeros = np.zeros_like(of_ones)
         if zeros:  # only pairs by row depend on the records before
             before = own if mechanism.pairing == "rows" else []
-            _, of_zeros = _contributions(found, before, [zeros[place] for place in places], clips)
+            _, of_zeros = _contributions(outcome, before, [zeros[index] for index in indices], clips)
         size = mechanism.sizes[label]
         rate = 1.0 if mechanism.sample is None else mechanism.sample / size  # of what is summed, on average
         unit = mechanism.divisor(label) / np.asarray(clips)[:, None]
@@ -301,22 +303,22 @@ def _of_vectors(
             scale / release.RADIUS,
         )
         for attack, values in found_scores.items():
-            scores[attack][places] = values
+            scores[attack][indices] = values
     return scores
 
 
 def _contributions(
-    found: Differences, own: Sequence[Record], added: Sequence[Record], clips: Sequence[float]
+    result: Differences, own: Sequence[Record], added: Sequence[Record], clips: Sequence[float]
 ) -> tuple[Floats, Floats]:
     """What records add to a sum, in units of the clip.
 
     Returns:
         The sum over the claim's own records, shape (blocks, d), and what each added one adds, shape (m, blocks, d).
     """
-    known, rest = np.zeros((len(clips), found.width)), []
-    for place, difference in enumerate(found.of([*own, *added])):
+    known, rest = np.zeros((len(clips), result.width)), []
+    for index, difference in enumerate(result.of([*own, *added])):
         contribution = release.clipped(difference, clips) / release.RADIUS
-        if place < len(own):
+        if index < len(own):
             known += contribution
         else:
             rest.append(contribution)

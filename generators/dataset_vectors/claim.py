@@ -95,7 +95,7 @@ class DatasetVectorsClaim(EmbeddingClaim):
             raise ValueError("public.context_tokens: is for mechanism private_inference only; leave it out")
         writing = self.parameters.writing
         given = writing.coefficient if isinstance(writing.coefficient, list) else [writing.coefficient]
-        if not all(math.isfinite(one) for one in given):
+        if not all(math.isfinite(item) for item in given):
             raise ValueError("parameters.writing.coefficient: must be finite")
         if isinstance(writing.coefficient, list) and len(given) != len(self.parameters.blocks or ()):
             raise ValueError("parameters.writing.coefficient: must be one number, or one for each of parameters.blocks")

@@ -61,7 +61,7 @@ def accepting(
             **claim.parameters.judge.model_dump(), variation_prompt=rejection.JUDGE, temperature=0.0, max_tokens=8
         )
         judge.check()
-        return rejection.by_judge(judge, label, rejection.LEAST_RATING if threshold is None else threshold)
+        return rejection.by_judge(judge, label, rejection.MIN_RATING if threshold is None else threshold)
     prompt = writer.prompt(label, vectors.of_label(label).shots, vectors.most_shots)
     if threshold is None:
         references = journalled(
@@ -82,12 +82,12 @@ def write_all(
 ) -> Documents:
     """As many texts of each label as the claim says, from the journal if they are there."""
     writing, rows = claim.parameters.writing, []
-    labels = [one.label for one in vectors.labels]
+    labels = [item.label for item in vectors.labels]
     with settings.progress.stage("Generating") as step:
-        for place, label in enumerate(labels):
+        for position, label in enumerate(labels):
 
-            def counted(done: int, total: int, place: int = place) -> None:
-                step(place * total + done, len(labels) * total)
+            def counted(done: int, total: int, position: int = position) -> None:
+                step(position * total + done, len(labels) * total)
 
             texts = written(
                 vectors,
@@ -145,10 +145,10 @@ def _check_folder(output: Path) -> None:
     Raises:
         InputError: if the folder holds anything but texts under vectors from a file.
     """
-    found = [path for path in output.glob("*") if path.name != WORKING]
-    partial = [path for path in found if is_partial(path)]
-    others = [path for path in found if path.name not in OUTPUT and path not in partial]
-    if others or (found and not (output / JOURNAL).exists()):
+    results = [path for path in output.glob("*") if path.name != WORKING]
+    partial = [path for path in results if is_partial(path)]
+    others = [path for path in results if path.name not in OUTPUT and path not in partial]
+    if others or (results and not (output / JOURNAL).exists()):
         raise InputError(f"{output}: holds other files; name another folder with -o")
     for path in partial:
         path.unlink(missing_ok=True)
@@ -174,9 +174,9 @@ def write_from_file(claim: DatasetVectorsClaim, path: Path, output: Path, settin
             raise InputError(f"{path}: these vectors are not protected, so texts under them must stay private")
         writer = load_writer(claim, settings)
         vectors.check(writer)
-        for one in vectors.labels:
-            writer.prompt(one.label, one.shots, vectors.most_shots)
-            vectors.steering(one.label, **writing.steering())
+        for item in vectors.labels:
+            writer.prompt(item.label, item.shots, vectors.most_shots)
+            vectors.steering(item.label, **writing.steering())
         _check_folder(output)
     about = {
         "vectors": vectors.fingerprint,

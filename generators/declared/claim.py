@@ -222,19 +222,19 @@ class DeclaredClaim(Claim):
             InputError: one line that names the part, if a file or a ledger cannot be read, contradicts the claim, or
                 is given twice.
         """
-        found = []
+        results = []
         with ExitStack() as stack, input_errors():
             paths = [part.ledger for part in self.parameters.events if part.ledger is not None]
             opened = iter(stack.enter_context(open_ledgers(paths, anchor=anchor)))
             for number, part in enumerate(self.parameters.events):
                 with input_errors(f"parameters.events.{number}: "):
-                    found.append(self._of_ledger(part, next(opened)) if part.ledger else self._of_state(part))
-        digests = [part.sha256 for part in found if part.sha256 is not None]
+                    results.append(self._of_ledger(part, next(opened)) if part.ledger else self._of_state(part))
+        digests = [part.sha256 for part in results if part.sha256 is not None]
         if len(set(digests)) != len(digests):
             raise InputError(
                 "parameters.events: two parts name files with the same content; if it ran twice, say count"
             )
-        return found
+        return results
 
     def _of_state(self, part: DeclaredPart) -> ReadPart:
         unit = Unit.parse(self.unit)
@@ -290,15 +290,15 @@ class DeclaredClaim(Claim):
         ]
         if not ledger.anchored:
             assumed.append(NEWEST)
-        check_used(Stated(conditions=frozenset(part.conditions)), {one.name for one in basis.unstated})
+        check_used(Stated(conditions=frozenset(part.conditions)), {item.name for item in basis.unstated})
         return ReadPart(
             part.label,
             event,
-            tuple(f"{part.label}: {one}" for one in assumed),
-            tuple(f"{part.label}: {one}" for one in basis.estimates),
+            tuple(f"{part.label}: {item}" for item in assumed),
+            tuple(f"{part.label}: {item}" for item in basis.estimates),
             exact=basis.exact,
             sha256=ledger.identity,
-            unstated=_of_part(part, [one for one in basis.unstated if one.name not in part.conditions]),
+            unstated=_of_part(part, [item for item in basis.unstated if item.name not in part.conditions]),
         )
 
     def _is_of_unit(self, unit: Unit) -> bool:
@@ -310,14 +310,14 @@ class DeclaredClaim(Claim):
         return list(assumptions_of(self.read_parts()))
 
     def unstated(self) -> list[Unstated]:
-        return [one for part in self.read_parts() for one in part.unstated]
+        return [item for part in self.read_parts() for item in part.unstated]
 
     def estimate_reasons(self) -> list[str]:
         parts = self.read_parts()
         audits = self.read_audits(events.compose([(part.event, 1) for part in parts])) if self.audits else []
         return [
-            *(one for part in parts for one in part.estimate),
-            *(f"an audit that claim {self.name!r} names: {one}" for audit in audits for one in audit.contradictions),
+            *(item for part in parts for item in part.estimate),
+            *(f"an audit that claim {self.name!r} names: {item}" for audit in audits for item in audit.contradictions),
         ]
 
     def read_audits(self, event: DpEvent) -> list[AuditResult]:
@@ -329,8 +329,10 @@ class DeclaredClaim(Claim):
         from dpassay.generators.declared.results import read_audits, with_contradictions
 
         unit = Unit.parse(self.unit)
-        found = [one for path in self.audits for one in read_audits(Path(path), adjacency=self.adjacency, unit=unit)]
-        return with_contradictions(found, event, adjacency=self.adjacency, unit=unit)
+        results = [
+            item for path in self.audits for item in read_audits(Path(path), adjacency=self.adjacency, unit=unit)
+        ]
+        return with_contradictions(results, event, adjacency=self.adjacency, unit=unit)
 
     def basis(self) -> Basis:
         return basis_of_parts(self.read_parts())
@@ -371,18 +373,18 @@ class DeclaredClaim(Claim):
 
 def assumptions_of(parts: Sequence[ReadPart]) -> tuple[str, ...]:
     """What the bounds on a procedure with these parts rest on, sentences."""
-    return (COMPLETE, *dict.fromkeys(one for part in parts for one in part.assumptions))
+    return (COMPLETE, *dict.fromkeys(item for part in parts for item in part.assumptions))
 
 
 def _of_part(part: DeclaredPart, unstated: Sequence[Unstated]) -> tuple[Unstated, ...]:
     """What a part leaves open, in sentences that name it."""
-    return tuple(Unstated(one.name, f"{part.label}: {one.sentence}") for one in unstated)
+    return tuple(Unstated(item.name, f"{part.label}: {item.sentence}") for item in unstated)
 
 
 def basis_of_parts(parts: Sequence[ReadPart]) -> Basis:
     """What bounds on a procedure with these parts rest on; what audits of it show is no part of it."""
     estimates = tuple(reason for part in parts for reason in part.estimate)
-    unstated = tuple(one for part in parts for one in part.unstated)
+    unstated = tuple(item for part in parts for item in part.unstated)
     return Basis(assumptions_of(parts), estimates, exact=all(part.exact for part in parts), unstated=unstated)
 
 

@@ -47,9 +47,9 @@ def read_audits(path: Path, *, adjacency: Adjacency, unit: Unit) -> list[AuditRe
     Raises:
         InputError: one line that names the file.
     """
-    found = _of_folder(path) if path.is_dir() else _of_file(path)
+    result = _of_folder(path) if path.is_dir() else _of_file(path)
     stated = OF_THIS if path.is_dir() else f"{OF_THIS} {AT_ITS_WORD}"
-    for audit in found:
+    for audit in result:
         for bound in audit.bounds:
             if bound.direction is not Direction.LOWER:
                 raise InputError(f"{path}: holds an upper bound, which no audit shows; name a result of dpassay audit")
@@ -58,7 +58,7 @@ def read_audits(path: Path, *, adjacency: Adjacency, unit: Unit) -> list[AuditRe
                     f"{path}: its bound is at {bound.adjacency} and unit {bound.unit}, the claim at {adjacency} and "
                     f"unit {unit}"
                 )
-    return [_assuming(audit, stated) for audit in found]
+    return [_assuming(audit, stated) for audit in result]
 
 
 def with_contradictions(
@@ -68,11 +68,11 @@ def with_contradictions(
 
     A verdict compares with the claim and what it implies, which may be nothing at the δ of an audit.
     """
-    found = []
+    results = []
     for audit in audits:
-        above = [one for bound in audit.bounds if (one := _contradiction(bound, event, adjacency, unit)) is not None]
-        found.append(dataclasses.replace(audit, contradictions=(*audit.contradictions, *above)))
-    return found
+        above = [item for bound in audit.bounds if (item := _contradiction(bound, event, adjacency, unit)) is not None]
+        results.append(dataclasses.replace(audit, contradictions=(*audit.contradictions, *above)))
+    return results
 
 
 def _contradiction(lower: Bound, event: DpEvent, adjacency: Adjacency, unit: Unit) -> str | None:
@@ -95,8 +95,8 @@ def _assuming(audit: AuditResult, stated: str) -> AuditResult:
 
 def _of_folder(folder: Path) -> list[AuditResult]:
     of_runs = not (folder / "private" / MANIFEST).is_file() and (folder / "private" / PLAN).is_file()
-    found = of_runs_bound(read_plan(folder)) if of_runs else of_canaries_bound(folder)
-    return _audits([found.get("audit")], folder / BOUND)
+    result = of_runs_bound(read_plan(folder)) if of_runs else of_canaries_bound(folder)
+    return _audits([result.get("audit")], folder / BOUND)
 
 
 def _of_file(path: Path) -> list[AuditResult]:

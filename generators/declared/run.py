@@ -45,13 +45,13 @@ class DeclaredRun(FinishedRun):
     def differences(self, claimed: BoundedGuarantee) -> list[Difference]:
         if not isinstance(claimed.guarantee, ApproxDP):
             return []
-        found = []
+        results = []
         for part in self.parts_read:
             if part.stated is None:
                 continue
             bounds = upper_bounds(part.event, claimed.guarantee, adjacency=self.adjacency, unit=self.unit)
             best = certified(bounds)
-            found.append(
+            results.append(
                 Difference(
                     statement=f"{part.label}: the ε that its file states; recomputed at "
                     f"δ = {format_number(claimed.guarantee.delta)}",
@@ -62,13 +62,13 @@ class DeclaredRun(FinishedRun):
                     private=False,
                 )
             )
-        return found
+        return results
 
     def warnings(self) -> list[str]:
         return [
             *(
                 f"{part.label}: its bound rests on conditions that nobody states: "
-                f"{', '.join(dict.fromkeys(one.name for one in part.unstated))}. If they hold, list them under "
+                f"{', '.join(dict.fromkeys(item.name for item in part.unstated))}. If they hold, list them under "
                 "conditions of the part (normalizer: public is a key of its own)."
                 for part in self.parts_read
                 if part.unstated

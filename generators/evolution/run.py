@@ -65,17 +65,17 @@ CUT_TEXTS = "A text that reached its largest number of tokens is kept as it was 
 def facts(claim: EvolutionClaim, settings: RunSettings, writer: Writer) -> dict[str, str]:
     """The writer, the noise and the data, as rows of a report."""
     endpoint = claim.parameters.endpoint
-    found = {
+    results = {
         "language model": writer.name if endpoint is None else endpoint.model,
         "fingerprint of the writer (SHA-256)": writer.fingerprint,
         "source of noise": settings.noise_in_words,
     }
     if endpoint is None:
-        found["device"] = f"{writer.model.device} (asked for: {settings.device})"  # type: ignore[attr-defined]
+        results["device"] = f"{writer.model.device} (asked for: {settings.device})"  # type: ignore[attr-defined]
     else:
-        found["endpoint"] = writer.name
-    found |= claim.data.facts()
-    return found
+        results["endpoint"] = writer.name
+    results |= claim.data.facts()
+    return results
 
 
 def sent_to_writer(claim: EvolutionClaim, *, examples: int = 0, releasable: bool) -> list[str]:

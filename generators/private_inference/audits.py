@@ -95,7 +95,7 @@ def leave_one_out(
     observer = run.observer
     losses = observer.losses if observer else np.zeros(len(run.records))
     units = unit_records(run.records, run.key, run.mechanism.unit)  # of each user, the record that a run may use
-    chosen = [units[place] for place in _most_and_others(losses[units], RERUNS)]
+    chosen = [units[index] for index in _most_and_others(losses[units], RERUNS)]
     with progress.stage("Leaving records out") as step:
         taken_out = reruns(run.mechanism, run.records, chosen, run.model, run.generation, run.key, step)
     return leave_one_out_audit(
@@ -145,9 +145,9 @@ def replay_neighbors(records: Sequence[Record], unit: Unit, adjacency: Adjacency
         units.setdefault(unit.of(record), []).append(record)
     names = list(units)
     by_length = sorted(names, key=lambda name: max(len(record.text) for record in units[name]))
-    spread = [names[place] for place in np.linspace(0, len(names) - 1, REPLAYED).astype(int)]
+    spread = [names[index] for index in np.linspace(0, len(names) - 1, REPLAYED).astype(int)]
     chosen = list(dict.fromkeys([by_length[-1], by_length[0], *spread]))[:REPLAYED]
-    found = []
+    results = []
     for name, following in zip(chosen, [*chosen[1:], *chosen[:1]], strict=True):
         ids = {record.id for record in units[name]}
         rest = [record for record in records if record.id not in ids]
@@ -155,8 +155,8 @@ def replay_neighbors(records: Sequence[Record], unit: Unit, adjacency: Adjacency
             dataclasses.replace(record, id=f"copy of {record.id}", hashed=None, user=record.user and f"copy of {name}")
             for record in units[following]
         ]
-        found += [rest, [*records, *copies]] if adjacency is Adjacency.ADD_REMOVE else [[*rest, *copies]]
-    return found
+        results += [rest, [*records, *copies]] if adjacency is Adjacency.ADD_REMOVE else [[*rest, *copies]]
+    return results
 
 
 def _most_and_others(losses: np.ndarray, count: int) -> list[int]:
@@ -187,9 +187,9 @@ def reconstruction(
         progress: where to show the runs of the audit.
     """
     prepare(folder, run.settings.anchor)  # before the canaries, which are refused without their ledger
-    found = _reconstructed(run, run.canaries) if run.canaries is not None else _game(run, folder, progress)
+    result = _reconstructed(run, run.canaries) if run.canaries is not None else _game(run, folder, progress)
     return reconstruction_audit(
-        found,
+        result,
         guarantee=guarantee,
         adjacency=run.mechanism.adjacency,
         unit=run.mechanism.unit,

@@ -38,8 +38,8 @@ def canary_records(canaries: Canaries, labels: Sequence[str], unit: Unit) -> lis
     one-run bound needs a guarantee for each coin by itself.
     """
     rows = [
-        (PREFIX + key, labels[place % len(labels)] if labels else None, f"canary {place}" if unit.needs_user else None)
-        for place, (key, included) in enumerate(zip(canaries.keys, canaries.included, strict=True))
+        (PREFIX + key, labels[index % len(labels)] if labels else None, f"canary {index}" if unit.needs_user else None)
+        for index, (key, included) in enumerate(zip(canaries.keys, canaries.included, strict=True))
         if included
     ]
     return with_content_ids(rows)

@@ -78,13 +78,13 @@ class PrivateInferenceClaim(EmbeddingClaim):
 
     def parameter_warnings(self) -> list[str]:
         tokens, longest = self.parameters.tokens, self.parameters.document_tokens
-        found = short_texts(min(tokens, longest or tokens), "parameters.tokens and document_tokens", kept=False)
-        if not found and longest is not None and longest > tokens:
-            found.append(
+        results = short_texts(min(tokens, longest or tokens), "parameters.tokens and document_tokens", kept=False)
+        if not results and longest is not None and longest > tokens:
+            results.append(
                 f"parameters.document_tokens is {longest}, but a slot samples {tokens} tokens in all: a document that "
                 "needs more is never complete, and is not kept."
             )
-        return [*found, *self._idle_slots()]
+        return [*results, *self._idle_slots()]
 
     def _idle_slots(self) -> list[str]:
         """Warns of a threshold that the noisy count of a slot hardly reaches."""

@@ -321,7 +321,7 @@ def documents_of(generation: Generation, key: bytes) -> Documents:
     if (counts := generation.transcript.cluster_counts) is not None:
         files["cluster-counts.json"] = json.dumps(counts) + "\n"
     columns = {"slot": "int64", "label": "string", "text": "string"}
-    return Documents(columns, [(one.slot, one.label, one.text) for one in complete], files)
+    return Documents(columns, [(item.slot, item.label, item.text) for item in complete], files)
 
 
 def loss_observer(mechanism: PrivateInference, records: int) -> LeaveOneOut | None:

@@ -11,7 +11,7 @@ from dpassay.accounting.guarantees import SecretProtection
 from dpassay.accounting.secret_protection.noise import lower_r_of_rounds
 from dpassay.accounting.secret_protection.poisson_binomial_laws import occurrences
 from dpassay.attacks.secrets.games import Variant
-from dpassay.auditing.secrets.games import MOST_VALUES, audit_secret
+from dpassay.auditing.secrets.games import MAX_VALUES, audit_secret
 from dpassay.audits.result import AuditResult
 from dpassay.base.arrays import Floats, Integers
 from dpassay.base.errors import input_errors
@@ -85,9 +85,9 @@ def secret_reconstruction(
     drawn = weakest_secret(incidence, noise, guarantee.p, labels)
     if drawn is None:
         return _without_games("no secret of the claim occurs in a record that may be drawn")
-    if 1 / guarantee.p > MOST_VALUES:
+    if 1 / guarantee.p > MAX_VALUES:
         return _without_games(
-            f"a secret would take 1/p = {format_number(1 / guarantee.p)} values, and at most {MOST_VALUES} are"
+            f"a secret would take 1/p = {format_number(1 / guarantee.p)} values, and at most {MAX_VALUES} are"
         )
     variant: Variant = "as_published" if mechanism.variant == "as_published" else "sound"
     return audit_secret(

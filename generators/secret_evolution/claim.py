@@ -71,13 +71,13 @@ def _kind(value: object) -> str | None:
     """The name of the class of a source; None unless it has exactly one of the keys in `_KINDS`."""
     if isinstance(value, _Source):
         return type(value).__name__
-    found = [kind for kind in _KINDS if isinstance(value, dict) and kind in value]
-    return _KINDS[found[0]].__name__ if len(found) == 1 else None
+    results = [kind for kind in _KINDS if isinstance(value, dict) and kind in value]
+    return _KINDS[results[0]].__name__ if len(results) == 1 else None
 
 
 def _kind_of(source: _Source) -> str:
     """The key of a source."""
-    return next(kind for kind, one in _KINDS.items() if isinstance(source, one))
+    return next(kind for kind, item in _KINDS.items() if isinstance(source, item))
 
 
 SecretSource = Annotated[
@@ -152,8 +152,8 @@ class SecretEvolutionClaim(EvolutionClaim):
         mechanism, records = self.generator(), self.load_records()
         self.check_records(len(records))
         with input_errors():
-            places = mechanism.incidence(records)
-            return Plan(mechanism.plan(places), places.fingerprint, places.budgets)
+            indices = mechanism.incidence(records)
+            return Plan(mechanism.plan(indices), indices.fingerprint, indices.budgets)
 
     def assumptions(self) -> list[str]:
         return [
@@ -167,15 +167,15 @@ class SecretEvolutionClaim(EvolutionClaim):
     def stated(self) -> dict[str, Any]:
         return {"sources of secrets": [_kind_of(source) for source in self.parameters.secrets]}
 
-    def check_records(self, found: int) -> None:
+    def check_records(self, result: int) -> None:
         """Checks the number of records in the data against the public number of the claim, if it states one.
 
         Raises:
             InputError: if they differ. The number is public.
         """
-        if self.public.records not in (None, found):
+        if self.public.records not in (None, result):
             raise InputError(
-                f"public.records: is {self.public.records}, and the data hold {found} records; correct it or leave it "
+                f"public.records: is {self.public.records}, and the data hold {result} records; correct it or leave it "
                 "out"
             )
 
@@ -190,11 +190,11 @@ class SecretEvolutionClaim(EvolutionClaim):
         return [source.list for source in self.parameters.secrets if isinstance(source, ListedSource)]
 
     def parameter_warnings(self) -> list[str]:
-        found = super().parameter_warnings()
+        result = super().parameter_warnings()
         if not any(isinstance(source, PresidioSource) for source in self.parameters.secrets):
-            return found
+            return result
         return [
-            *found,
+            *result,
             "Secrets are found by a recogniser that looks at their values (checksums, names): with another value a "
             "secret might not have been found. That places are public does not cover this.",
         ]

@@ -88,16 +88,16 @@ class SecretEvolutionRun(FinishedRun):
         return Incidence(self.incidence.matrix[rows], budgets, np.zeros(len(rows), dtype=np.int64))
 
     def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> MechanismTables:
-        places, noise = self.incidence, self.result.noise
+        indices, noise = self.incidence, self.result.noise
         own = self.default_group
         order = [own] if own is not None else []
-        order += [group for group in range(len(places.budgets)) if group != own]
+        order += [group for group in range(len(indices.budgets)) if group != own]
         of_groups = parts if own is not None else parts[1:]
         secrets = Secrets(
-            sources=[SecretSource(**dataclasses.asdict(found)) for found in self.result.found],
+            sources=[SecretSource(**dataclasses.asdict(result)) for result in self.result.detected],
             groups=[self._group_row(group, part) for group, part in zip(order, of_groups, strict=True)],
-            public_records=int((~places.private).sum()),
-            private_records=int(places.private.sum()),
+            public_records=int((~indices.private).sum()),
+            private_records=int(indices.private.sum()),
             releases=self.mechanism.paid_releases,
             sigma=noise.sigma,
             expected_sample=noise.expected_sample,
@@ -105,12 +105,12 @@ class SecretEvolutionRun(FinishedRun):
         return MechanismTables(secrets=secrets)
 
     def _group_row(self, group: int, part: BoundedGuarantee) -> SecretGroup:
-        places = self.incidence
-        rows = np.flatnonzero(places.group == group)
+        indices = self.incidence
+        rows = np.flatnonzero(indices.group == group)
         assert isinstance(part.guarantee, SecretProtection)
         return SecretGroup(
             secrets=len(rows),
-            records=len(np.unique(places.matrix[rows].indices)),
+            records=len(np.unique(indices.matrix[rows].indices)),
             p=part.guarantee.p,
             claimed=part.guarantee.r,
             certified=part.certified,
@@ -147,7 +147,7 @@ class SecretEvolutionRun(FinishedRun):
         return endings(self.claim, self.writer)
 
     def not_protected(self) -> list[str]:
-        found = self.result.found
+        result = self.result.detected
         lines = [
             "Where secrets occur is public by assumption, and with it which records hold one and how many: what is "
             "protected is the value of a secret, the same wherever it occurs.",
@@ -158,7 +158,7 @@ class SecretEvolutionRun(FinishedRun):
             "The claim does not protect a secret from anyone who knows it from other text, or can infer it from its "
             "context.",
         ]
-        nowhere = sum(source.nowhere for source in found)
+        nowhere = sum(source.nowhere for source in result)
         if nowhere:
             occur = "occurs" if nowhere == 1 else "occur"
             lines.append(f"{nowhere} of the secrets that sources name {occur} in no record.")
@@ -190,7 +190,7 @@ def public_examples(
 ) -> dict[str | None, list[str]]:
     """Public records of each label for the prompts of the writer, drawn with the public seed."""
     count = claim.parameters.examples
-    found: dict[str | None, list[str]] = {}
+    results: dict[str | None, list[str]] = {}
     for label in mechanism.settings.groups if count else ():
         rows = [
             record.text
@@ -198,8 +198,8 @@ def public_examples(
             if not private and label in (None, record.label)
         ]
         order = np.random.default_rng([mechanism.seed, 3]).permutation(len(rows))[:count]
-        found[label] = [rows[index] for index in order]
-    return found
+        results[label] = [rows[index] for index in order]
+    return results
 
 
 def generate(claim: SecretEvolutionClaim, output: Path, settings: RunSettings) -> SecretEvolutionRun:

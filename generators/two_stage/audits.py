@@ -97,16 +97,16 @@ class RowCoins:
         """All canaries, or what is in the data in their place."""
         rows = self.others if others else self.rows
         side = "other" if others else "canary"
-        return Table(schema, rows, [f"{side} {place}" for place in range(len(rows))])
+        return Table(schema, rows, [f"{side} {index}" for index in range(len(rows))])
 
     def added(self, table: Table) -> Table:
         """A table with the rows that the coins chose."""
         rows, ids = list(table.rows), list(table.ids)
-        for place, coin in enumerate(self.included):
+        for index, coin in enumerate(self.included):
             side = self.table(table.schema, others=not coin) if coin or self.others else None
             if side is not None:
-                rows.append(side.rows[place])
-                ids.append(side.ids[place])
+                rows.append(side.rows[index])
+                ids.append(side.ids[index])
         return Table(table.schema, rows, ids)
 
 
@@ -121,13 +121,13 @@ def _drawn(count: int, table: Table) -> list[Row]:
         ValueError: if the schema allows too few.
     """
     rng, known = np.random.default_rng(secrets.randbits(128)), set(table.rows)
-    found: dict[Row, None] = {}
+    results: dict[Row, None] = {}
     for _ in range(100 * count):
         row = table.schema.uniform(rng)
         if row not in known:
-            found.setdefault(row)
-        if len(found) == count:
-            return list(found)
+            results.setdefault(row)
+        if len(results) == count:
+            return list(results)
     raise ValueError("canaries: the schema allows too few rows that are not in the table; leave this audit out")
 
 
@@ -143,8 +143,8 @@ def audit(run: TwoStageRun, claimed: BoundedGuarantee, confidence: float) -> lis
     asked, folder = run.claim.audits, run.ledger_path.parent / "audits"
     each = 1 - (1 - confidence) / max(1, len(asked))
     with input_errors("audits: "):
-        found = [audits[name](run, claimed.guarantee, folder / name, each) for name in asked]
-    return [result for results in found for result in results]
+        collected = [audits[name](run, claimed.guarantee, folder / name, each) for name in asked]
+    return [result for results in collected for result in results]
 
 
 def canaries(run: TwoStageRun, guarantee: Guarantee, folder: Path, confidence: float) -> list[AuditResult]:
@@ -170,7 +170,7 @@ def canaries(run: TwoStageRun, guarantee: Guarantee, folder: Path, confidence: f
     played = _play(run, folder, "canaries")
     control = _play(run, folder, "positive control")
     delta, claimed = epsilon_to_audit(guarantee)
-    found = []
+    results = []
     for own, known, guesses in zip(played, control, (GUESSES, ()), strict=True):
         design = MembershipDesign(
             guesses=tuple(sorted({min(guess, len(own.included)) for guess in guesses})),
@@ -182,8 +182,8 @@ def canaries(run: TwoStageRun, guarantee: Guarantee, folder: Path, confidence: f
             confidence=1 - (1 - confidence) / 2,
             claimed_epsilon=claimed,
         )
-        found.append(membership_audit(own, design, control=known))
-    return found
+        results.append(membership_audit(own, design, control=known))
+    return results
 
 
 def released(run: TwoStageRun, guarantee: Guarantee, folder: Path, confidence: float) -> list[AuditResult]:
@@ -248,13 +248,13 @@ def _play(run: TwoStageRun, folder: Path, name: str) -> tuple[MembershipScores, 
     sampler = RowSampler(seed=mechanism.seed, temperature=settings.temperature, rounds=settings.rounds)
     synthetic = list(sampled_rows(trained.model, training.tokens, sampler, range(ROWS)))
     sides = [coins.rows, coins.others] if swapped else [coins.rows]
-    found: dict[str, Floats] = {}
+    results: dict[str, Floats] = {}
     for attack, values in (
         (LIKELIHOOD, [_gain(run, trained.model, side) for side in sides]),
         (NEAREST, [-distances(side, synthetic, schema) for side in sides]),
     ):
-        found[attack] = values[0] - values[1] if swapped else values[0]
-    return MembershipScores({SPIKES: observer.scores}, coins.spikes), MembershipScores(found, coins.included)
+        results[attack] = values[0] - values[1] if swapped else values[0]
+    return MembershipScores({SPIKES: observer.scores}, coins.spikes), MembershipScores(results, coins.included)
 
 
 def _gain(run: TwoStageRun, model: LanguageModel, rows: tuple[Row, ...]) -> Floats:

@@ -26,11 +26,11 @@ ROWS_ALIKE = (
 """The assumption on kernels. Whether the verification succeeded is noted in the ledger, before the first step."""
 
 
-def _same(one: Path, other: Path) -> bool:
+def _same(item: Path, other: Path) -> bool:
     """Whether two files are one, or have the same bytes."""
     try:
-        return one.samefile(other) or (
-            one.stat().st_size == other.stat().st_size and filecmp.cmp(one, other, shallow=False)
+        return item.samefile(other) or (
+            item.stat().st_size == other.stat().st_size and filecmp.cmp(item, other, shallow=False)
         )
     except OSError:
         return False  # what is missing is said when it is read
@@ -113,7 +113,7 @@ class TwoStageClaim(Claim):
             return private, None
         with input_errors("parameters.first_table: "):
             columns, cells = self.parameters.first_table.load()
-            rows = [columns.row(one) for one in cells]
+            rows = [columns.row(item) for item in cells]
         return private, Table(columns, rows, [""] * len(rows))
 
     def _check_files(self) -> None:
@@ -132,8 +132,8 @@ class TwoStageClaim(Claim):
     def _made_from(self) -> dict[str, str | None]:
         """What the domains of each schema were made from, if its file says so."""
         table = self.parameters.first_table
-        found = {"public.columns": self.schema_of_table()[1]}
-        return found if table is None else found | {"parameters.first_table.columns": table.made_from()}
+        results = {"public.columns": self.schema_of_table()[1]}
+        return results if table is None else results | {"parameters.first_table.columns": table.made_from()}
 
     def schema_origin(self) -> str | None:
         """What the schema was made from, if its file says that it was not public rows."""

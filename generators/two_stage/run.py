@@ -20,7 +20,7 @@ from dpassay.mechanisms.evolution.journal import Entry, Journal
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.two_stage.generator import Table, TwoStage
 from dpassay.mechanisms.two_stage.row_tokens import RowTokens
-from dpassay.mechanisms.two_stage.sampling import MOST_ROWS, RowSampler, sampled_rows
+from dpassay.mechanisms.two_stage.sampling import MAX_ROWS, RowSampler, sampled_rows
 from dpassay.mechanisms.two_stage.training import Trained, TwoStageTraining
 from dpassay.reports.assay import Difference
 
@@ -174,10 +174,10 @@ def write_rows(
     """Synthetic rows in the words of their schema, from the journal if they are there."""
     left = [number for number in range(count) if journal.get(None, f"row/{number}") is None]
     with settings.progress.stage("Sampling rows") as step:
-        for start in range(0, len(left), MOST_ROWS):
-            some = left[start : start + MOST_ROWS]
+        for start in range(0, len(left), MAX_ROWS):
+            some = left[start : start + MAX_ROWS]
             for number, row in zip(some, sampled_rows(model, tokens, sampler, some), strict=True):
                 journal.add(Entry(None, f"row/{number}", 0, None, number, json.dumps(row, ensure_ascii=False)))
             journal.flush()
-            step(count - len(left) + min(len(left), start + MOST_ROWS), count)
+            step(count - len(left) + min(len(left), start + MAX_ROWS), count)
     return [tuple(json.loads(journal.get(None, f"row/{number}") or "")) for number in range(count)]

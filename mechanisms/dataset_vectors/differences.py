@@ -77,17 +77,17 @@ class Differences:
 
     def of(self, records: Sequence[Record]) -> Iterator[Floats]:
         """The difference of each record, shape (blocks, d), in order; private."""
-        behind, places = self._behind, np.arange(len(records))
+        behind, indices = self._behind, np.arange(len(records))
         match self.mechanism.pairing:
             case "hashed":
                 pairs = self.mechanism.negatives_of((record.slotting_id for record in records), len(behind))
             case "rows":
-                pairs = places % len(behind)
+                pairs = indices % len(behind)
             case _:
                 behind, pairs = behind.mean(axis=0, keepdims=True), np.zeros(len(records), dtype=np.int64)
         texts = (record.text for record in records)
-        for pair, found in zip(pairs, self._states(texts), strict=True):
-            yield found - behind[pair]
+        for pair, result in zip(pairs, self._states(texts), strict=True):
+            yield result - behind[pair]
 
     def _states(self, texts: Iterable[str]) -> Iterator[Floats]:
         whole = self.mechanism.pool == "prompt"

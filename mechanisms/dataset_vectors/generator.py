@@ -235,10 +235,10 @@ class DatasetVectors:
         """
         if self.variant == "as_published":
             return self._published_event()
-        one = _gaussian(sum_sensitivity(self.adjacency) * self.noise_multiplier)
+        item = _gaussian(sum_sensitivity(self.adjacency) * self.noise_multiplier)
         if self.sample is None:
-            return one
-        parts = tuple(dp_event.SampledWithoutReplacementDpEvent(n, self.sample, one) for n in self.sizes.values())
+            return item
+        parts = tuple(dp_event.SampledWithoutReplacementDpEvent(n, self.sample, item) for n in self.sizes.values())
         return parts[0] if len(parts) == 1 else ParallelDpEvent(parts, partition_is_public=True)
 
     def _published_event(self) -> DpEvent:
@@ -255,16 +255,16 @@ class DatasetVectors:
     def published_plan(self) -> DpEvent:
         """The event by the paper's accounting: C/n under replace_one, amplified by the share of the first label."""
         doubled = sum_sensitivity(self.adjacency)  # cancels the accountants' doubling
-        one = _gaussian(doubled * self.noise_multiplier)
+        item = _gaussian(doubled * self.noise_multiplier)
         if self.sample is not None:
-            one = dp_event.SampledWithoutReplacementDpEvent(next(iter(self.sizes.values())), self.sample, one)
+            item = dp_event.SampledWithoutReplacementDpEvent(next(iter(self.sizes.values())), self.sample, item)
         votes = _gaussian(doubled * self.votes_scale)  # of sensitivity 1
-        return events.compose([(votes, 1), (one, 1)] if self.shots else [(one, 1)])
+        return events.compose([(votes, 1), (item, 1)] if self.shots else [(item, 1)])
 
     def negatives_of(self, slotting_ids: Iterable[str], count: int) -> Integers:
         """The index of each record's negative among `count`, by a hash of the record's own id; shape (records,)."""
         key = hashlib.sha256(f"dataset vectors {self.seed}".encode()).digest()
-        return np.array([keyed_hash(key, "negative", one) % count for one in slotting_ids], dtype=np.int64)
+        return np.array([keyed_hash(key, "negative", item) % count for item in slotting_ids], dtype=np.int64)
 
     def shape(self, writer: ShotWriter, prompts: Iterable[Sequence[int]]) -> StateShape:
         """The shape of all forward passes that compute states, given the prompts of all labels."""
@@ -399,7 +399,9 @@ class _Release:
         shape = self.mechanism.shape(self.writer, prompts.values())
         self._note_shape(shape)
         value = self._noisy_sums(prompts, negatives, candidates, shape)
-        norms, clips = ({label: tuple(one) for label, one in zip(sizes, value[name], strict=True)} for name in _PUBLIC)
+        norms, clips = (
+            {label: tuple(item) for label, item in zip(sizes, value[name], strict=True)} for name in _PUBLIC
+        )
         sums = map(evolution_run.unpacked, value["sums"])
         means = {
             label: release.means(noisy.reshape(len(self.blocks), -1), clips[label], self.mechanism.divisor(label))
@@ -488,12 +490,12 @@ class _Release:
         def drawn() -> dict[str, Any]:
             sums, norms, clips = [], [], []
             for label, prompt in prompts.items():
-                found = Differences(mechanism, self.writer, prompt, negatives[label], shape)
+                result = Differences(mechanism, self.writer, prompt, negatives[label], shape)
                 self._count(len(negatives[label]))
-                norms.append(found.norms())
-                clips.append(found.clips(candidates.get(label, ())))
-                each = self._counted(found.of(self._used(label)))
-                noisy = release.noisy_sum(each, clips[-1], found.width, scale, self.source)
+                norms.append(result.norms())
+                clips.append(result.clips(candidates.get(label, ())))
+                each = self._counted(result.of(self._used(label)))
+                noisy = release.noisy_sum(each, clips[-1], result.width, scale, self.source)
                 sums.append(evolution_run.packed(noisy.ravel()))
             return {"texts": public, "exact": shape.exact, "norms": norms, "clips": clips, "sums": sums}
 

@@ -34,7 +34,7 @@ REFERENCES = 20
 QUANTILE = 0.95
 """The share of those texts that the default threshold would accept."""
 
-LEAST_RATING = 6.0
+MIN_RATING = 6.0
 """The default threshold of a judge."""
 
 JUDGE = (
@@ -61,21 +61,21 @@ def accepted(ask: Ask, accepts: Accepts) -> Ask:
 @torch.inference_mode()
 def perplexities(writer: ShotWriter, prompt: Sequence[int], texts: Sequence[str]) -> Floats:
     """The perplexity of each text after a prompt, without vectors, shape (texts,); infinite if it has no token."""
-    found = np.full(len(texts), np.inf)
+    result = np.full(len(texts), np.inf)
     network = writer.model.network
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         own = writer.model.encode(text)[: writer.longest]
         if own:
             ids = torch.tensor([[*prompt, *own]], device=network.device)
             logits = network(input_ids=ids, use_cache=False).logits[0, len(prompt) - 1 : -1].double()
             chosen = torch.tensor(own, device=logits.device)[:, None]
-            found[place] = float(torch.exp(-logits.log_softmax(dim=-1).gather(1, chosen).mean()))
-    return found
+            result[index] = float(torch.exp(-logits.log_softmax(dim=-1).gather(1, chosen).mean()))
+    return result
 
 
 def by_perplexity(writer: ShotWriter, prompt: Sequence[int], threshold: float) -> Accepts:
     """Accepts texts of a perplexity of at most `threshold`."""
-    return lambda texts: [bool(one <= threshold) for one in perplexities(writer, prompt, texts)]
+    return lambda texts: [bool(item <= threshold) for item in perplexities(writer, prompt, texts)]
 
 
 def default_threshold(writer: ShotWriter, prompt: Sequence[int], references: Sequence[str]) -> float:
@@ -83,7 +83,7 @@ def default_threshold(writer: ShotWriter, prompt: Sequence[int], references: Seq
     return float(np.quantile(perplexities(writer, prompt, references), QUANTILE))
 
 
-def by_judge(judge: Writer, label: str | None, threshold: float = LEAST_RATING) -> Accepts:
+def by_judge(judge: Writer, label: str | None, threshold: float = MIN_RATING) -> Accepts:
     """Accepts texts that a judge rates at least `threshold`; an answer that is not one number counts as 0.
 
     Args:
@@ -95,5 +95,5 @@ def by_judge(judge: Writer, label: str | None, threshold: float = LEAST_RATING) 
 
 
 def _rating(answer: str | None) -> float:
-    found = _RATING.fullmatch(answer or "")
-    return float(found[1]) if found else 0.0
+    result = _RATING.fullmatch(answer or "")
+    return float(result[1]) if result else 0.0

@@ -25,8 +25,8 @@ from dpassay.accounting.gaussian import sum_sensitivity
 from dpassay.base import validate
 from dpassay.base.arrays import Floats, Integers
 from dpassay.mechanisms.evolution.voting import record_votes
+from dpassay.mechanisms.primitives.integer_vectors import integer_vectors
 from dpassay.mechanisms.primitives.randomness import Source
-from dpassay.mechanisms.primitives.whole_vectors import whole_vectors
 
 RADIUS = 2**20
 """The largest length of a record's difference in a block, in integer units."""
@@ -44,7 +44,7 @@ def clipped(differences: ArrayLike, clips: Sequence[float]) -> Integers:
     """
     rows = np.asarray(differences, dtype=np.float64)
     with np.errstate(over="ignore"):  # a quotient beyond the floats is not finite, either
-        return whole_vectors(rows / np.asarray(clips, dtype=np.float64)[:, None], RADIUS)
+        return integer_vectors(rows / np.asarray(clips, dtype=np.float64)[:, None], RADIUS)
 
 
 def noise_scale(noise_multiplier: float, blocks: int, adjacency: Adjacency, *, as_published: bool = False) -> float:
@@ -115,9 +115,9 @@ def drawn_sample(records: int, sample: int, source: Source) -> Integers:
         source: of the draw, which must stay secret for the sample to amplify.
     """
     order = np.arange(records)
-    for place in range(sample):
-        other = place + source.below(records - place)
-        order[[place, other]] = order[[other, place]]
+    for index in range(sample):
+        other = index + source.below(records - index)
+        order[[index, other]] = order[[other, index]]
     return np.sort(order[:sample])
 
 

@@ -57,8 +57,8 @@ def shape_of(network: Any, vocabulary_size: int, chosen: Sequence[int], *, texts
     wanted = row_shapes.preferred(texts, length, length, length)
 
     def trace(contexts: row_shapes.Contexts, origin: Sequence[int]) -> row_shapes.Trace:
-        found = _pass(network, [(tokens, len(tokens) // 2) for tokens in contexts], chosen, wanted.rows, length)
-        return np.ascontiguousarray(found.transpose(1, 0, 2)).view(np.int32)
+        result = _pass(network, [(tokens, len(tokens) // 2) for tokens in contexts], chosen, wanted.rows, length)
+        return np.ascontiguousarray(result.transpose(1, 0, 2)).view(np.int32)
 
     while True:
         if row_shapes.holds_in_all_arrangements(vocabulary_size, wanted, trace):
@@ -123,5 +123,5 @@ def _pass(network: Any, texts: Sequence[Tokens], chosen: Sequence[int], rows: in
     finally:
         for hook in hooks:
             hook.remove()
-    found: NDArray[np.float64] = torch.stack([means[number] for number in chosen], dim=1).cpu().numpy()
-    return found[: len(texts)]
+    result: NDArray[np.float64] = torch.stack([means[number] for number in chosen], dim=1).cpu().numpy()
+    return result[: len(texts)]

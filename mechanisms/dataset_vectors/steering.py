@@ -33,16 +33,16 @@ def blocks(network: Any) -> Sequence[torch.nn.Module]:
         ValueError: if the model is not a plain stack of blocks.
     """
     count = network.config.num_hidden_layers
-    found = [
+    results = [
         module
         for module in network.modules()
         if isinstance(module, torch.nn.ModuleList)
         and len(module) == count
         and all(type(block).__name__.endswith(("DecoderLayer", "Block")) for block in module)
     ]
-    if len(found) != 1:
+    if len(results) != 1:
         raise ValueError(f"a {type(network).__name__} is not a plain stack of {count} decoder blocks")
-    return list(found[0])
+    return list(results[0])
 
 
 def check_blocks(network: Any, chosen: Sequence[int]) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
 
 _FORMAT = "dataset vectors 1"
-_MOST_BYTES = 2**31
+_MAX_BYTES = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +112,10 @@ class ReleasedVectors:
         Raises:
             ValueError: if there is no such label.
         """
-        for one in self.labels:
-            if one.label == label:
-                return one
-        known = ", ".join(str(one.label) for one in self.labels)
+        for item in self.labels:
+            if item.label == label:
+                return item
+        known = ", ".join(str(item.label) for item in self.labels)
         raise ValueError(f"the vectors are of the labels {known}, not of {label}")
 
     def steering(
@@ -128,14 +128,14 @@ class ReleasedVectors:
             coefficient: β, of each block or of all.
             relative: whether it is in units of the mean length of the negatives' states in the block.
         """
-        found = self.of_label(label)
+        result = self.of_label(label)
         given = [coefficient] * len(self.blocks) if isinstance(coefficient, int | float) else list(coefficient)
         if len(given) != len(self.blocks):
             raise ValueError(f"coefficient must be one number, or one for each of {len(self.blocks)} blocks")
-        scales = [validate.finite(coefficient=one) for one in given]
+        scales = [validate.finite(coefficient=item) for item in given]
         if relative:
-            scales = [scale * norm for scale, norm in zip(scales, found.norms, strict=True)]
-        rows = found.directions()
+            scales = [scale * norm for scale, norm in zip(scales, result.norms, strict=True)]
+        rows = result.directions()
         return {block: scale * row for block, scale, row in zip(self.blocks, scales, rows, strict=True)}
 
     @property
@@ -163,9 +163,11 @@ class ReleasedVectors:
             "adjacency": str(self.adjacency),
             "unit": str(self.unit),
             "protected": self.protected,
-            "labels": [{"label": one.label, "shots": list(one.shots), "norms": list(one.norms)} for one in self.labels],
+            "labels": [
+                {"label": item.label, "shots": list(item.shots), "norms": list(item.norms)} for item in self.labels
+            ],
         }
-        arrays = {f"means/{number}": np.ascontiguousarray(one.means) for number, one in enumerate(self.labels)}
+        arrays = {f"means/{number}": np.ascontiguousarray(item.means) for number, item in enumerate(self.labels)}
         # One key, because the library writes several in any order, and the same vectors must give the same bytes;
         # under the former name, so that they do in runs that version 0.2 began.
         content: bytes = save(arrays, metadata={FORMER_NAME: json.dumps(about, sort_keys=True)})
@@ -184,7 +186,7 @@ class ReleasedVectors:
         if not path.is_file():
             raise ValueError(f"vectors {str(path)!r}: there is no such file")
         try:
-            if path.stat().st_size > _MOST_BYTES:
+            if path.stat().st_size > _MAX_BYTES:
                 raise TypeError
             with safe_open(str(path), framework="numpy") as file:
                 about = json.loads((file.metadata() or {})[FORMER_NAME])
@@ -192,13 +194,13 @@ class ReleasedVectors:
                     raise KeyError
                 blocks = tuple(int(block) for block in about["blocks"])
                 labels = []
-                for number, one in enumerate(about["labels"]):
+                for number, item in enumerate(about["labels"]):
                     means = file.get_tensor(f"means/{number}").astype(np.float64)
                     if means.ndim != 2 or len(means) != len(blocks) or not np.isfinite(means).all():
                         raise TypeError
-                    norms = tuple(float(norm) for norm in one["norms"])
-                    label = None if one["label"] is None else str(one["label"])
-                    labels.append(OfLabel(label, tuple(map(str, one["shots"])), means, norms))
+                    norms = tuple(float(norm) for norm in item["norms"])
+                    label = None if item["label"] is None else str(item["label"])
+                    labels.append(OfLabel(label, tuple(map(str, item["shots"])), means, norms))
             return cls(
                 model=str(about["model"]),
                 blocks=blocks,
@@ -227,7 +229,7 @@ class ReleasedVectors:
             )
         check_blocks(writer.model.network, self.blocks)
         width = writer.model.network.config.hidden_size
-        if any(one.means.shape[1] != width or len(one.norms) != len(self.blocks) for one in self.labels):
+        if any(item.means.shape[1] != width or len(item.norms) != len(self.blocks) for item in self.labels):
             raise ValueError(f"the vectors do not have the {width} coordinates of the model's hidden states")
         for name in ("template", "longest_record"):
             if getattr(writer, name) != getattr(self, name):

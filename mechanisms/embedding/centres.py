@@ -30,7 +30,7 @@ from dpassay.mechanisms.embedding.load import BUILTIN, load_embedder
 MINI_BATCH_ABOVE = 100_000
 """For more public documents than this, centres are computed by mini-batch k-means."""
 
-_MOST_CENTRES = 2**20
+_MAX_CENTRES = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Centres:
 
     def __post_init__(self) -> None:
         vectors = np.asarray(self.vectors, dtype=np.float32)
-        if vectors.ndim != 2 or not 1 <= len(vectors) <= _MOST_CENTRES or not np.isfinite(vectors).all():
+        if vectors.ndim != 2 or not 1 <= len(vectors) <= _MAX_CENTRES or not np.isfinite(vectors).all():
             raise ValueError("centres must be a table of finite numbers with at least one row")
         if np.square(vectors.astype(np.float64)).sum(axis=1).max() > 1.0001:
             raise ValueError("centres must be in the unit ball, like means of vectors of length 1")
@@ -78,9 +78,9 @@ class Centres:
             raise ValueError(f"{count} centres need at least as many public texts, not {len(public_texts)}")
         embedder = HashedNgrams.fitted(public_texts, seed=seed) if embedder is None else embedder
         vectors = all_embedded(embedder, public_texts)
-        found = k_means(vectors, count, seed)
+        result = k_means(vectors, count, seed)
         kept = embedder if isinstance(embedder, HashedNgrams) else None
-        return cls(found, embedder.name, embedder.fingerprint, kept)
+        return cls(result, embedder.name, embedder.fingerprint, kept)
 
     @property
     def count(self) -> int:

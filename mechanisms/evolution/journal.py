@@ -119,8 +119,8 @@ class Journal:
     def _read(self, head: Mapping[str, object]) -> None:
         """Reads the candidates of earlier calls; drops an incomplete last line."""
         content = self.path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        lines = content[:whole].splitlines()
+        complete = content.rfind(b"\n") + 1
+        lines = content[:complete].splitlines()
         if not lines:
             if not json.dumps(head).encode().startswith(content):
                 raise JournalError(f"{self.path}: not the journal of an evolution; move it away")
@@ -138,6 +138,6 @@ class Journal:
                 f"{self.path}: was written with other settings, another writer or another embedder; use those again, "
                 "or move the file away to start anew"
             )
-        os.ftruncate(self._file, whole)
+        os.ftruncate(self._file, complete)
         for entry in entries:
             self._texts.setdefault((entry.label, entry.key), entry.text)

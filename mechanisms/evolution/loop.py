@@ -36,7 +36,7 @@ from dpassay.mechanisms.models.writers import Writer, WriterError, clean
 ATTEMPTS = 4
 """How often a text is requested, each time with another seed, while the answer is empty."""
 
-MOST_TEXTS = 10_000_000
+MAX_TEXTS = 10_000_000
 """The largest number of texts in a run; the candidates of a round are kept in memory."""
 
 Indices = Sequence[int] | NDArray[np.integer]
@@ -76,10 +76,10 @@ class EvolutionSettings:
         validate.integer(minimum=0, seed=self.seed)
         if len(set(self.labels)) < len(self.labels):
             raise ValueError("labels must be distinct")
-        if self.texts > MOST_TEXTS:
+        if self.texts > MAX_TEXTS:
             raise ValueError(
                 f"rounds, synthetic, variations and lookahead need up to {self.texts:.3g} texts, but at most "
-                f"{MOST_TEXTS} are allowed; lower one of them"
+                f"{MAX_TEXTS} are allowed; lower one of them"
             )
 
     @classmethod

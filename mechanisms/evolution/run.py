@@ -48,9 +48,9 @@ def by_label(records: Sequence[Record], labels: Sequence[str]) -> dict[str | Non
     if not records:
         raise ValueError("there are no records; use a file or a data set with at least one record")
     check_ids(records)
-    found = label_indices(records, labels)
+    result = label_indices(records, labels)
     names: tuple[str | None, ...] = tuple(labels) or (None,)
-    return {name: np.flatnonzero(found == index) for index, name in enumerate(names)}
+    return {name: np.flatnonzero(result == index) for index, name in enumerate(names)}
 
 
 def note_inputs(run: Run, records: Sequence[Record], public: object) -> None:

@@ -23,7 +23,7 @@ from dpassay.mechanisms.models import row_modules
 
 _GROWTH = 32
 _TOKENS_PER_FORWARD = 8192
-_LEAST_SHARED = 4  # tokens; a shorter common prefix is computed for each row
+_MIN_SHARED = 4  # tokens; a shorter common prefix is computed for each row
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,7 @@ class PackedRows(DecodeSession):
     def _prefill(self, contexts: Sequence[Sequence[int]]) -> None:
         lengths = self._start + 1
         shared = min(common_beginning(contexts), int(lengths.min()) - 1) if len(contexts) > 1 else 0
-        if shared < _LEAST_SHARED:
+        if shared < _MIN_SHARED:
             shared = 0
         else:
             self._prefill_rows([contexts[0][: shared + 1]], torch.zeros(1, dtype=torch.long), 0, shared)

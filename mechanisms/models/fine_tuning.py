@@ -118,9 +118,9 @@ def log_probabilities(
         for piece in _pieces(model, [rows[index] for index in order]):
             members = order[piece.start : piece.stop]
             losses, targets = _losses(model, [rows[index] for index in members])
-            for place, index in enumerate(members):
-                losses[place, : firsts[index]] = 0
-                targets[place, : firsts[index]] = _IGNORED
+            for position, index in enumerate(members):
+                losses[position, : firsts[index]] = 0
+                targets[position, : firsts[index]] = _IGNORED
             sums[members] = -losses.sum(dim=1).double().cpu().numpy()
             counts[members] = np.maximum(1, (targets != _IGNORED).sum(dim=1).cpu().numpy())
     return sums, counts
@@ -133,7 +133,7 @@ def _first_tokens(
     firsts = []
     for text, start, row in zip(texts, starts, rows, strict=True):
         before = _tokens(model, text[:start])[: -len(model.end_of_text_ids[:1]) or None]
-        shared = next((place for place, pair in enumerate(zip(before, row)) if pair[0] != pair[1]), len(before))  # noqa: B905
+        shared = next((index for index, pair in enumerate(zip(before, row)) if pair[0] != pair[1]), len(before))  # noqa: B905
         firsts.append(max(0, shared - 1))
     return firsts
 

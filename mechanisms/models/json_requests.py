@@ -87,9 +87,9 @@ class _Bounded(http.client.HTTPConnection):
     def _connected(self, address: tuple[str, int], *_: object) -> socket.socket:
         """A connection to the first address of a host that accepts one."""
         failure: OSError = OSError(f"{address[0]} has no address")
-        for found in _addresses(address, self._deadline):
+        for result in _addresses(address, self._deadline):
             try:
-                connected = socket.create_connection(found, _remaining(self._deadline))
+                connected = socket.create_connection(result, _remaining(self._deadline))
             except TimeoutError:
                 raise
             except OSError as error:
@@ -170,10 +170,10 @@ def _refused(error: urllib.error.HTTPError, key: str | None) -> PassingError | R
     """The exception for an error status. A server's message about a refused key may quote it, so it is not used."""
     if error.code in (401, 403):
         return RefusedError(f"HTTP {error.code}", error.code, None)
-    told, code = _told(error)
+    message, code = _told(error)
     if key is not None:
-        told = told.replace(key, "…")
-    what = f"HTTP {error.code}" + (f" ({told[:_LONGEST_TOLD]})" if told else "")
+        message = message.replace(key, "…")
+    what = f"HTTP {error.code}" + (f" ({message[:_LONGEST_TOLD]})" if message else "")
     if error.code in _PASSING or 500 <= error.code < 600:
         return PassingError(what, retry_after(error.headers.get("Retry-After")))
     return RefusedError(what, error.code, code)
@@ -193,22 +193,22 @@ def _remaining(deadline: float) -> float:
 
 def _addresses(address: tuple[str, int], deadline: float) -> list[tuple[str, int]]:
     """The addresses of a host, which the system looks up without a timeout, hence in a thread of its own."""
-    found: list[Any] = []
+    results: list[Any] = []
 
     def look_up() -> None:
         try:
-            found.extend(place[:2] for *_, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM))
+            results.extend(index[:2] for *_, index in socket.getaddrinfo(*address, type=socket.SOCK_STREAM))
         except (OSError, UnicodeError) as error:  # also of a name that has no form in the domain name system
-            found.append(error)
+            results.append(error)
 
     thread = threading.Thread(target=look_up, daemon=True)
     thread.start()
     thread.join(_remaining(deadline))
     if thread.is_alive():
         raise TimeoutError
-    if found and isinstance(found[0], Exception):
-        raise found[0]
-    return found
+    if results and isinstance(results[0], Exception):
+        raise results[0]
+    return results
 
 
 def _read(response: Any) -> bytes:
@@ -227,8 +227,8 @@ def _told(error: urllib.error.HTTPError) -> tuple[str, object]:
         about = json.loads(_read(error))["error"]
     except (OSError, http.client.HTTPException, PassingError, ValueError, TypeError, LookupError, RecursionError):
         return "", None
-    told, code = (about.get("message"), about.get("code")) if isinstance(about, dict) else (about, None)
-    printable = (char if char.isprintable() else " " for char in str(told or ""))
+    message, code = (about.get("message"), about.get("code")) if isinstance(about, dict) else (about, None)
+    printable = (char if char.isprintable() else " " for char in str(message or ""))
     return " ".join("".join(printable).split()), code
 
 

@@ -155,8 +155,8 @@ class LanguageModel:
     @cached_property
     def end_of_turn_ids(self) -> tuple[int, ...]:
         """The token that ends an answer in the tokenizer's chat template, which is rendered; empty without one."""
-        found = chat_templates.end_of_turn_ids(self.tokenizer)
-        return tuple(i for i in found if i < self.vocabulary_size)
+        result = chat_templates.end_of_turn_ids(self.tokenizer)
+        return tuple(i for i in result if i < self.vocabulary_size)
 
     def chat(self, text: str) -> str:
         """A user's turn with this text and the beginning of an answer, by the tokenizer's chat template."""

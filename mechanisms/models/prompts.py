@@ -34,7 +34,7 @@ TEMPLATES = {
     "{% for text in examples %}\n\n{{ text }}{% endfor %}",
 }
 """The named templates."""
-_LEAST_RECORD_TOKENS = 4
+_MIN_RECORD_TOKENS = 4
 _CHARACTERS_A_TOKEN = 64  # of a record, to bound the time of tokenisation
 
 
@@ -136,7 +136,7 @@ class Prompt:
             ValueError: if template and prefix leave no room.
         """
         room = (self.longest_context - self.overhead) // self.records_per_context
-        if room < _LEAST_RECORD_TOKENS:
+        if room < _MIN_RECORD_TOKENS:
             raise ValueError(
                 f"a context of {self.longest_context} tokens leaves {max(room, 0)} for each record after the template "
                 f"and the prefix; shorten them, lower records_per_context or raise public.context_tokens (the model "
@@ -184,7 +184,7 @@ class Prompt:
         return [*self.model.beginning_ids, *self.model.encode(text), *prefix]
 
 
-def _common_tail(one: Sequence[int], other: Sequence[int]) -> int:
+def _common_tail(item: Sequence[int], other: Sequence[int]) -> int:
     """The number of trailing tokens that two sequences share."""
-    pairs = zip(reversed(one), reversed(other), strict=False)
-    return next((count for count, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+    pairs = zip(reversed(item), reversed(other), strict=False)
+    return next((count for count, (a, b) in enumerate(pairs) if a != b), min(len(item), len(other)))

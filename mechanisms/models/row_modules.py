@@ -127,8 +127,8 @@ def _pin(module: Any, layer: str | None, rope: str, positions: int | None) -> No
 
 def rope_types(module: Any) -> Iterator[tuple[str | None, str]]:
     """The rope types of a module by type of layer; None stands for all layers. Most modules have none."""
-    found = vars(module).get("rope_type")
-    if isinstance(found, dict):
-        yield from list(found.items())
-    elif isinstance(found, str):
-        yield None, found
+    results = vars(module).get("rope_type")
+    if isinstance(results, dict):
+        yield from list(results.items())
+    elif isinstance(results, str):
+        yield None, results

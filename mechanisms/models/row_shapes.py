@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from dpassay.mechanisms.models.decoding import FixedRows, RowShape
 
-MOST_ROWS = 256
+MAX_ROWS = 256
 """The largest number of rows in one forward pass."""
 
-_MOST_TOKENS = 2**14  # in a forward pass that writes contexts
-_MOST_SCORES = 2**24  # pairs of tokens per attention head in such a pass
+_MAX_TOKENS = 2**14  # in a forward pass that writes contexts
+_MAX_SCORES = 2**24  # pairs of tokens per attention head in such a pass
 _STEPS = 3  # tokens at the beginning of a document, and at the last positions
 
 Trace = NDArray[np.int32]
@@ -59,7 +59,7 @@ PACKED = RowPlan(None, exact=False)
 
 def preferred(rows: int, context: int, positions: int, pinned: int) -> RowShape:
     """The preferred shape for this number of rows and length of contexts; its number of rows is a power of two."""
-    most = max(1, min(rows, MOST_ROWS, _MOST_TOKENS // context, _MOST_SCORES // context**2))
+    most = max(1, min(rows, MAX_ROWS, _MAX_TOKENS // context, _MAX_SCORES // context**2))
     return RowShape(1 << (most.bit_length() - 1), context, positions, pinned)
 
 
@@ -107,10 +107,10 @@ def holds_in_all_arrangements(
     own = contexts_of(vocabulary_size, shape, seed=0)
     expected = trace(own, range(shape.rows))
     for contexts, origin in arrangements_of(vocabulary_size, shape, own):
-        found = trace(contexts, origin)
-        kept = [(place, row) for place, row in enumerate(origin) if row >= 0]
-        places, rows = map(list, zip(*kept, strict=True))
-        if not np.array_equal(found[:, places], expected[:, rows]):
+        result = trace(contexts, origin)
+        kept = [(index, row) for index, row in enumerate(origin) if row >= 0]
+        indices, rows = map(list, zip(*kept, strict=True))
+        if not np.array_equal(result[:, indices], expected[:, rows]):
             return False
     return True
 
@@ -130,8 +130,8 @@ def arrangements_of(vocabulary_size: int, shape: RowShape, own: Contexts) -> Ite
     random, longest = contexts_of(vocabulary_size, shape, 2), _tokens(vocabulary_size, [shape.context] * count, 3)
     kinds = (random, longest, [[0]] * count) if count > 1 else ()
     for side, others in itertools.product((0, 1), kinds):
-        origin = [place if place % 2 == side else -1 for place in range(count)]
-        yield [own[place] if row >= 0 else others[place] for place, row in enumerate(origin)], origin
+        origin = [index if index % 2 == side else -1 for index in range(count)]
+        yield [own[index] if row >= 0 else others[index] for index, row in enumerate(origin)], origin
     yield own[:1], [0]
     yield own[-1:], [count - 1]
 
@@ -153,7 +153,7 @@ def _trace(network: Any, vocabulary_size: int, shape: RowShape, contexts: Contex
     The continuation of a row depends on its origin, so that a permuted row has the same continuation.
     """
     rows = FixedRows(network, contexts, shape=shape, vocabulary_size=vocabulary_size)
-    number = torch.tensor([row if row >= 0 else shape.rows + place for place, row in enumerate(origin)])
+    number = torch.tensor([row if row >= 0 else shape.rows + index for index, row in enumerate(origin)])
     room = shape.positions - shape.context
     seen = []
     for step in range(min(_STEPS, room)):

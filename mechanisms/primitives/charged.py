@@ -42,9 +42,9 @@ def check_run(run: Run, plan: DpEvent, source: Source) -> None:
     """
     if run.plan != plan:
         raise ValueError("the ledger's run was begun with another plan; begin it with this mechanism's plan()")
-    told = run.about.get("noise", "os")
-    if told != source.name:
-        raise ValueError(f"the ledger's run says noise {told!r}, but the source of randomness is {source.name!r}")
+    noise = run.about.get("noise", "os")
+    if noise != source.name:
+        raise ValueError(f"the ledger's run says noise {noise!r}, but the source of randomness is {source.name!r}")
 
 
 def commit(run: Run, charge: Charge, value: Json) -> Outcome:

@@ -43,7 +43,7 @@ def nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> Int
     count, width = len(points), points.shape[1] + 1
     if count == 1:
         return np.full(len(vectors), first[0], dtype=np.int64)
-    scores, found = _Scores.of(points), np.zeros(len(vectors), dtype=np.int64)
+    scores, result = _Scores.of(points), np.zeros(len(vectors), dtype=np.int64)
     size = max(1, min(len(vectors), BLOCK_BYTES // (8 * count + 40 * width)))
     blocks, products = np.ones((size, width), dtype=np.float32), np.empty((size, count), np.float32)
     left = [np.zeros(0, dtype=np.int64)]
@@ -54,12 +54,12 @@ def nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> Int
             many = np.flatnonzero(close.sum(axis=1) > max(2, count // _WORTH_PAIRS))
             close[many] = False
             left.append(start + many)
-        found[start : start + size] = scores.best(here, close)
+        result[start : start + size] = scores.best(here, close)
     rest, size = np.concatenate(left), max(1, BLOCK_BYTES // (16 * (count + width)))
     for start in range(0, len(rest), size):
         part = rest[start : start + size]
-        found[part] = exactly_nearest(vectors[part], points)
-    return first[found]
+        result[part] = exactly_nearest(vectors[part], points)
+    return first[result]
 
 
 def exactly_nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> Integers:
@@ -82,8 +82,8 @@ def exactly_nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]
 def _first_of_equals(rows: NDArray[np.floating]) -> Integers:
     """The indices of rows that equal no earlier row, byte by byte, in order."""
     table = np.ascontiguousarray(rows)
-    whole = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
-    return np.sort(np.unique(whole, return_index=True)[1]).astype(np.int64)
+    rows_as_bytes = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
+    return np.sort(np.unique(rows_as_bytes, return_index=True)[1]).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

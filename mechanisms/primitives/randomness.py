@@ -111,7 +111,7 @@ class OsEntropy:
         count = max(1, min(_cores(), size // _WORDS))
         sizes = [len(piece) for piece in np.array_split(np.empty(size, dtype=np.bool_), count)]
         with ThreadPoolExecutor(count) as threads:
-            pieces = list(threads.map(lambda one: rounded_normals(_entropy, one, bits), sizes))
+            pieces = list(threads.map(lambda item: rounded_normals(_entropy, item, bits), sizes))
         return np.concatenate(pieces)
 
     def bernoulli(self, probabilities: ArrayLike) -> Bools:
@@ -196,9 +196,9 @@ def _chances(probabilities: ArrayLike) -> Floats:
 
 def taken(bits: NDArray[np.uint64], chances: Floats) -> Bools:
     """Whether each 64-bit number is below ⌊2⁶⁴·chance⌋, which has probability ⌊2⁶⁴·chance⌋/2⁶⁴; scaling is exact."""
-    certain = chances == 1
-    limits = np.floor(np.ldexp(np.where(certain, 0.0, chances), 64)).astype(np.uint64)
-    return np.asarray(certain | (bits < limits), dtype=np.bool_)
+    always = chances == 1
+    limits = np.floor(np.ldexp(np.where(always, 0.0, chances), 64)).astype(np.uint64)
+    return np.asarray(always | (bits < limits), dtype=np.bool_)
 
 
 OS_ENTROPY = OsEntropy()

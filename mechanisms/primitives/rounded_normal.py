@@ -24,7 +24,7 @@ from dpassay.base.arrays import Integers
 
 Words = NDArray[np.uint64]
 
-MOST_BITS = 48
+MAX_BITS = 48
 """The largest b: a draw is then below 2⁵³ in absolute value."""
 
 _DIGITS = Context(prec=60)
@@ -50,55 +50,55 @@ def rounded_normals(words: Callable[[int], Words], size: int, bits: int) -> Inte
     Args:
         words: gives n independent uniform words of 64 bits.
         size: number of draws.
-        bits: b, from 0 to `MOST_BITS`.
+        bits: b, from 0 to `MAX_BITS`.
     """
-    if not 0 <= bits <= MOST_BITS:
-        raise ValueError(f"bits must be from 0 to {MOST_BITS}, not {bits}")
-    found = np.empty(size, dtype=np.int64)
+    if not 0 <= bits <= MAX_BITS:
+        raise ValueError(f"bits must be from 0 to {MAX_BITS}, not {bits}")
+    result = np.empty(size, dtype=np.int64)
     left = np.arange(size)
     while left.size:
-        whole, fraction = _whole_parts(words, left.size), words(left.size)
-        accepted = _accepted(words, whole, fraction)
+        integer, fraction = _integer_parts(words, left.size), words(left.size)
+        accepted = _accepted(words, integer, fraction)
         part = np.zeros(left.size, dtype=np.uint64) if bits == 0 else fraction >> np.uint64(64 - bits)
-        values = (whole << bits) + part.astype(np.int64)
+        values = (integer << bits) + part.astype(np.int64)
         negative = np.unpackbits(words(-(-left.size // 64)).view(np.uint8), count=left.size, bitorder="little")
         values = np.where(negative == 1, -values - 1, values)  # ⌊−v⌋ where v is no whole number, which it never is
-        found[left[accepted]] = values[accepted]
+        result[left[accepted]] = values[accepted]
         left = left[~accepted]
-    return found
+    return result
 
 
-def _whole_parts(words: Callable[[int], Words], size: int) -> Integers:
+def _integer_parts(words: Callable[[int], Words], size: int) -> Integers:
     """k with probability proportional to exp(−k²/2)."""
     drawn = words(size)
     parts = np.searchsorted(_HIGH, drawn, side="right").astype(np.int64)
-    for place in np.flatnonzero(np.isin(drawn, _HIGH)):  # the first words agree: the second ones decide
-        uniform = int(drawn[place]) << 64 | int(words(1)[0])
-        parts[place] = sum(uniform >= limit for limit in _LIMITS)
+    for index in np.flatnonzero(np.isin(drawn, _HIGH)):  # the first words agree: the second ones decide
+        uniform = int(drawn[index]) << 64 | int(words(1)[0])
+        parts[index] = sum(uniform >= limit for limit in _LIMITS)
     return parts
 
 
-def _accepted(words: Callable[[int], Words], whole: Integers, fraction: Words) -> NDArray[np.bool_]:
+def _accepted(words: Callable[[int], Words], integer: Integers, fraction: Words) -> NDArray[np.bool_]:
     """Whether a fraction x is accepted: with probability exp(−x(2k + x)/2)."""
-    uniform = words(whole.size)
+    uniform = words(integer.size)
     x = np.ldexp(fraction.astype(np.float64), -64)
-    margin = np.exp(-0.5 * x * (2.0 * whole + x)) - np.ldexp(uniform.astype(np.float64), -64)
+    margin = np.exp(-0.5 * x * (2.0 * integer + x)) - np.ldexp(uniform.astype(np.float64), -64)
     accepted = margin > 0
-    for place in np.flatnonzero(np.abs(margin) <= _MARGIN):
+    for index in np.flatnonzero(np.abs(margin) <= _MARGIN):
         second, third = (int(word) for word in words(2))
-        fine = (int(fraction[place]) << 64 | second, int(uniform[place]) << 64 | third)
-        accepted[place] = is_below(*fine, int(whole[place]))
+        fine = (int(fraction[index]) << 64 | second, int(uniform[index]) << 64 | third)
+        accepted[index] = is_below(*fine, int(integer[index]))
     return np.asarray(accepted, dtype=np.bool_)
 
 
-def is_below(fraction: int, uniform: int, whole: int) -> bool:
+def is_below(fraction: int, uniform: int, integer: int) -> bool:
     """Whether a uniform number is below exp(−x(2k + x)/2), both in units of 2⁻¹²⁸, to 60 decimal digits.
 
     Args:
         fraction: x.
         uniform: the number.
-        whole: k.
+        integer: k.
     """
     with localcontext(_DIGITS):
         x = Decimal(fraction) / 2**128
-        return Decimal(uniform) / 2**128 < (-x * (2 * whole + x) / 2).exp()
+        return Decimal(uniform) / 2**128 < (-x * (2 * integer + x) / 2).exp()

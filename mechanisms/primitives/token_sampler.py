@@ -123,19 +123,19 @@ def _draw_above(above: Integers, integers: NDArray[np.uint64], rest: int, count:
     high += low >> np.uint64(32)
     low &= mask
 
-    def partial_sum(place: int) -> int:
-        return (int(high[place]) << 32) + int(low[place]) if place >= 0 else 0
+    def partial_sum(index: int) -> int:
+        return (int(high[index]) << 32) + int(low[index]) if index >= 0 else 0
 
     last = int(above[-1]) if len(above) else -1
     point = source.below(partial_sum(len(above) - 1) + (count - 1 - last) * rest)
     point_high, point_low = np.uint64(point >> 32), np.uint64(point & 0xFFFFFFFF)
     # The first of `above` whose partial sum exceeds `point`: by high half, then by low half among equals.
     first, end = (int(np.searchsorted(high, point_high, side=side)) for side in ("left", "right"))
-    place = first + int(np.searchsorted(low[first:end], point_low, side="right"))
+    index = first + int(np.searchsorted(low[first:end], point_low, side="right"))
     # The point falls on this index, or on one of the other indices between it and the previous one.
-    start = int(above[place - 1]) + 1 if place else 0
-    stop = int(above[place]) if place < len(above) else count
-    between = (point - partial_sum(place - 1)) // rest if stop > start else 0
+    start = int(above[index - 1]) + 1 if index else 0
+    stop = int(above[index]) if index < len(above) else count
+    between = (point - partial_sum(index - 1)) // rest if stop > start else 0
     return min(start + between, stop)
 
 

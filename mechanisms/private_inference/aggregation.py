@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpassay.accounting.adjacency import Adjacency
-from dpassay.accounting.ex_post.clipped_rows import GRID, LogitRows, clip_logits, whole_clip
+from dpassay.accounting.ex_post.clipped_rows import GRID, LogitRows, clip_logits, integer_clip
 from dpassay.accounting.ex_post.medians import Cost, Medians
 from dpassay.base.arrays import Floats
 from dpassay.mechanisms.primitives import token_sampler
@@ -133,8 +133,8 @@ def mean(
     scores: Floats = np.asarray(rows.sums() * GRID, dtype=np.float64)  # exact in float64 up to 2²³ rows
     if anchor is not None:
         scores += clip_logits(_on_cpu(anchor), clip)
-    whole = whole_clip(clip) * GRID  # so that the floor of the sampler is on the grid too, and is not rounded
-    return Aggregate(scores, whole * denominator, temperature * denominator, rows)
+    integer_bound = integer_clip(clip) * GRID  # so that the floor of the sampler is on the grid too, and is not rounded
+    return Aggregate(scores, integer_bound * denominator, temperature * denominator, rows)
 
 
 def single(logits: Logits, row: Logits, *, temperature: float) -> Aggregate:

@@ -66,9 +66,9 @@ class Clusters:
         """
         label = label_indices(records, labels)
         used = np.array(unit_records(records, key, unit), dtype=np.int64)
-        found = nearest(self._vectors([records[index].text for index in used]), self.centres.vectors)
+        result = nearest(self._vectors([records[index].text for index in used]), self.centres.vectors)
         shape = (max(1, len(labels)), self.centres.count)
-        flat = np.bincount(label[used] * shape[1] + found, minlength=shape[0] * shape[1])
+        flat = np.bincount(label[used] * shape[1] + result, minlength=shape[0] * shape[1])
         return flat.reshape(shape).astype(np.int64)
 
     def no_counts(self, labels: Sequence[str]) -> list[list[int]]:

@@ -26,7 +26,7 @@ from dpassay.accounting.ex_post.clipped_rows import (
     NOT_NUMBERS,
     Steps,
     fill_outside,
-    whole_clip,
+    integer_clip,
 )
 from dpassay.base.arrays import Integers
 
@@ -45,7 +45,7 @@ class DeviceRows:
     """
 
     def __init__(self, logits: torch.Tensor, clip: float) -> None:
-        self._limit = whole_clip(clip)
+        self._limit = integer_clip(clip)
         if logits.ndim != 2 or logits.shape[1] == 0:
             raise ValueError(f"a batch needs shape (records, vocabulary), not {tuple(logits.shape)}")
         self._raw = logits if logits.dtype == torch.float64 else logits.float()
@@ -59,24 +59,24 @@ class DeviceRows:
 
     def steps(self) -> Steps:
         """All clipped logits on the CPU, shape (B, V)."""
-        whole = np.empty(self.shape, dtype=np.int32)
+        integers = np.empty(self.shape, dtype=np.int32)
         for part in self._parts(self.shape[1]):
-            whole[:, part] = self._clipped(self._raw[:, part]).cpu().numpy()
-        return whole
+            integers[:, part] = self._clipped(self._raw[:, part]).cpu().numpy()
+        return integers
 
     def middle(self, ranks: range) -> tuple[Integers, Steps]:
         """The live columns and the batch sorted there; see `Rows`."""
         size, vocabulary = self.shape
         self._live = self._columns(ranks[-1])
         live = np.arange(vocabulary) if self._live is None else self._live.cpu().numpy()
-        found = np.empty((len(ranks), len(live)), dtype=np.int32)
+        result = np.empty((len(ranks), len(live)), dtype=np.int32)
         inside = [rank for rank in ranks if 0 <= rank < size]
         if inside and len(live):
-            places = slice(inside[0] - ranks[0], inside[-1] - ranks[0] + 1)
+            indices = slice(inside[0] - ranks[0], inside[-1] - ranks[0] + 1)
             values = [self._ranked(self._clipped(self._gathered(part)), inside) for part in self._parts(len(live))]
-            found[places] = torch.cat(values, dim=1).cpu().numpy()
-        fill_outside(found, ranks, size, self._limit)
-        return live, found
+            result[indices] = torch.cat(values, dim=1).cpu().numpy()
+        fill_outside(result, ranks, size, self._limit)
+        return live, result
 
     def live_steps(self, part: slice) -> Steps:
         """Shape (B, columns), on the CPU; see `Rows`."""

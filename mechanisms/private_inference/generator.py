@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 RECORD_TOKENS = 64
 """Number of tokens of each record for which a context has room, if the claim states no length."""
-MOST_SLOTS = 100_000
+MAX_SLOTS = 100_000
 """The largest number of slots of all labels: each is a part of the plan, and has its own documents."""
-MOST_TOKENS = 10**9
+MAX_TOKENS = 10**9
 """The largest number of tokens of all slots."""
 
 
@@ -140,14 +140,14 @@ class PrivateInference:
 
     def _check_size(self) -> None:
         """Rejects sizes that are too large before anything of this size is allocated."""
-        if self.total_slots > MOST_SLOTS:
+        if self.total_slots > MAX_SLOTS:
             raise ValueError(
                 f"records {self.records} and batch_size {self.batch_size} give {self.total_slots} slots, but at most "
-                f"{MOST_SLOTS} are allowed; raise batch_size"
+                f"{MAX_SLOTS} are allowed; raise batch_size"
             )
-        if self.tokens * self.total_slots > MOST_TOKENS:
+        if self.tokens * self.total_slots > MAX_TOKENS:
             raise ValueError(
-                f"tokens {self.tokens} in each of {self.total_slots} slots exceed the {MOST_TOKENS} tokens that a run "
+                f"tokens {self.tokens} in each of {self.total_slots} slots exceed the {MAX_TOKENS} tokens that a run "
                 "may sample; lower tokens or raise batch_size"
             )
 
@@ -391,12 +391,12 @@ class PrivateInference:
         contexts = {label: self.prompt(model, label).longest_context for label in self.labels or (None,)}
         pinned = max(contexts.values()) + document
         rows = -(-self.records // self.records_per_context) + self.total_slots
-        found = {
+        results = {
             label: model.row_shape(row_shapes.preferred(rows, context, context + document, pinned))
             for label, context in contexts.items()
         }
-        shapes = {label: shape for label, (shape, _) in found.items()}
-        return row_shapes.RowPlan(shapes, all(exact for _, exact in found.values()))
+        shapes = {label: shape for label, (shape, _) in results.items()}
+        return row_shapes.RowPlan(shapes, all(exact for _, exact in results.values()))
 
     def check(self, records: Sequence[Record], model: LanguageModel) -> None:
         """Checks that these records and this model can be run, before anything is charged or written.

@@ -32,13 +32,13 @@ def score(slots: Sequence[Slot], transcript: Transcript, progress: Callable[[int
         total = inputs.mechanism.total_slots
         if len(transcript.tokens) != total or not 0 <= slot < total:
             raise ValueError(f"transcript must have {total} slots, and slots must be between 0 and {total - 1}")
-    order = sorted(range(len(slots)), key=lambda place: slots[place][1])  # slots of a label share their shape
+    order = sorted(range(len(slots)), key=lambda index: slots[index][1])  # slots of a label share their shape
     scores = [_Score() for _ in slots]
-    groups, before = side_by_side([slots[place] for place in order]), 0
+    groups, before = side_by_side([slots[index] for index in order]), 0
     for number, group in enumerate(groups):
         tokens = group[0][0].mechanism.tokens
         for step in forced([group], transcript):
-            _add(group[0][0], scores[order[before + step.place]], step)
+            _add(group[0][0], scores[order[before + step.index]], step)
             if progress is not None:
                 progress(number * tokens + step.step, len(groups) * tokens)
         before += len(group)

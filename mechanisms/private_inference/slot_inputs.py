@@ -254,7 +254,7 @@ class ForcedStep:
         ends: whether it is the last token of a document.
     """
 
-    place: int
+    index: int
     item: SlotInput
     step: int
     token: int
@@ -274,7 +274,7 @@ def forced(groups: Sequence[Sequence[Slot]], transcript: Transcript) -> Iterator
     """
     first = 0
     for group in groups:
-        places = [first + place for place, (_, slot) in enumerate(group) if transcript.tokens[slot]]
+        indices = [first + index for index, (_, slot) in enumerate(group) if transcript.tokens[slot]]
         items = [inputs.slot(slot) for inputs, slot in group if transcript.tokens[slot]]
         first += len(group)
         if not items:
@@ -289,5 +289,5 @@ def forced(groups: Sequence[Sequence[Slot]], transcript: Transcript) -> Iterator
         rows = SlotRows(inputs, items)
         for step in range(tokens.shape[1]):
             for row, (item, logits) in enumerate(zip(items, rows.logits(), strict=True)):
-                yield ForcedStep(places[row], item, step, int(tokens[row, step]), logits, bool(ended[row, step]))
+                yield ForcedStep(indices[row], item, step, int(tokens[row, step]), logits, bool(ended[row, step]))
             rows.advance(tokens[:, step].tolist(), ended[:, step].tolist())

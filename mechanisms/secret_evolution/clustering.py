@@ -31,7 +31,7 @@ from dpassay.mechanisms.embedding.embedder import Vectors
 from dpassay.mechanisms.primitives.nearest import nearest
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
-MOST_RECORDS = 2**22
+MAX_RECORDS = 2**22
 """The largest number of private records for which sums of offsets are exact in float64."""
 
 _UNITS = 2**29  # per radius: positions are integer multiples of R/2²⁹, offsets of 2R/2³⁰
@@ -86,8 +86,8 @@ class PublicClusters:
         for block, kept in zip(_blocks(rows), _blocks(clipped), strict=True):
             kept[:] = _in_ball(block, radius) * radius
         centres = k_means(clipped, count, seed)
-        found = cls(centres, np.ones(count, dtype=np.int64), radius)
-        sizes = np.maximum(np.bincount(found.assign(rows), minlength=count), 1)
+        result = cls(centres, np.ones(count, dtype=np.int64), radius)
+        sizes = np.maximum(np.bincount(result.assign(rows), minlength=count), 1)
         return cls(centres, sizes, radius)
 
     @property
@@ -162,7 +162,7 @@ def release(
         Sizes ñ_k = n_k + m̃_k, and centres e_k + 2R·S̃_k/max(n_k, ñ_k), of the noisy counts m̃ and sums S̃.
 
     Raises:
-        ValueError: if there are more than `MOST_RECORDS` records, or shapes do not fit.
+        ValueError: if there are more than `MAX_RECORDS` records, or shapes do not fit.
     """
     chances = _checked_probabilities(clusters, vectors, probabilities)
     if assigned is not None and assigned.shape != chances.shape:
@@ -226,8 +226,8 @@ def exact_sums(
         rows = vectors[part]
         cluster = clusters.assign(rows) if assigned is None else assigned[part]
         counts += np.bincount(cluster, minlength=clusters.count)
-        ones = np.ones(len(part), dtype=np.int64)
-        members = csr_array((ones, (cluster, np.arange(len(part)))), shape=(clusters.count, len(part)))
+        items = np.ones(len(part), dtype=np.int64)
+        members = csr_array((items, (cluster, np.arange(len(part)))), shape=(clusters.count, len(part)))
         sums += np.asarray(members @ positions_of(rows, clusters.radius), dtype=np.int64)
     return counts, sums - counts[:, None] * positions_of(clusters.vectors, clusters.radius)
 
@@ -291,8 +291,8 @@ def _checked_probabilities(clusters: PublicClusters, vectors: NDArray[np.floatin
         raise ValueError(f"vectors must have {clusters.vectors.shape[1]} columns, as the public centres do")
     if chances.shape != (len(vectors),):
         raise ValueError(f"each of {len(vectors)} private records needs one probability, not {chances.shape}")
-    if len(vectors) > MOST_RECORDS:
-        raise ValueError(f"one release takes at most {MOST_RECORDS} private records, not {len(vectors)}")
+    if len(vectors) > MAX_RECORDS:
+        raise ValueError(f"one release takes at most {MAX_RECORDS} private records, not {len(vectors)}")
     return chances
 
 

@@ -242,16 +242,16 @@ def find_secrets(
     budgets = dict.fromkeys(rows.budgets[row] for row in order)
     index = {budget: group for group, budget in enumerate(budgets)}
     group = np.array([index[rows.budgets[row]] for row in order], dtype=np.int64)
-    found = tuple(search.found() for search in searches)
-    return Incidence(matrix[order], tuple(budgets), group, found, texts_digest(texts))
+    result = tuple(search.detected() for search in searches)
+    return Incidence(matrix[order], tuple(budgets), group, result, texts_digest(texts))
 
 
 def _by_places(matrix: csr_array, budgets: Sequence[SecretProtection]) -> list[int]:
     """The rows in the order of their records, then of their budgets; rows that are equal in both are exchangeable."""
-    places = matrix.indices.astype(">i4")  # big-endian, so that bytes sort like the numbers
+    indices = matrix.indices.astype(">i4")  # big-endian, so that bytes sort like the numbers
 
     def key(row: int) -> tuple[bytes, float, float]:
-        return places[matrix.indptr[row] : matrix.indptr[row + 1]].tobytes(), budgets[row].p, budgets[row].r
+        return indices[matrix.indptr[row] : matrix.indptr[row + 1]].tobytes(), budgets[row].p, budgets[row].r
 
     return sorted(range(len(budgets)), key=key)
 

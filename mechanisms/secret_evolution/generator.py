@@ -48,7 +48,7 @@ from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 from dpassay.mechanisms.secret_evolution import clustering, voting
 from dpassay.mechanisms.secret_evolution.clustering import NoisyClusters, PublicClusters
 from dpassay.mechanisms.secret_evolution.detection import SecretSource, find_secrets
-from dpassay.mechanisms.secret_evolution.incidence import Found, Incidence, texts_digest
+from dpassay.mechanisms.secret_evolution.incidence import DetectedSecrets, Incidence, texts_digest
 from dpassay.mechanisms.secret_evolution.inclusion import SecretNoise
 
 CLUSTERS, RELEASE = "clusters", "release"
@@ -160,8 +160,8 @@ class SecretEvolution:
         Raises:
             ValueError: if no certified noise is enough.
         """
-        places = _Places(incidence.fingerprint, incidence)
-        return _noise(self.variant, self.paid_releases, self.expected_sample, places)
+        indices = _Places(incidence.fingerprint, incidence)
+        return _noise(self.variant, self.paid_releases, self.expected_sample, indices)
 
     def plan(self, incidence: Incidence) -> DpEvent:
         """The event that a whole run charges, in the ledger's canonical form; a function of public places."""
@@ -188,33 +188,33 @@ class SecretEvolution:
             ValueError: one line, which reveals no secret and nothing about any private record.
         """
         members = evolution_run.by_label(records, self.labels)
-        places = self.incidence(records) if incidence is None else incidence
-        if places.records != len(records):
-            raise ValueError(f"incidence is that of {places.records} records, but there are {len(records)}")
-        if places.texts not in (None, texts_digest(record.text for record in records)):
+        positions = self.incidence(records) if incidence is None else incidence
+        if positions.records != len(records):
+            raise ValueError(f"incidence is that of {positions.records} records, but there are {len(records)}")
+        if positions.texts not in (None, texts_digest(record.text for record in records)):
             raise ValueError("incidence is that of other records, or of these in another order")
-        if self.releasable and any(budget.r == 1 for budget in places.budgets):
+        if self.releasable and any(budget.r == 1 for budget in positions.budgets):
             raise ValueError("a list gives a secret r = 1, which protects nothing; lower r or remove the secret")
-        if not places.private.any():
+        if not positions.private.any():
             raise ValueError(
                 "no secret was found in any record, so there is nothing to protect; check the sources in secrets"
             )
-        if places.private.all():
+        if positions.private.all():
             raise ValueError("every record holds a secret, but clusters need public records; add records without one")
         for label, indices in members.items():
-            public = {records[index].text for index in indices[~places.private[indices]]}
+            public = {records[index].text for index in indices[~positions.private[indices]]}
             if len(public) < self.clusters:
                 of_label = "" if label is None else f" of label {label!r}"
                 raise ValueError(
                     f"clusters must be at most the number of distinct public texts{of_label}, {len(public)}, not "
                     f"{self.clusters}; lower it or add records without a secret"
                 )
-            private, most = int(places.private[indices].sum()), clustering.MOST_RECORDS
+            private, most = int(positions.private[indices].sum()), clustering.MAX_RECORDS
             if private > most:
                 raise ValueError(f"at most {most} records that share clusters may hold a secret, not {private}")
-        self.noise(places)
+        self.noise(positions)
         load_embedder(self.embedder)  # fails early if it is not on this machine
-        return places
+        return positions
 
     def generate(
         self,
@@ -242,15 +242,15 @@ class SecretEvolution:
         Raises:
             ValueError: if records, writer or parameters are invalid, or differ from those of the interrupted run.
         """
-        places = self.check(records, writer, incidence)
-        charged.check_run(run, self.plan(places), source)
-        embedder = self.load_embedder(records, places)
-        public = (self, places.fingerprint, writer.fingerprint, embedder.fingerprint)
+        indices = self.check(records, writer, incidence)
+        charged.check_run(run, self.plan(indices), source)
+        embedder = self.load_embedder(records, indices)
+        public = (self, indices.fingerprint, writer.fingerprint, embedder.fingerprint)
         evolution_run.note_inputs(run, records, public)
         with Journal(journal, self.settings.about(writer, embedder)) as candidates:
-            releases = _Releases(self, records, places, embedder, run, source)
+            releases = _Releases(self, records, indices, embedder, run, source)
             texts = evolve(self.settings, writer, embedder, releases.select, candidates, progress)
-        return EvolutionResult(texts, tuple(releases.released), places.found, self.noise(places))
+        return EvolutionResult(texts, tuple(releases.released), indices.detected, self.noise(indices))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -266,7 +266,7 @@ class EvolutionResult:
 
     texts: tuple[SyntheticText, ...]
     releases: tuple[Mapping[str | None, NoisyClusters], ...]
-    found: tuple[Found, ...]
+    detected: tuple[DetectedSecrets, ...]
     noise: SecretNoise
 
 
@@ -277,14 +277,14 @@ class _Releases:
         self,
         mechanism: SecretEvolution,
         records: Sequence[Record],
-        places: Incidence,
+        indices: Incidence,
         embedder: Embedder,
         run: Run,
         source: Source,
     ) -> None:
-        self.mechanism, self.records, self.places, self.embedder = mechanism, records, places, embedder
+        self.mechanism, self.records, self.indices, self.embedder = mechanism, records, indices, embedder
         self.run, self.source = run, source
-        self.noise = mechanism.noise(places)
+        self.noise = mechanism.noise(indices)
         self.released: list[Mapping[str | None, NoisyClusters]] = []
         self._parts: list[_Part] = []
 
@@ -338,7 +338,7 @@ class _Releases:
 
     def _part(self, label: str | None, indices: Integers) -> _Part:
         """The clusters and the private records of one label."""
-        mechanism, hidden = self.mechanism, self.places.private[indices]
+        mechanism, hidden = self.mechanism, self.indices.private[indices]
         public, private = (
             all_embedded(self.embedder, [self.records[index].text for index in some])
             for some in (indices[~hidden], indices[hidden])
@@ -370,11 +370,11 @@ class _Places:
 
 
 @functools.lru_cache(maxsize=2)
-def _noise(variant: str, releases: int, expected_sample: float | None, places: _Places) -> SecretNoise:
+def _noise(variant: str, releases: int, expected_sample: float | None, indices: _Places) -> SecretNoise:
     """The noise of a run, cached because the plan, the check and the run each need it."""
     if variant == "as_published":
-        return SecretNoise.as_published(places.incidence, rounds=releases)
-    return SecretNoise.fit(places.incidence, rounds=releases, expected_sample=expected_sample)
+        return SecretNoise.as_published(indices.incidence, rounds=releases)
+    return SecretNoise.fit(indices.incidence, rounds=releases, expected_sample=expected_sample)
 
 
 def _written(noisy: NoisyClusters) -> dict[str, str]:

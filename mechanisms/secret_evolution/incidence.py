@@ -15,7 +15,7 @@ from dpassay.base.arrays import Bools, Integers
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DetectedSecrets:
     """The result of one source of secrets.
 
     Attributes:
@@ -52,7 +52,7 @@ class Incidence:
     matrix: csr_array
     budgets: tuple[SecretProtection, ...]
     group: Integers
-    found: tuple[Found, ...] = ()
+    detected: tuple[DetectedSecrets, ...] = ()
     texts: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:

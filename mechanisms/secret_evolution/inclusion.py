@@ -118,39 +118,39 @@ def inclusion_weights(incidence: Incidence) -> Floats:
     Raises:
         ValueError: if the solver fails.
     """
-    places = sparse.csc_array(incidence.matrix)
-    private = np.flatnonzero(np.diff(places.indptr))
-    weights = np.zeros(places.shape[1])
+    indices = sparse.csc_array(incidence.matrix)
+    private = np.flatnonzero(np.diff(indices.indptr))
+    weights = np.zeros(indices.shape[1])
     if not private.size:
         return weights
-    one, kind = _secret_sets(places[:, private])
+    item, kind = _secret_sets(indices[:, private])
     sizes = np.bincount(kind).astype(np.float64)
-    capacities = np.minimum(_capacities(incidence), places.sum(axis=1))
-    columns = places[:, private[one]].astype(np.float64)
-    found = linprog(
-        -np.ones(one.size),
+    capacities = np.minimum(_capacities(incidence), indices.sum(axis=1))
+    columns = indices[:, private[item]].astype(np.float64)
+    result = linprog(
+        -np.ones(item.size),
         A_ub=cast(Any, columns),  # sparse; the type stubs do not allow it
         b_ub=capacities,
-        bounds=cast(Any, np.column_stack([np.zeros(one.size), sizes])),
+        bounds=cast(Any, np.column_stack([np.zeros(item.size), sizes])),
         method="highs-ipm",
     )
-    if found.x is None:
-        raise ValueError(f"the linear program of the inclusion probabilities was not solved: {found.message}")
-    each = np.clip(found.x / sizes, 0.0, 1.0)
+    if result.x is None:
+        raise ValueError(f"the linear program of the inclusion probabilities was not solved: {result.message}")
+    each = np.clip(result.x / sizes, 0.0, 1.0)
     weights[private] = np.where(each < _NOTHING, 0.0, each)[kind]
     return weights
 
 
-def _secret_sets(places: sparse.csc_array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _secret_sets(indices: sparse.csc_array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Records by their sets of secrets: the first record of each set, and the set of each record."""
-    places.sort_indices()
-    lengths = np.diff(places.indptr)
+    indices.sort_indices()
+    lengths = np.diff(indices.indptr)
     kind = np.empty(lengths.size, dtype=np.intp)
     first: list[NDArray[np.intp]] = []
     seen = 0
     for length in np.unique(lengths):
         records = np.flatnonzero(lengths == length)
-        sets = places.indices[places.indptr[records][:, None] + np.arange(length)]
+        sets = indices.indices[indices.indptr[records][:, None] + np.arange(length)]
         _, where, which = np.unique(sets, axis=0, return_index=True, return_inverse=True)
         kind[records] = seen + which.ravel()
         first.append(records[where])
@@ -175,8 +175,8 @@ def _scaled(weights: Floats, expected_sample: float | None) -> Floats:
         )
     rest = np.cumsum(largest[::-1])[::-1]  # if the largest k are 1 and the others cw
     factors = (expected_sample - np.arange(largest.size)) / rest
-    certain = int(np.argmax(factors * largest <= 1)) if (factors * largest <= 1).any() else largest.size - 1
-    return np.minimum(1.0, float(factors[certain]) * weights)
+    index = int(np.argmax(factors * largest <= 1)) if (factors * largest <= 1).any() else largest.size - 1
+    return np.minimum(1.0, float(factors[index]) * weights)
 
 
 def _round_up(chances: Floats) -> Floats:

@@ -63,8 +63,8 @@ class PatternProcess:
                 f"pattern takes over {_SECONDS:g} seconds on one text; write it such that it can match a text in one "
                 "way only, without nested repetitions such as (a+)+"
             )
-        found: list[Any] = json.loads(answer)
-        return found
+        result: list[Any] = json.loads(answer)
+        return result
 
     def _send(self, message: object) -> None:
         assert self._process.stdin is not None
@@ -79,16 +79,16 @@ def _serve() -> None:
     compiled = re.compile(pattern)
     for line in sys.stdin:
         what, texts = json.loads(line)
-        found: list[Any] = []
+        results: list[Any] = []
         for text in texts:
             signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
             if what == "first":
                 match = compiled.search(text)
-                found.append(None if match is None else match[0])
+                results.append(None if match is None else match[0])
             else:
-                found.append(list(dict.fromkeys(match[0] for match in compiled.finditer(text))))
+                results.append(list(dict.fromkeys(match[0] for match in compiled.finditer(text))))
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        print(json.dumps(found), flush=True)
+        print(json.dumps(results), flush=True)
 
 
 if __name__ == "__main__":

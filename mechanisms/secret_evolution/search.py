@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from dpassay.accounting.guarantees import SecretProtection
 from dpassay.mechanisms.secret_evolution import presidio
-from dpassay.mechanisms.secret_evolution.incidence import Found
+from dpassay.mechanisms.secret_evolution.incidence import DetectedSecrets
 from dpassay.mechanisms.secret_evolution.listed import canonical, composed, words
 from dpassay.mechanisms.secret_evolution.pattern_process import PatternProcess
 
@@ -66,9 +66,9 @@ class Search:
         self._occurrences += len(hits)
         return hits
 
-    def found(self) -> Found:
+    def detected(self) -> DetectedSecrets:
         secrets = len(set(self._row.values()))
-        return Found(self._kind, secrets, self._records, self._occurrences, secrets - len(self._hit))
+        return DetectedSecrets(self._kind, secrets, self._records, self._occurrences, secrets - len(self._hit))
 
 
 def quantile_words(texts: Iterable[str], quantile: float, count: int) -> list[str]:
@@ -98,10 +98,10 @@ def pattern_finder(process: PatternProcess, pattern: str, *, whole: bool) -> Fin
     """
 
     def all_matches(texts: Sequence[str]) -> Iterator[Iterable[Hashable]]:
-        for found in process.distinct(texts):
-            if "" in found:
+        for result in process.distinct(texts):
+            if "" in result:
                 raise ValueError(EMPTY)
-            yield dict.fromkeys(canonical(match) or match for match in found)
+            yield dict.fromkeys(canonical(match) or match for match in result)
 
     def any_match(texts: Sequence[str]) -> Iterator[Iterable[Hashable]]:
         for match in process.first(texts):

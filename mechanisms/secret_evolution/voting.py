@@ -26,9 +26,9 @@ def centre_votes(noisy: NoisyClusters, candidates: NDArray[np.floating]) -> Floa
         noisy: released clusters.
         candidates: shape (M, d).
     """
-    found = nearest_candidates(noisy.centres, candidates)
+    result = nearest_candidates(noisy.centres, candidates)
     weights = np.maximum(noisy.sizes, 0.0)
-    return np.bincount(found, weights, minlength=len(candidates)).astype(np.float64)
+    return np.bincount(result, weights, minlength=len(candidates)).astype(np.float64)
 
 
 def kept_by_centres(noisy: NoisyClusters, candidates: NDArray[np.floating], count: int) -> Integers:
@@ -75,8 +75,8 @@ def _filled(noisy: NoisyClusters, candidates: Floats, kept: list[int], count: in
         _, centre, has = heapq.heappop(queue)
         if centre not in near:
             near[centre] = iter(np.argsort(squares - 2 * (candidates @ noisy.centres[centre]), kind="stable").tolist())
-        found = next(index for index in near[centre] if not taken[index])
-        taken[found] = True
-        filled.append(found)
+        result = next(index for index in near[centre] if not taken[index])
+        taken[result] = True
+        filled.append(result)
         heapq.heappush(queue, (-sizes[centre] / (2 * has + 3), centre, has + 1))
     return filled

@@ -34,7 +34,7 @@ from dpassay.base.atomic_file import replacing
 from dpassay.base.errors import naming
 from dpassay.mechanisms.primitives.charged import RunMismatchError
 from dpassay.mechanisms.primitives.randomness import Source
-from dpassay.mechanisms.primitives.rounded_normal import MOST_BITS
+from dpassay.mechanisms.primitives.rounded_normal import MAX_BITS
 
 _RADIUS = 24  # length C is about 2²⁴ units
 _LARGEST = 2**26  # squares of lengths stay below 2⁵³, and sums of 2²⁷ rows
@@ -61,7 +61,7 @@ class GradientGrid:
         if validate.non_negative(noise_multiplier=noise_multiplier) == 0:
             return cls(2**_RADIUS, None)
         scale = Fraction(noise_multiplier) * sum_sensitivity(adjacency)
-        bits = min(MOST_BITS, max(0, _RADIUS + math.frexp(float(scale))[1] - 1))
+        bits = min(MAX_BITS, max(0, _RADIUS + math.frexp(float(scale))[1] - 1))
         radius = math.floor(2**bits / scale)
         if not 1 <= radius <= _LARGEST:
             raise ValueError(f"noise_multiplier is out of range of the grid: {noise_multiplier!r}")
@@ -77,10 +77,10 @@ def clipped_sum(gradients: Iterable[NDArray[np.floating]], clip: float, size: in
         size: number of trained weights.
         grid: of the sum.
     """
-    total, whole = np.zeros(size), np.empty(size)  # whole numbers below 2⁵³, of which sums are exact
+    total, integers = np.zeros(size), np.empty(size)  # whole numbers below 2⁵³, of which sums are exact
     for piece in gradients:
         for gradient in piece:
-            total += clipped(gradient, clip, grid, whole)
+            total += clipped(gradient, clip, grid, integers)
     return total.astype(np.int64)
 
 
@@ -90,19 +90,19 @@ def clipped(gradient: NDArray[np.floating], clip: float, grid: GradientGrid, out
     The length of what is returned is compared with the radius exactly: squares add up to whole numbers below 2⁵³. So it
     holds however the gradient, its length and the quotient were rounded.
     """
-    whole = np.empty(gradient.size) if out is None else out
-    whole[:] = gradient
-    length = math.sqrt(float(whole @ whole))
+    integers = np.empty(gradient.size) if out is None else out
+    integers[:] = gradient
+    length = math.sqrt(float(integers @ integers))
     scale = grid.radius / max(length, clip)
     if not (length < math.inf and scale < math.inf):  # not a number, either
-        whole[:] = 0.0
-        return whole
-    whole *= scale
-    np.trunc(whole, out=whole)
-    while whole @ whole > grid.radius**2:
-        whole *= 1 - 2.0**-20
-        np.trunc(whole, out=whole)
-    return whole
+        integers[:] = 0.0
+        return integers
+    integers *= scale
+    np.trunc(integers, out=integers)
+    while integers @ integers > grid.radius**2:
+        integers *= 1 - 2.0**-20
+        np.trunc(integers, out=integers)
+    return integers
 
 
 def noisy_mean(total: Integers, clip: float, expected: float, grid: GradientGrid, source: Source) -> Floats:
@@ -137,11 +137,11 @@ class Descent:
 
     def state(self) -> dict[str, torch.Tensor]:
         """The weights and the optimiser's moments, by name."""
-        found = {f"weight/{name}": weight.detach().cpu().contiguous() for name, weight in self.parameters.items()}
+        results = {f"weight/{name}": weight.detach().cpu().contiguous() for name, weight in self.parameters.items()}
         for name, weight in self.parameters.items():
             for part, value in self._optimizer.state.get(weight, {}).items():
-                found[f"{part}/{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
-        return found
+                results[f"{part}/{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
+        return results
 
     def load(self, state: Mapping[str, torch.Tensor]) -> None:
         """Restores what `state` returned."""
@@ -154,9 +154,9 @@ class Descent:
             else:
                 moments.setdefault(name, {})[part] = value
         names = list(self.parameters)
-        whole = self._optimizer.state_dict()
-        whole["state"] = {names.index(name): parts for name, parts in moments.items()}
-        self._optimizer.load_state_dict(whole)
+        state = self._optimizer.state_dict()
+        state["state"] = {names.index(name): parts for name, parts in moments.items()}
+        self._optimizer.load_state_dict(state)
 
 
 SCORES = "scores"
@@ -231,14 +231,14 @@ class Checkpoints:
         from safetensors import SafetensorError, safe_open
         from safetensors.torch import load
 
-        found: tuple[int, Any] | None = None
+        result: tuple[int, Any] | None = None
         for path in self.folder.glob(f"{self.stage}-*.safetensors"):
             try:
                 with safe_open(path, "pt") as file:
                     said = file.metadata() or {}
                 step = int(said.get("step", -1))
-                if said.get("about") == about and path == self.path(step) and (found is None or step > found[0]):
-                    found = step, load(path.read_bytes())
+                if said.get("about") == about and path == self.path(step) and (result is None or step > result[0]):
+                    result = step, load(path.read_bytes())
             except (SafetensorError, ValueError, OSError):
                 continue
-        return found
+        return result

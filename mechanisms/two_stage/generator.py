@@ -148,8 +148,8 @@ class TwoStage:
         """
         if not self.noise_multiplier or self.loss == "batch" or self.sampling == "shuffled":
             return dp_event.NonPrivateDpEvent()
-        one = dp_event.GaussianDpEvent(sum_sensitivity(self.adjacency) * self.noise_multiplier)
-        return one if self.rate >= 1 else dp_event.PoissonSampledDpEvent(self.rate, one)
+        item = dp_event.GaussianDpEvent(sum_sensitivity(self.adjacency) * self.noise_multiplier)
+        return item if self.rate >= 1 else dp_event.PoissonSampledDpEvent(self.rate, item)
 
     def plan(self) -> DpEvent:
         """The event that a whole run charges, in the ledger's canonical form; known before any data are read."""

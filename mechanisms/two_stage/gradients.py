@@ -150,10 +150,10 @@ class RowGradients:
             self._found = np.empty((self.rows, self.size), dtype=np.float32)
         pieces, start = self._found[: len(rows)], 0
         for weight in self.parameters:
-            found = getattr(weight, "grad_sample", None)
-            if not isinstance(found, torch.Tensor) or found.shape != (self.rows, *weight.shape):
+            result = getattr(weight, "grad_sample", None)
+            if not isinstance(result, torch.Tensor) or result.shape != (self.rows, *weight.shape):
                 raise ValueError(self._missing(weight))
-            part = found[: len(rows)].detach().reshape(len(rows), -1).float().cpu().numpy()
+            part = result[: len(rows)].detach().reshape(len(rows), -1).float().cpu().numpy()
             pieces[:, start : start + weight.numel()] = part
             start += weight.numel()
             weight.grad = weight.grad_sample = None
@@ -177,19 +177,19 @@ class RowGradients:
             weights[index, : len(row.tokens) - 1] = torch.tensor(list(row.weights))
         device = next(iter(self.parameters)).device
         ids, weights = ids.to(device), weights.to(device)
-        places = torch.arange(self.width - 1, device=device).expand(count, -1).contiguous()
+        indices = torch.arange(self.width - 1, device=device).expand(count, -1).contiguous()
         mixed = self.precision == "bfloat16"
         row_modules.pin(self.network, self.width)
         with torch.autocast(device.type, torch.bfloat16) if mixed else nullcontext():
-            logits = self.network(input_ids=ids[:, :-1], position_ids=places, use_cache=False).logits
+            logits = self.network(input_ids=ids[:, :-1], position_ids=indices, use_cache=False).logits
         logits = logits[..., : self.vocabulary_size].float()
-        found = torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
-        return (found * weights).sum(dim=1) / self.width
+        result = torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
+        return (result * weights).sum(dim=1) / self.width
 
     def _trace(self, contexts: row_shapes.Contexts, origin: Sequence[int]) -> row_shapes.Trace:
         """A hash of each row's gradient, shape (1, rows, 8)."""
-        found = self._pass([self._public(tokens) for tokens in contexts])
-        digests = [np.frombuffer(hashlib.sha256(row.tobytes()).digest(), dtype=np.int32) for row in found]
+        result = self._pass([self._public(tokens) for tokens in contexts])
+        digests = [np.frombuffer(hashlib.sha256(row.tobytes()).digest(), dtype=np.int32) for row in result]
         return np.array(digests)[None]
 
     def _public(self, tokens: Sequence[int]) -> WeightedRow:
@@ -207,9 +207,9 @@ class RowGradients:
         self.rows = len(rows)
         together = self._pass(rows).astype(np.float64)
         self.rows = 1
-        for row, found in zip(rows, together, strict=True):
+        for row, result in zip(rows, together, strict=True):
             alone = self._together([row])
-            if not np.linalg.norm(found - alone) <= self._tolerance * np.linalg.norm(alone):
+            if not np.linalg.norm(result - alone) <= self._tolerance * np.linalg.norm(alone):
                 raise ValueError(
                     "per-example gradients of this model are wrong: they are not those of each row alone; use another "
                     "architecture or other LoRA layers"
@@ -230,12 +230,12 @@ class RowGradients:
         pieces = [weight.grad for weight in self.parameters]
         if any(piece is None for piece in pieces):
             raise ValueError("a trained parameter of the model has no gradient; it is not used by the model")
-        found = torch.cat([piece.reshape(-1).double().cpu() for piece in pieces]).numpy()
+        result = torch.cat([piece.reshape(-1).double().cpu() for piece in pieces]).numpy()
         self.network.zero_grad(set_to_none=True)
-        return np.asarray(found, dtype=np.float64)
+        return np.asarray(result, dtype=np.float64)
 
     def _missing(self, weight: torch.Tensor) -> str:
-        name = next(name for name, one in self.network.named_parameters() if one is weight)
+        name = next(name for name, item in self.network.named_parameters() if item is weight)
         return f"Opacus computes no gradient of single rows for parameter {name}; use another architecture"
 
 

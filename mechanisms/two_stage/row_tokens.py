@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Tokens: TypeAlias = tuple[int, ...]
 Pairs: TypeAlias = Mapping[int, str]
-"""The place of a column in the schema → its word, in the order of the pairs."""
+"""The index of a column in the schema → its word, in the order of the pairs."""
 
 
 class Role(IntEnum):
@@ -93,7 +93,7 @@ class Values:
         """The tokens of a word."""
         if self._column is None or word == MISSING:
             return self._piece(f" {word}")
-        rest = (token for one in word[1:] for token in self._character(one))
+        rest = (token for item in word[1:] for token in self._character(item))
         return (*self._piece(f" {word[0]}"), *rest)
 
     @property
@@ -101,8 +101,8 @@ class Values:
         """The largest number of tokens of a word, or more: each character may have as many as any has."""
         if self._column is None:
             return max(map(len, self._words))
-        first = max(len(self._piece(f" {one}")) for one in self._column.characters if self._column.begins(one))
-        inside = max(len(self._character(one)) for one in self._column.characters)
+        first = max(len(self._piece(f" {item}")) for item in self._column.characters if self._column.begins(item))
+        inside = max(len(self._character(item)) for item in self._column.characters)
         return first + inside * (max(map(len, self._column.longest)) - 1)
 
     def _path(self, state: Tokens, tokens: Tokens) -> Tokens:
@@ -122,12 +122,12 @@ class Values:
             return
         self._grown.add(state)
         start = self._begun[state]
-        if start and self._column.whole(start):
+        if start and self._column.is_complete(start):
             self._end(state, start)
-        for one in self._column.characters:
-            if self._column.begins(start + one):
-                tokens = self._character(one) if start else self._piece(f" {one}")
-                self._begun[self._path(state, tokens)] = start + one
+        for item in self._column.characters:
+            if self._column.begins(start + item):
+                tokens = self._character(item) if start else self._piece(f" {item}")
+                self._begun[self._path(state, tokens)] = start + item
 
 
 class RowTokens:
@@ -212,9 +212,9 @@ class RowTokens:
     def encoded(self, pairs: Pairs) -> tuple[list[int], list[Role]]:
         """The tokens of pairs, from the start to the end of the row, and their roles."""
         tokens, roles = list(self.start), [Role.OTHER] * len(self.start)
-        for place, (index, word) in enumerate(pairs.items()):
+        for position, (index, word) in enumerate(pairs.items()):
             value = self.values[index].encoded(word)
-            if place:
+            if position:
                 tokens += self.separator
                 roles += [Role.OTHER] * len(self.separator)
             tokens += (*self.keys[index], *value)
@@ -232,39 +232,42 @@ class RowTokens:
         A pair is valid if its column is new and its word is in the public domain, and if it is ended by a separator or
         the end of the row; all others are dropped.
         """
-        found, place = dict(known), 0
-        while place < len(tokens) and tokens[place] != self.end:
-            index = self._key_at(tokens, place)
+        result, position = dict(known), 0
+        while position < len(tokens) and tokens[position] != self.end:
+            index = self._key_at(tokens, position)
             if index is None:
-                place = self._after_separator(tokens, place)
+                position = self._after_separator(tokens, position)
                 continue
             state: Tokens = ()
-            place += len(self.keys[index])
-            while place < len(tokens) and (reached := self.values[index].follow(state).get(tokens[place])) is not None:
-                state, place = reached, place + 1
-            word, ended = self.values[index].word(state), self._ends(tokens, place)
-            if word is not None and ended and index not in found:
-                found[index] = word
-            place = self._after_separator(tokens, place)
-        return found
+            position += len(self.keys[index])
+            while (
+                position < len(tokens)
+                and (reached := self.values[index].follow(state).get(tokens[position])) is not None
+            ):
+                state, position = reached, position + 1
+            word, ended = self.values[index].word(state), self._ends(tokens, position)
+            if word is not None and ended and index not in result:
+                result[index] = word
+            position = self._after_separator(tokens, position)
+        return result
 
-    def _key_at(self, tokens: Sequence[int], place: int) -> int | None:
+    def _key_at(self, tokens: Sequence[int], position: int) -> int | None:
         for index, key in enumerate(self.keys):
-            if tuple(tokens[place : place + len(key)]) == key:
+            if tuple(tokens[position : position + len(key)]) == key:
                 return index
         return None
 
-    def _ends(self, tokens: Sequence[int], place: int) -> bool:
-        if place < len(tokens) and tokens[place] == self.end:
+    def _ends(self, tokens: Sequence[int], index: int) -> bool:
+        if index < len(tokens) and tokens[index] == self.end:
             return True
-        return tuple(tokens[place : place + len(self.separator)]) == self.separator
+        return tuple(tokens[index : index + len(self.separator)]) == self.separator
 
-    def _after_separator(self, tokens: Sequence[int], place: int) -> int:
-        """The place after the next separator, or of the end."""
-        while place < len(tokens) and tokens[place] != self.end:
-            if tuple(tokens[place : place + len(self.separator)]) == self.separator:
-                return place + len(self.separator)
-            place += 1
+    def _after_separator(self, tokens: Sequence[int], index: int) -> int:
+        """The index after the next separator, or of the end."""
+        while index < len(tokens) and tokens[index] != self.end:
+            if tuple(tokens[index : index + len(self.separator)]) == self.separator:
+                return index + len(self.separator)
+            index += 1
         return len(tokens)
 
     def row(self, pairs: Pairs) -> Row:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpassay.mechanisms.models.language_model import LanguageModel
 
 _CACHE_BYTES = 2**30
-MOST_ROWS = 256
+MAX_ROWS = 256
 """The largest number of rows in one batch."""
 
 
@@ -92,7 +92,7 @@ def sampled_rows(
         statistics: to which this call adds.
     """
     width = model.bytes_per_position * tokens.width
-    most = max(1, min(MOST_ROWS, _CACHE_BYTES // width))
+    most = max(1, min(MAX_ROWS, _CACHE_BYTES // width))
     for start in range(0, len(numbers), most):
         yield from _Batch(model, tokens, sampler, numbers[start : start + most], statistics or Statistics()).rows()
 
@@ -114,30 +114,30 @@ class _Batch:
         columns = len(self.tokens.keys)
         self.statistics.rows += len(self.pairs)
         for attempt in range(self.sampler.rounds):
-            left = [place for place, pairs in enumerate(self.pairs) if len(pairs) < columns]
-            for place, written in zip(left, self._written(left, attempt) if left else (), strict=True):
-                self.pairs[place] = self.tokens.parsed(written, self.pairs[place])
+            left = [index for index, pairs in enumerate(self.pairs) if len(pairs) < columns]
+            for index, written in zip(left, self._written(left, attempt) if left else (), strict=True):
+                self.pairs[index] = self.tokens.parsed(written, self.pairs[index])
             self.statistics.add_round(attempt, self.pairs, columns)
-        left = [place for place, pairs in enumerate(self.pairs) if len(pairs) < columns]
-        self.statistics.restricted += sum(columns - len(self.pairs[place]) for place in left)
+        left = [index for index, pairs in enumerate(self.pairs) if len(pairs) < columns]
+        self.statistics.restricted += sum(columns - len(self.pairs[index]) for index in left)
         if left:
             self._complete(left)
         return [self.tokens.row(pairs) for pairs in self.pairs]
 
-    def _uniform(self, places: Sequence[int], attempt: int, count: int) -> torch.Tensor:
+    def _uniform(self, indices: Sequence[int], attempt: int, count: int) -> torch.Tensor:
         """Uniform numbers of each row's own seed, shape (rows, count)."""
-        seeds = [text_seed(self.sampler.seed, None, f"row/{self.numbers[place]}", attempt) for place in places]
+        seeds = [text_seed(self.sampler.seed, None, f"row/{self.numbers[index]}", attempt) for index in indices]
         return torch.from_numpy(np.stack([np.random.default_rng(seed).random(count) for seed in seeds]))
 
     @torch.inference_mode()
-    def _written(self, places: Sequence[int], attempt: int) -> list[list[int]]:
+    def _written(self, indices: Sequence[int], attempt: int) -> list[list[int]]:
         """What the model writes after the valid pairs of rows, up to the end of a row."""
-        contexts = [self.tokens.prompt(self.pairs[place]) for place in places]
+        contexts = [self.tokens.prompt(self.pairs[index]) for index in indices]
         room = self.tokens.width - min(map(len, contexts))
-        uniform = self._uniform(places, attempt, room)
+        uniform = self._uniform(indices, attempt, room)
         session = self.model.packed_rows(contexts)
-        written: list[list[int]] = [[] for _ in places]
-        unfinished = set(range(len(places)))
+        written: list[list[int]] = [[] for _ in indices]
+        unfinished = set(range(len(indices)))
         for step in range(room):
             drawn = _drawn(session.logits(), uniform[:, step], self.sampler.temperature)
             for row in tuple(unfinished):
@@ -150,12 +150,12 @@ class _Batch:
         return written
 
     @torch.inference_mode()
-    def _complete(self, places: Sequence[int]) -> None:
+    def _complete(self, indices: Sequence[int]) -> None:
         """Samples the columns that rows lack, in the order of the schema, from restricted tokens."""
-        cursors = [_Cursor(self.tokens, self.pairs[place]) for place in places]
+        cursors = [_Cursor(self.tokens, self.pairs[index]) for index in indices]
         contexts = [cursor.context for cursor in cursors]
         room = self.tokens.width
-        uniform = self._uniform(places, self.sampler.rounds, room)
+        uniform = self._uniform(indices, self.sampler.rounds, room)
         session = self.model.packed_rows(contexts)
         for step in range(room):
             allowed = [cursor.allowed() for cursor in cursors]

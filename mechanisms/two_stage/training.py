@@ -87,9 +87,9 @@ class Spikes:
 
     def clipped_sum(self, chosen: Integers, clip: float, size: int, grid: GradientGrid) -> Integers:
         """The sum of the clipped gradients of some of them, shape (size,); coordinates that are 0 stay 0."""
-        total, places = np.zeros(size, dtype=np.int64), self.coordinates(size)[chosen]
+        total, indices = np.zeros(size, dtype=np.int64), self.coordinates(size)[chosen]
         length = int(clipped(np.array([_LONG]), clip, grid)[0])
-        np.add.at(total, places, length * np.array(self.signs, dtype=np.int64)[chosen])
+        np.add.at(total, indices, length * np.array(self.signs, dtype=np.int64)[chosen])
         return total
 
 
@@ -211,19 +211,19 @@ class TwoStageTraining:
         """SHA-256 of everything that determines the first stage, which is public."""
         own = {name: getattr(self.mechanism, name) for name in _OF_THE_FIRST_STAGE}
         known = (own, model.fingerprint, model.dtype, self.gradients.width, self.table.schema.model_dump_json())
-        found = hashlib.sha256(repr(known).encode("utf-8", "surrogatepass"))
+        results = hashlib.sha256(repr(known).encode("utf-8", "surrogatepass"))
         if self.public is not None:
             table = (self.public.schema.model_dump_json(), self.public.rows)
-            found.update(repr(table).encode("utf-8", "surrogatepass"))
-        return found.hexdigest()
+            results.update(repr(table).encode("utf-8", "surrogatepass"))
+        return results.hexdigest()
 
     def _digest(self) -> str:
         """SHA-256 of everything that determines a run; private."""
         known = (self.mechanism, self._first_about, self.spikes)
-        found = hashlib.sha256(repr(known).encode("utf-8", "surrogatepass"))
+        results = hashlib.sha256(repr(known).encode("utf-8", "surrogatepass"))
         for row, name in zip(self.table.rows, self.table.ids, strict=True):
-            found.update(hashlib.sha256(repr((name, row)).encode("utf-8", "surrogatepass")).digest())
-        return found.hexdigest()
+            results.update(hashlib.sha256(repr((name, row)).encode("utf-8", "surrogatepass")).digest())
+        return results.hexdigest()
 
     def _resume(self, run: Run, descent: Descent) -> None:
         """Makes the steps that are left, of both stages."""

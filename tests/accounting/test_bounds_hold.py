@@ -311,7 +311,7 @@ def _is_without_replacement(event: DpEvent) -> bool:
     """Whether other units between the two that are exchanged give more power than those at the ends, which are known to
     be the worst at each ε alone."""
     counted = events.counted([(event, 1)]).values()
-    return any(isinstance(one, dp_event.SampledWithoutReplacementDpEvent) for one, _ in counted)
+    return any(isinstance(item, dp_event.SampledWithoutReplacementDpEvent) for item, _ in counted)
 
 
 def check_power(case: Case, level: float) -> None:
@@ -507,9 +507,9 @@ def test_an_ex_post_epsilon_bounds_the_run(run: MedianRun, parameter: float, adj
 
     def costs(relation: str) -> dict[str, Cost]:
         return {
-            str(i): Cost(upward_sum(found.u_minus), upward_sum(found.u_plus))
+            str(i): Cost(upward_sum(result.u_minus), upward_sum(result.u_plus))
             for i, (part, tokens) in enumerate(zip(run.parts, run.tokens, strict=True))
-            for found in [token_costs(part, tokens, clip=run.clip, temperature=run.temperature, adjacency=relation)]
+            for result in [token_costs(part, tokens, clip=run.clip, temperature=run.temperature, adjacency=relation)]
         }
 
     eta = 4 * run.clip / run.temperature

@@ -191,14 +191,14 @@ def test_the_cost_of_a_sample_bounds_every_data_set_and_is_attained(mu: float, e
     generator = np.random.default_rng(11)
     others = [np.array([-1.0, -1.0, -1.0]), np.zeros(3), *generator.uniform(-1, 1, (4, 3))]
     bound = gaussian.sampled_delta(mu, epsilon, sample_size=2, records=4)
-    found = []
-    for rest, (one, two) in itertools.product(others, [(1.0, -1.0), (-1.0, 1.0), (0.2, -0.9)]):
+    results = []
+    for rest, (first, second) in itertools.product(others, [(1.0, -1.0), (-1.0, 1.0), (0.2, -0.9)]):
         laws = []
-        for record in (one, two):
+        for record in (first, second):
             data = [record, *rest]
             laws.append([(1 / 6, sum(pair) * mu / 2) for pair in itertools.combinations(data, 2)])
-        found += [hockey_stick(laws[0], laws[1], epsilon), hockey_stick(laws[1], laws[0], epsilon)]
-    assert max(found) == pytest.approx(bound, abs=1e-6)
+        results += [hockey_stick(laws[0], laws[1], epsilon), hockey_stick(laws[1], laws[0], epsilon)]
+    assert max(results) == pytest.approx(bound, abs=1e-6)
 
 
 @examples(14, 40, derandomize=True)

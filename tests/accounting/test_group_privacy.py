@@ -66,8 +66,8 @@ def test_a_chain_attains_the_delta_of_a_group(epsilon: float, delta: float, size
         chances.append(mpmath.exp(mpf(epsilon)) * chances[-1] + mpf(delta))
     assert chances[-1] < mpf(1) / 4
     for a, b in itertools.pairwise(chances):
-        for one, two in ((a, b), (b, a), (1 - a, 1 - b), (1 - b, 1 - a)):
-            assert one <= (mpmath.exp(mpf(epsilon)) * two + mpf(delta)) * CARRIED
+        for first, second in ((a, b), (b, a), (1 - a, 1 - b), (1 - b, 1 - a)):
+            assert first <= (mpmath.exp(mpf(epsilon)) * second + mpf(delta)) * CARRIED
     got = for_group(ApproxDP(epsilon, delta), size)
     assert isinstance(got, ApproxDP)
     assert Fraction(got.epsilon) >= size * Fraction(epsilon)

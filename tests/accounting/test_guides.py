@@ -41,8 +41,8 @@ def test_the_printed_values_are_those_of_the_code() -> None:
 
 
 def test_what_a_median_costs_is_printed_as_the_guide_says() -> None:
-    found = re.findall(r"```python\n([^`]*)```\n\n```text\n([^`]*)```", (DOCS / "ex-post.md").read_text())
-    ((code, expected),) = found
+    result = re.findall(r"```python\n([^`]*)```\n\n```text\n([^`]*)```", (DOCS / "ex-post.md").read_text())
+    ((code, expected),) = result
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(code, {})  # noqa: S102 (our own documentation)
     assert out.getvalue() == expected
@@ -52,8 +52,8 @@ def test_what_the_guide_says_of_numbers_beside_its_code() -> None:
     """The μ of 30 selections by two ways, and the published cost of the second row of the example."""
     text = (DOCS / "accounting.md").read_text()
     selections = dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(0.2), 30)
-    found = {bound.method: bound.value for bound in upper_bounds(selections, GDP(5.0), adjacency="add_remove")}
-    assert f"μ ≤ {found['zcdp']:.3f} by way of their ρ, and {found['gdp']:.3f} by `gdp`" in text
+    results = {bound.method: bound.value for bound in upper_bounds(selections, GDP(5.0), adjacency="add_remove")}
+    assert f"μ ≤ {results['zcdp']:.3f} by way of their ρ, and {results['gdp']:.3f} by `gdp`" in text
     split = np.array([[6.0, 0.0, 0.0]] * 3 + [[0.0, 6.0, 0.0]] * 2)
     published = ex_post.gamma(split, 0, clip=6.0, temperature=1.5)
     assert f"{published:.2f} for the second row above" in (DOCS / "ex-post.md").read_text()

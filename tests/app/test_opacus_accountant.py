@@ -37,9 +37,9 @@ def test_a_private_engine_that_trains_and_its_checkpoint(tmp_path: Path) -> None
     assert interval is not None
     assert interval.lower <= epsilon <= interval.lower * 1.01
     engine.save_checkpoint(path=tmp_path / "checkpoint.pt", module=model)
-    found = account(tmp_path / "checkpoint.pt", delta=1e-5, sampler="poisson")
-    assert found.adjacency is Adjacency.ZERO_OUT
-    assert min(bound.value for bound in found.bounds if bound.method == "lattice") == epsilon
+    result = account(tmp_path / "checkpoint.pt", delta=1e-5, sampler="poisson")
+    assert result.adjacency is Adjacency.ZERO_OUT
+    assert min(bound.value for bound in result.bounds if bound.method == "lattice") == epsilon
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -63,9 +63,9 @@ def test_a_shuffled_run_has_no_bound_at_add_remove(tmp_path: Path) -> None:
     assert as_poisson < once_an_epoch < math.inf
     assert accountant.bound(1e-5).interval is None
     engine.save_checkpoint(path=tmp_path / "checkpoint.pt", module=model)
-    found = account(tmp_path / "checkpoint.pt", delta=1e-5)
-    assert (found.adjacency, found.if_sampled) == (Adjacency.REPLACE_ONE, ())
-    assert min(bound.value for bound in found.bounds if bound.method == "lattice") == once_an_epoch
+    result = account(tmp_path / "checkpoint.pt", delta=1e-5)
+    assert (result.adjacency, result.if_sampled) == (Adjacency.REPLACE_ONE, ())
+    assert min(bound.value for bound in result.bounds if bound.method == "lattice") == once_an_epoch
     with pytest.raises(InputError, match="the file says sampler shuffled, not poisson"):
         account(tmp_path / "checkpoint.pt", delta=1e-5, sampler="poisson")
 
@@ -79,8 +79,8 @@ def test_a_state_is_loaded_and_noise_is_calibrated() -> None:
     second.load_state_dict(first.state_dict())
     assert second.get_epsilon(1e-5) == first.get_epsilon(1e-5) > 0
     asked: dict[str, Any] = {"target_epsilon": 2.0, "target_delta": 1e-5, "sample_rate": 0.01, "steps": 200}
-    found = {name: get_noise_multiplier(accountant=name, **asked) for name in ("dpassay", "rdp")}
-    assert 0.5 < found["dpassay"] <= found["rdp"]
+    results = {name: get_noise_multiplier(accountant=name, **asked) for name in ("dpassay", "rdp")}
+    assert 0.5 < results["dpassay"] <= results["rdp"]
 
 
 def test_a_state_keeps_the_sampler_and_the_relation() -> None:

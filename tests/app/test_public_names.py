@@ -37,15 +37,15 @@ def code_of(page: Path) -> list[str]:
 
 def hidden(source: str) -> list[str]:
     """What code imports of dpassay that no folder exports."""
-    found = []
+    results = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names if alias.name.split(".")[0] == "dpassay"]
-            found += [module for module in modules if module not in {*PUBLIC, *PLUGINS}]
+            results += [module for module in modules if module not in {*PUBLIC, *PLUGINS}]
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dpassay":
             module = str(node.module)
-            found += [f"{module}.{one.name}" for one in node.names if one.name not in PUBLIC.get(module, {})]
-    return found
+            results += [f"{module}.{item.name}" for item in node.names if item.name not in PUBLIC.get(module, {})]
+    return results
 
 
 @pytest.mark.parametrize("path", [*PAGES, *EXAMPLES], ids=lambda path: str(path.relative_to(ROOT)))

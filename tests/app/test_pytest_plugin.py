@@ -59,8 +59,8 @@ def test_an_interrupted_audit_goes_on_if_asked(pytester: pytest.Pytester) -> Non
 
 
 def test_the_plugin_is_declared_and_loads_nothing() -> None:
-    (found,) = (entry for entry in entry_points(group="pytest11") if entry.name == "dpassay")
-    assert found.value == "dpassay.pytest_plugin"
+    (outcome,) = (entry for entry in entry_points(group="pytest11") if entry.name == "dpassay")
+    assert outcome.value == "dpassay.pytest_plugin"
     code = (
         "import pytest, sys; before = set(sys.modules); import dpassay.pytest_plugin\n"
         "print(*sorted(name for name in set(sys.modules) - before if name.split('.')[0] != 'dpassay'))\n"

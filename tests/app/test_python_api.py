@@ -100,9 +100,9 @@ def test_ledgers_are_verified_and_accounted_for(result: dpassay.jobs.assay.Assay
     assert dpassay.verify_ledger(str(path), expect=state.head).entries == state.entries
     with pytest.raises(dpassay.DpassayError, match="that of no entry"):
         dpassay.verify_ledger(path, expect="f" * 64)
-    found = dpassay.account(path)
-    assert found.bounds
-    assert "<table>" in found._repr_html_()
+    outcome = dpassay.account(path)
+    assert outcome.bounds
+    assert "<table>" in outcome._repr_html_()
 
 
 def test_a_claim_is_read_or_made_and_a_mistake_is_an_error_of_dpassay(tmp_path: Path) -> None:
@@ -119,11 +119,11 @@ def test_comparisons_and_calibrations_are_at_hand() -> None:
     event = SelfComposedDpEvent(PoissonSampledDpEvent(0.01, GaussianDpEvent(1.0)), 100)
     compared = dpassay.compare(event, adjacency="add_remove", delta=1e-5, methods=["lattice", "rdp"])
     assert {row.bound.method for row in compared.rows} == {"lattice", "rdp"}
-    found = dpassay.calibrate(
+    outcome = dpassay.calibrate(
         lambda value: GaussianDpEvent(value),
         dpassay.accounting.ApproxDP(1.0, 1e-5),
         adjacency="add_remove",
         decreasing=True,
         bracket=(0.1, 100.0),
     )
-    assert found.bound.value <= 1.0
+    assert outcome.bound.value <= 1.0

@@ -255,11 +255,11 @@ def test_points_below_zero_are_decided_like_the_others() -> None:
     at 1e-9 below it is not."""
     from scipy import stats
 
-    places = (-2.0, -0.5, 0.0, 1.5)
-    exact = [stats.norm.cdf(0.5 - e) - math.exp(e) * stats.norm.cdf(-0.5 - e) for e in places]
+    indices = (-2.0, -0.5, 0.0, 1.5)
+    exact = [stats.norm.cdf(0.5 - e) - math.exp(e) * stats.norm.cdf(-0.5 - e) for e in indices]
     event = dp_event.GaussianDpEvent(1.0)
     for shift, expected in ((1e-12, "SUPPORTED"), (-1e-9, "UNPROVEN")):
-        claim = PrivacyProfile(places, tuple(delta + shift for delta in exact))
+        claim = PrivacyProfile(indices, tuple(delta + shift for delta in exact))
         uppers = upper_bounds(event, claim, adjacency="add_remove", methods=["gdp"])
         result = verdict(claim, *uppers)
         assert result.name == expected
@@ -528,5 +528,5 @@ def test_a_claim_in_another_form_can_be_refuted_by_an_audit(claim: Guarantee) ->
     at, limit = implications.epsilon_to_audit(claim)
     assert at > 0
     assert limit is not None
-    for more, found in ((0.01, "REFUTED"), (-0.01, "UNPROVEN")):
-        assert verdict(claim, bound("lower", limit + more, delta=at)).name == found
+    for more, result in ((0.01, "REFUTED"), (-0.01, "UNPROVEN")):
+        assert verdict(claim, bound("lower", limit + more, delta=at)).name == result

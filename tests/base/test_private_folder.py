@@ -58,9 +58,9 @@ def opened(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("write", WRITERS)
 def test_an_open_folder_is_closed_with_all_that_it_holds(write: Callable[[Path], object], opened: Path) -> None:
     write(opened)
-    found = [path for path in (opened, *opened.rglob("*")) if not path.is_symlink()]
-    assert len(found) >= 4
-    assert [path for path in found if mode(path) & 0o077] == []
+    collected = [path for path in (opened, *opened.rglob("*")) if not path.is_symlink()]
+    assert len(collected) >= 4
+    assert [path for path in collected if mode(path) & 0o077] == []
     assert [mode(path) for path in (opened, opened / "kept", opened / "notes.txt")] == [0o700, 0o700, 0o600]
 
 

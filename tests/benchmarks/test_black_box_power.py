@@ -15,10 +15,10 @@ import seeded_bugs as bugs
 @pytest.mark.parametrize("adjacency", list(peers.NUMBERS))
 def test_what_searches_of_others_try_are_neighbours(adjacency: str) -> None:
     """Their first number goes from 1 to 0 or to 2."""
-    ones = [1] * peers.NUMBERS[adjacency]
-    usual = Counter(tuple(row.items()) for row in peers.table_of(ones, adjacency))
+    items = [1] * peers.NUMBERS[adjacency]
+    usual = Counter(tuple(row.items()) for row in peers.table_of(items, adjacency))
     for first in (0, 2):
-        other = Counter(tuple(row.items()) for row in peers.table_of([first, *ones[1:]], adjacency))
+        other = Counter(tuple(row.items()) for row in peers.table_of([first, *items[1:]], adjacency))
         gone, come = (usual - other).total(), (other - usual).total()
         assert (gone, come) == (1, 1) if adjacency == "replace_one" else gone + come == 1
 

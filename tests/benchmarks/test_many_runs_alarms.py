@@ -16,7 +16,7 @@ from dpassay.auditing.many_runs.run import audit_function
 
 def refuted(case: bugs.Case, claim: float, runs: int, repetitions: int, *, confidence: float = 0.95) -> int:
     """How many of several audits refute a claim."""
-    found = 0
+    outcome = 0
     for seed in np.random.SeedSequence([1, runs]).generate_state(repetitions).tolist():
         result = audit_function(
             case.generate,
@@ -27,8 +27,8 @@ def refuted(case: bugs.Case, claim: float, runs: int, repetitions: int, *, confi
             adjacency=case.adjacency,
             confidence=confidence,
         )
-        found += bool(result.details["refuted"])
-    return found
+        outcome += bool(result.details["refuted"])
+    return outcome
 
 
 @pytest.mark.parametrize("case", bugs.RIGHT, ids=lambda case: case.name)
@@ -59,7 +59,7 @@ def test_randomised_response_at_the_boundary(confidence: float) -> None:
     """
     for epsilon in (1.0, 3.0):
         generator = alarms.Response(1 / (1 + np.exp(epsilon)), 1 / (1 + np.exp(-epsilon)))
-        found = sum(
+        result = sum(
             bool(
                 audit_function(
                     generator,
@@ -74,7 +74,7 @@ def test_randomised_response_at_the_boundary(confidence: float) -> None:
             for seed in range(300)
         )
         limit = stats.binom.isf(1e-4, 300, 1 - confidence)
-        assert found <= limit if epsilon == 1.0 else found > limit or confidence == 0.5
+        assert result <= limit if epsilon == 1.0 else result > limit or confidence == 0.5
 
 
 def test_rows_and_tables_of_the_script() -> None:

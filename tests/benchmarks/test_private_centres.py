@@ -22,9 +22,9 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.ledger.run import Run
 from dpassay.mechanisms.embedding.embedder import unit_rows
+from dpassay.mechanisms.primitives.integer_vectors import integer_vectors
 from dpassay.mechanisms.primitives.nearest import nearest
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Recorded
-from dpassay.mechanisms.primitives.whole_vectors import whole_vectors
 
 
 def begin(path: Path, chosen: PrivateCentres, noise: str = "recorded") -> Run:
@@ -49,12 +49,12 @@ def test_no_neighbour_moves_the_statistics_beyond_the_sensitivity(adjacency: Adj
     chosen = PrivateCentres(clusters=2, dimension=3, adjacency=adjacency)
     data, extra = directions(seed, size), directions(seed + 1, 4)
     centres = unit_rows(np.random.default_rng(seed).normal(size=(2, 3)))
-    own = chosen.statistics(whole_vectors(data, RADIUS), centres)
+    own = chosen.statistics(integer_vectors(data, RADIUS), centres)
     neighbours = [np.delete(data, i, axis=0) for i in range(size)] + [np.vstack([data, row]) for row in extra]
     if adjacency is Adjacency.REPLACE_ONE:
         neighbours = [np.vstack([np.delete(data, i, axis=0), row]) for i, row in itertools.product(range(size), extra)]
     for other in neighbours:
-        moved = own - chosen.statistics(whole_vectors(other, RADIUS), centres)
+        moved = own - chosen.statistics(integer_vectors(other, RADIUS), centres)
         assert int(np.square(moved).sum()) <= chosen.squared_sensitivity
 
 
@@ -65,16 +65,16 @@ def test_the_sensitivity_is_reached() -> None:
         for k, a in ((2, Adjacency.ADD_REMOVE), (1, Adjacency.REPLACE_ONE))
     )
     axis = np.eye(16, dtype=np.float32)
-    one, other = whole_vectors(axis[:1], RADIUS), whole_vectors(-axis[:1], RADIUS)
+    first, second = integer_vectors(axis[:1], RADIUS), integer_vectors(-axis[:1], RADIUS)
     nothing = np.empty((0, 16), dtype=np.int64)
-    added = plain.statistics(one, axis[:2]) - plain.statistics(nothing, axis[:2])
+    added = plain.statistics(first, axis[:2]) - plain.statistics(nothing, axis[:2])
     assert int(np.square(added).sum()) == plain.squared_sensitivity
-    turned = exchanged.statistics(one, 0 * axis[:1]) - exchanged.statistics(other, 0 * axis[:1])
+    turned = exchanged.statistics(first, 0 * axis[:1]) - exchanged.statistics(second, 0 * axis[:1])
     assert int(np.square(turned).sum()) == exchanged.squared_sensitivity
     low = PrivateCentres(clusters=2, dimension=1, adjacency=Adjacency.REPLACE_ONE)
     ends = np.array([[1.0], [-1.0]], dtype=np.float32)
-    moved = low.statistics(whole_vectors(ends[:1], RADIUS), ends) - low.statistics(
-        whole_vectors(ends[1:], RADIUS), ends
+    moved = low.statistics(integer_vectors(ends[:1], RADIUS), ends) - low.statistics(
+        integer_vectors(ends[1:], RADIUS), ends
     )
     assert int(np.square(moved).sum()) == low.squared_sensitivity == 4 * 2**32
 
@@ -95,7 +95,7 @@ def test_the_noise_covers_the_charge_exactly(adjacency: Adjacency, rho: float) -
 
 @given(rows=st.lists(st.lists(st.floats(width=32), min_size=3, max_size=3), min_size=1, max_size=5))
 def test_whole_vectors_are_never_too_long(rows: list[list[float]]) -> None:
-    whole = whole_vectors(np.array(rows, dtype=np.float32), RADIUS)
+    whole = integer_vectors(np.array(rows, dtype=np.float32), RADIUS)
     assert (np.square(whole).sum(axis=1) <= 2**32).all()
 
 
@@ -115,7 +115,7 @@ def topics(seed: int, count: int) -> tuple[Any, Any]:
 
 def test_it_finds_clusters_and_less_noise_finds_them_better(tmp_path: Path) -> None:
     vectors, truth = topics(1, 3000)
-    found = {}
+    results = {}
     for rho in (1e-5, 10.0):
         chosen = PrivateCentres(clusters=3, dimension=8, rho=rho, seed=3)
         (tmp_path / str(rho)).mkdir()
@@ -125,9 +125,9 @@ def test_it_finds_clusters_and_less_noise_finds_them_better(tmp_path: Path) -> N
         assert np.square(centres).sum(axis=1).max() <= 1.0001
         measure = cluster_report(nearest(vectors, centres), 3, truth).v_measure
         assert measure is not None
-        found[rho] = measure
-    assert found[10.0] > 0.95
-    assert found[1e-5] < found[10.0] - 0.2
+        results[rho] = measure
+    assert results[10.0] > 0.95
+    assert results[1e-5] < results[10.0] - 0.2
 
 
 def test_an_interrupted_run_goes_on_from_what_it_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

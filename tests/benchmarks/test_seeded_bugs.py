@@ -34,9 +34,9 @@ def pmf(scale: float, reach: int) -> dict[int, float]:
     stop = math.exp(-1 / scale)
     geometric = [(1 - stop) * stop**k for k in range(400)]
     law: dict[int, float] = defaultdict(float)
-    for first, one in enumerate(geometric):
+    for first, item in enumerate(geometric):
         for second, other in enumerate(geometric):
-            law[max(-reach, min(reach, first - second))] += one * other
+            law[max(-reach, min(reach, first - second))] += item * other
     return dict(law)
 
 
@@ -48,9 +48,9 @@ class Enumerated:
         self.scale, self._place = 0.0, 0
 
     def __call__(self, size: int, scale: float, rng: np.random.Generator) -> Any:
-        found = [self.values.get(self._place + index, 0) for index in range(size)]
+        results = [self.values.get(self._place + index, 0) for index in range(size)]
         self.scale, self._place = scale, self._place + size
-        return np.array(found)
+        return np.array(results)
 
     def start(self, values: dict[int, int]) -> None:
         self.values, self._place = values, 0
@@ -58,9 +58,9 @@ class Enumerated:
 
 @pytest.fixture
 def noise(monkeypatch: pytest.MonkeyPatch) -> Enumerated:
-    found = Enumerated()
-    monkeypatch.setattr(bugs, "_noise", found)
-    return found
+    result = Enumerated()
+    monkeypatch.setattr(bugs, "_noise", result)
+    return result
 
 
 def outputs(
@@ -79,13 +79,13 @@ def outputs(
 
 
 def epsilon(
-    generate: bugs.Generator, one: bugs.Rows, other: bugs.Rows, cells: list[int], reach: int, noise: Enumerated
+    generate: bugs.Generator, item: bugs.Rows, other: bugs.Rows, cells: list[int], reach: int, noise: Enumerated
 ) -> float:
     """The largest log-ratio of the probabilities of an output, over all whose counts are too small for the tail above.
 
     The tail below is exact, if no count is above `reach`: counts below zero become zero.
     """
-    laws = [law_of(generate, rows, cells, reach, noise) for rows in (one, other)]
+    laws = [law_of(generate, rows, cells, reach, noise) for rows in (item, other)]
     return max(abs(math.log(laws[0][key] / laws[1][key])) for key in laws[0].keys() & laws[1].keys())
 
 
@@ -110,8 +110,8 @@ def test_a_finite_epsilon_is_attained_and_the_score_is_optimal(case: bugs.Case, 
     )
     ratios: dict[int, float] = {}
     for output in data.keys() & neighbor.keys():
-        found = math.log(neighbor[output] / data[output])
-        assert ratios.setdefault(case.score(output), found) == pytest.approx(found, abs=ROUNDING)
+        result = math.log(neighbor[output] / data[output])
+        assert ratios.setdefault(case.score(output), result) == pytest.approx(result, abs=ROUNDING)
     assert sorted(ratios) == list(range(len(CHANGED[case.adjacency]) + 1))
     assert sorted(ratios.values()) == [ratios[score] for score in sorted(ratios)]
     assert max(map(abs, ratios.values())) == pytest.approx(case.epsilon, abs=ROUNDING)
@@ -123,10 +123,10 @@ SHOWN = {"labels_from_data": (2, 0.62), "singletons_suppressed": (2, 0.77), "ran
 
 @pytest.mark.parametrize("case", INFINITE, ids=lambda case: case.name)
 def test_an_infinite_epsilon_has_an_output_that_only_one_neighbour_gives(case: bugs.Case, noise: Enumerated) -> None:
-    place, stated = SHOWN[case.name]
+    index, stated = SHOWN[case.name]
     never = outputs(case.generate, case.data, list(range(5, 10)), 1, noise)
     assert all(case.score(output) == 0 for output, *_ in never)
-    mass = sum(p for output, p, _ in outputs(case.generate, case.neighbor, [place], 3, noise) if case.score(output))
+    mass = sum(p for output, p, _ in outputs(case.generate, case.neighbor, [index], 3, noise) if case.score(output))
     assert mass > stated if case.name == "range_from_data" else round(mass, 2) == stated
 
 
@@ -141,11 +141,11 @@ def test_no_small_neighbours_exceed_the_epsilon_of_a_right_generator(case: bugs.
         pairs = [
             ([*rows, a], [*rows, b]) for rows in tables if len(rows) < 2 for a, b in itertools.combinations(kinds, 2)
         ]
-    found = []
-    for one, other in pairs:
-        cells = np.flatnonzero(np.subtract(bugs.counts(one), bugs.counts(other))).tolist()
-        found.append(epsilon(case.generate, one, other, cells, 2, noise))
-    assert max(found) == pytest.approx(case.epsilon, abs=ROUNDING)
+    results = []
+    for first, second in pairs:
+        cells = np.flatnonzero(np.subtract(bugs.counts(first), bugs.counts(second))).tolist()
+        results.append(epsilon(case.generate, first, second, cells, 2, noise))
+    assert max(results) == pytest.approx(case.epsilon, abs=ROUNDING)
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0, 4.0])

@@ -67,9 +67,9 @@ def claim_of(folder: Path, base: dict[str, Any], **changes: Any) -> Any:
     ],
 )
 def test_public_facts(guarantee: dict[str, Any], words: list[str], tmp_path: Path) -> None:
-    found = public_warnings(claim_of(tmp_path, CLAIM, guarantee=guarantee))
-    assert len(found) == len(words)
-    assert all(word in sentence for word, sentence in zip(words, found, strict=True))
+    result = public_warnings(claim_of(tmp_path, CLAIM, guarantee=guarantee))
+    assert len(result) == len(words)
+    assert all(word in sentence for word, sentence in zip(words, result, strict=True))
 
 
 def test_delta_is_compared_with_the_number_of_units(tmp_path: Path) -> None:
@@ -124,9 +124,9 @@ def numbers(count: int) -> list[Record]:
 def test_what_only_the_data_show(
     changes: dict[str, Any], read: list[Record], runs: list[str], words: list[str], tmp_path: Path
 ) -> None:
-    found = private_warnings(claim_of(tmp_path, CLAIM, **changes), read, runs)
-    assert len(found) == len(words)
-    assert all(word in sentence for word, sentence in zip(words, found, strict=True))
+    result = private_warnings(claim_of(tmp_path, CLAIM, **changes), read, runs)
+    assert len(result) == len(words)
+    assert all(word in sentence for word, sentence in zip(words, result, strict=True))
 
 
 def test_where_warnings_are_shown(tmp_path: Path) -> None:

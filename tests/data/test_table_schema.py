@@ -28,11 +28,11 @@ def test_what_begins_a_number_is_what_some_number_begins_with(low: int, size: in
     words = {word if Decimal(word) else f"{0:.{decimals}f}" for word in words}
     beginnings = {word[:length] for word in words for length in range(len(word) + 1)}
     assert all(column.begins(start) for start in beginnings)
-    assert all(column.whole(word) for word in words)
+    assert all(column.is_complete(word) for word in words)
     for start in beginnings:
         for character in column.characters:
             assert column.begins(start + character) == (start + character in beginnings), start + character
-            assert column.whole(start + character) == (start + character in words), start + character
+            assert column.is_complete(start + character) == (start + character in words), start + character
 
 
 def test_what_begins_a_date_is_what_some_date_begins_with() -> None:
@@ -43,7 +43,7 @@ def test_what_begins_a_date_is_what_some_date_begins_with() -> None:
     for start in beginnings:
         for character in column.characters:
             assert column.begins(start + character) == (start + character in beginnings)
-            assert column.whole(start + character) == (start + character in words)
+            assert column.is_complete(start + character) == (start + character in words)
 
 
 @given(low=st.integers(-1200, 1200), size=st.integers(1, 300), decimals=st.integers(0, 2))
@@ -53,14 +53,14 @@ def test_places_count_the_values_of_a_domain_in_order(low: int, size: int, decim
     values = [Decimal(unit) / scale for unit in range(low, low + size)]
     column = number(low=float(values[0]), high=float(values[-1]), decimals=decimals)
     assert column.size == size
-    assert [column.place(column.word(value)) for value in values] == list(range(size))
+    assert [column.index(column.word(value)) for value in values] == list(range(size))
 
 
 def test_places_of_categories_and_dates() -> None:
     words = CategoryColumn(name="x", type="category", values=("b", "a", "c"), missing=True)
-    assert (words.size, [words.place(word) for word in ("b", "a", "c")]) == (3, [0, 1, 2])
+    assert (words.size, [words.index(word) for word in ("b", "a", "c")]) == (3, [0, 1, 2])
     days = DateColumn(name="day", type="date", low=datetime.date(2019, 12, 31), high=datetime.date(2020, 3, 1))
-    assert (days.size, days.place("2019-12-31"), days.place("2020-03-01")) == (62, 0, 61)
+    assert (days.size, days.index("2019-12-31"), days.index("2020-03-01")) == (62, 0, 61)
     for column, word in (
         (words, "d"),
         (words, MISSING),
@@ -69,7 +69,7 @@ def test_places_of_categories_and_dates() -> None:
         (number(low=0, high=9), "10"),
     ):
         with pytest.raises(ValueError, match=f"a word of column '{column.name}' is outside the public domain"):
-            column.place(word)
+            column.index(word)
 
 
 @pytest.mark.parametrize(
@@ -144,10 +144,10 @@ def test_invalid_columns_are_refused(column: dict[str, Any], message: str) -> No
 
 
 def test_names_are_distinct_and_printable() -> None:
-    one = {"type": "category", "values": ["a"]}
+    item = {"type": "category", "values": ["a"]}
     for names, message in ((("x", "x"), "same name"), (("x\n",), "printable"), ((" x",), "without spaces")):
         with pytest.raises(ValidationError, match=message):
-            Schema.model_validate({"columns": [{"name": name, **one} for name in names]})
+            Schema.model_validate({"columns": [{"name": name, **item} for name in names]})
 
 
 def test_uniform_rows_are_in_the_domain_and_reach_all_of_it() -> None:

@@ -33,7 +33,7 @@ def test_the_table_of_samplers(tmp_path: Path) -> None:
     rows = re.findall(r"^\|[^|]*\| `(\w+)`([^|]*)\| (\w+) \| ([\d.]+) \|$", PAGE, re.MULTILINE)
     assert len(rows) == 8
     for sampler, options, adjacency, shown in rows:
-        found = account(
+        result = account(
             tmp_path / "state.json",
             delta=1e-5,
             sampler=sampler,
@@ -42,7 +42,7 @@ def test_the_table_of_samplers(tmp_path: Path) -> None:
             normalizer="public" if "--normalizer public" in options else None,
             conditions=re.findall(r"--condition (\w+)", options),
         )
-        least = min(bound.value for bound in found.bounds if bound.rigor.may_support)
+        least = min(bound.value for bound in result.bounds if bound.rigor.may_support)
         assert format_upper(least) == shown
 
 

@@ -78,8 +78,8 @@ def test_the_code_prints_what_the_page_says() -> None:
 
 
 def test_the_table_of_neighbours_is_that_of_the_code() -> None:
-    found = [(cells[0].strip("`"), cells[-1]) for cells in rows("neighbours")]
-    assert found == [(name, FINDS[name]) for name in STRATEGIES]
+    results = [(cells[0].strip("`"), cells[-1]) for cells in rows("neighbours")]
+    assert results == [(name, FINDS[name]) for name in STRATEGIES]
     assert all(len(cells) == 4 and all(cells) for cells in rows("neighbours"))
 
 
@@ -111,21 +111,21 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_false_alarms_and_power_are_those_of_the_benchmark() -> None:
-    found = json.loads((ROOT / "benchmarks" / "many_runs_alarms.json").read_text(encoding="utf-8"))
+    result = json.loads((ROOT / "benchmarks" / "many_runs_alarms.json").read_text(encoding="utf-8"))
     table = TEXT.partition("<!-- alarms -->")[2].partition("<!-- end -->")[0]
-    assert table.strip() == many_runs_alarms.tables(found)
-    for row in found["alarms"]:
+    assert table.strip() == many_runs_alarms.tables(result)
+    for row in result["alarms"]:
         assert row["repetitions"] >= 1000
         assert row["interval"][1] < 0.05
-    for row in found["power"]:
+    for row in result["power"]:
         low, high = row["its pair"]["interval"]
         assert low - 0.02 <= row["stated"] <= high + 0.02  # the statement is a simulation, too
 
 
 def test_measured_results_are_those_of_the_benchmark() -> None:
-    found = json.loads((ROOT / "benchmarks" / "generators_audited.json").read_text(encoding="utf-8"))
+    result = json.loads((ROOT / "benchmarks" / "generators_audited.json").read_text(encoding="utf-8"))
     table = TEXT.partition("<!-- generators audited -->")[2].partition("<!-- end -->")[0]
-    assert table.strip() == generators_audited.table(found)
-    for row in found:
+    assert table.strip() == generators_audited.table(result)
+    for row in result:
         assert row["refuted"] == ((row["epsilon"] or 0.0) > 1.0)
         assert row["audit"] == "canaries" or row["runs"] <= 300

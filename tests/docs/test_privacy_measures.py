@@ -47,20 +47,20 @@ def test_tokens_are_counted_in_the_quarter_of_their_own_document(scripts: dict[s
 def test_the_cost_of_documents_outside_the_grammar(scripts: dict[str, ModuleType]) -> None:
     inside = "We took the tram to Rome on Monday. A ticket costs 9 dollars in the winter."
     documents = [document(0, 2), document(0, 3), document(1, 1), document(1, 4, complete=False)]
-    for one, text in zip(documents, (inside, "We took the tram to to.", inside, inside), strict=True):
-        one.text = text
+    for item, text in zip(documents, (inside, "We took the tram to to.", inside, inside), strict=True):
+        item.text = text
     costs = np.zeros((2, 5, 3))
     costs[0, :, 0], costs[1, :, 1] = [1, 2, 3, 4, 5], [7, 1, 1, 1, 1]
-    found = scripts["batch_costs"].outside_grammar(SimpleNamespace(documents=documents, token_costs=costs))
-    assert found == {"outside": 1 / 3, "cost_outside": 12 / 22, "costliest": 12 / 15}
+    result = scripts["batch_costs"].outside_grammar(SimpleNamespace(documents=documents, token_costs=costs))
+    assert result == {"outside": 1 / 3, "cost_outside": 12 / 22, "costliest": 12 / 15}
 
 
 def test_a_bootstrap_of_means_has_the_width_of_the_standard_error(scripts: dict[str, ModuleType]) -> None:
     """Of 400 values 0 and 1 it is ±1.96·.025; 2000 resamples move its ends by less than a tenth of its width."""
     values = np.tile([0.0, 1.0], 200)
-    found = scripts["batch_costs"].bootstrap(lambda rows: float(values[rows].mean()), len(values))
-    assert found["value"] == 0.5
-    assert found["interval"] == pytest.approx([0.5 - 1.96 * 0.025, 0.5 + 1.96 * 0.025], abs=0.01)
+    result = scripts["batch_costs"].bootstrap(lambda rows: float(values[rows].mean()), len(values))
+    assert result["value"] == 0.5
+    assert result["interval"] == pytest.approx([0.5 - 1.96 * 0.025, 0.5 + 1.96 * 0.025], abs=0.01)
 
 
 @pytest.mark.parametrize(("odds", "tokens", "delta"), [(0.5, 1, 0.01), (0.3, 3, 1e-3), (1.0, 4, 0.2)])
@@ -69,10 +69,10 @@ def test_coins_lose_what_all_their_outcomes_lose(
 ) -> None:
     epsilon = scripts["counterexamples"].coins_epsilon(odds, tokens, delta)
     heads = 1 / (1 + math.exp(-odds))
-    found = 0.0
+    result = 0.0
     for outcome in itertools.product((heads, 1 - heads), repeat=tokens):
-        found += max(0.0, math.prod(outcome) - math.exp(epsilon) * math.prod(1 - side for side in outcome))
-    assert found == pytest.approx(delta, rel=1e-9)  # the root is found to 1e-12
+        result += max(0.0, math.prod(outcome) - math.exp(epsilon) * math.prod(1 - side for side in outcome))
+    assert result == pytest.approx(delta, rel=1e-9)  # the root is found to 1e-12
 
 
 def test_what_is_lost_in_truth(scripts: dict[str, ModuleType]) -> None:

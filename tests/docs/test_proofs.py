@@ -16,11 +16,11 @@ FLOORS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptool
 
 def numbers(text: str) -> list[int]:
     """The numbers in "Theorem 3", "Theorems 3, 8 and 9" or "Theorems 1 to 4"."""
-    found: list[int] = []
+    results: list[int] = []
     for part in re.split(r",| and ", text):
         ends = [int(end) for end in re.findall(r"\d+", part)]
-        found += range(ends[0], ends[-1] + 1)
-    return found
+        results += range(ends[0], ends[-1] + 1)
+    return results
 
 
 def test_docstrings_cite_theorems_that_exist() -> None:

@@ -78,11 +78,11 @@ def test_a_script_runs_and_its_table_can_be_shown(
     for runs_now in (True, False):
         assert script.main() == 0
         assert ("seed 0" in capsys.readouterr().err) is runs_now
-    found = json.loads((tmp_path / "table_2_figure_2.json").read_text(encoding="utf-8"))
+    result = json.loads((tmp_path / "table_2_figure_2.json").read_text(encoding="utf-8"))
     page = tables.filled("<!-- table table_2 -->\n<!-- end -->\n", tables.read_tables(tmp_path))
-    assert page.count("\n| ") == 2 + len(found["runs"])  # the header's two lines, then one line a way of clustering
-    for run in found["runs"]:
-        assert sum(run["sizes"]) == found["parameters"]["records"]
+    assert page.count("\n| ") == 2 + len(result["runs"])  # the header's two lines, then one line a way of clustering
+    for run in result["runs"]:
+        assert sum(run["sizes"]) == result["parameters"]["records"]
         assert f"| {run['setting']} |" in page
     assert "<svg" in (tmp_path / "figure_2.svg").read_text(encoding="utf-8")
 
@@ -104,12 +104,12 @@ def test_noise_of_gdp_is_that_of_the_same_p_and_r(
     """√T over Φ⁻¹(r) − Φ⁻¹(p) for a record, times the largest number of occurrences for a group."""
     monkeypatch.setattr(sys, "argv", ["script", "--quick", "--seeds", "1", "--results", str(tmp_path)])
     assert noise_ratio.main() == 0
-    found = json.loads((tmp_path / "noise_ratio.json").read_text(encoding="utf-8"))
+    result = json.loads((tmp_path / "noise_ratio.json").read_text(encoding="utf-8"))
     normal = statistics.NormalDist()
     mu = normal.inv_cdf(1e-3) - normal.inv_cdf(1e-4)
-    for run, rounds in zip(found["runs"], found["parameters"]["rounds"], strict=True):
+    for run, rounds in zip(result["runs"], result["parameters"]["rounds"], strict=True):
         assert run["record"] == pytest.approx(rounds**0.5 / mu, rel=1e-9)
         assert run["group"] == pytest.approx(run["most"] * rounds**0.5 / mu, rel=1e-9)
         # The noise of weights is that of μ-GDP for the secret, and less than of records drawn with these chances.
         assert run["share_weighed"] < run["share"]
-    assert found["runs"][0]["r_published"] > 1e-3  # one Gaussian in place of the mixture does not keep to r
+    assert result["runs"][0]["r_published"] > 1e-3  # one Gaussian in place of the mixture does not keep to r

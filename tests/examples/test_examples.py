@@ -120,8 +120,8 @@ def test_the_readmes_links_and_the_command_it_names() -> None:
     """`dpassay account` on a claim prints the number that the table shows."""
     assert "`dpassay account FILE`" in README
     path = EXAMPLES / "own-data/messages-mean.yaml"
-    found = account_files([path], delta=None, method=None)
-    assert min(bound.value for bound in found.bounds) == planned(read_claim(path))
+    result = account_files([path], delta=None, method=None)
+    assert min(bound.value for bound in result.bounds) == planned(read_claim(path))
     listed = re.findall(r"\]\(([^)]+)\)", README)
     guides = [path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("*/README.md")]
     assert sorted(listed) == sorted(FILES + guides)

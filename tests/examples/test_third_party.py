@@ -39,9 +39,9 @@ def test_a_generator_that_remembers_is_found(kind: str, tmp_path: Path, monkeypa
     Seeded, because the negative control fails by chance with probability at most .001.
     """
     seed_entropy(monkeypatch, 0)
-    code, found = audited(kind, "memorises.py", tmp_path)
-    audit = found["audit"]
-    assert (code, found["refuted"], audit["controls_passed"]) == (1, True, True)
+    code, result = audited(kind, "memorises.py", tmp_path)
+    audit = result["audit"]
+    assert (code, result["refuted"], audit["controls_passed"]) == (1, True, True)
     [bound] = audit["bounds"]
     assert bound["value"] > 1.4
     assert bound["confidence"] == CONFIDENCE
@@ -53,10 +53,10 @@ def test_a_generator_that_remembers_is_found(kind: str, tmp_path: Path, monkeypa
 @pytest.mark.parametrize("kind", ["key", "echo", "table"])
 def test_a_generator_that_counts_with_noise_is_not(kind: str, tmp_path: Path) -> None:
     """It has ε = 1, so the audit accuses it with probability at most 1e-6."""
-    code, found = audited(kind, "counts.py", tmp_path)
-    assert (code, found["refuted"]) == (0, False)
-    assert all(bound["value"] <= 1 for bound in found["audit"]["bounds"])
-    assert found["audit"]["trials"] == 400
+    code, result = audited(kind, "counts.py", tmp_path)
+    assert (code, result["refuted"]) == (0, False)
+    assert all(bound["value"] <= 1 for bound in result["audit"]["bounds"])
+    assert result["audit"]["trials"] == 400
 
 
 def test_the_data_are_those_of_the_script(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def _outputs_over_inputs() -> None:
 def _no_most_slots() -> None:
     from dpassay.mechanisms.private_inference import generator
 
-    generator.MOST_SLOTS = generator.MOST_TOKENS = 10**30
+    generator.MAX_SLOTS = generator.MAX_TOKENS = 10**30
 
 
 def _no_most_steps() -> None:
@@ -109,7 +109,7 @@ def _no_most_steps() -> None:
 def _no_most_occurrences() -> None:
     from dpassay.jobs import mechanisms
 
-    mechanisms.MOST_OCCURRENCES = 2**127
+    mechanisms.MAX_OCCURRENCES = 2**127
 
 
 def _unread_scores() -> None:
@@ -172,7 +172,7 @@ def find_all(inputs: Path, top: Path, cases: int) -> int:
     """
     missed = 0
     for fault in FAULTS:
-        tried, found = 0, None
+        tried, result = 0, None
         for number in range(100 * cases):
             if tried == cases:
                 break
@@ -185,10 +185,10 @@ def find_all(inputs: Path, top: Path, cases: int) -> int:
                 tried += 1
                 outcome = fuzz_runner.run_case(case, folder, patch=fault.put_back)
                 if outcome.faults and not _without(number, inputs, top):
-                    found = f"case {number}: {outcome.faults[0]}"
+                    result = f"case {number}: {outcome.faults[0]}"
             shutil.rmtree(folder.parent)
-            if found:
+            if result:
                 break
-        missed += found is None
-        print(f"{fault.name}: {found or 'NOT FOUND'} ({tried} cases run)", flush=True)
+        missed += result is None
+        print(f"{fault.name}: {result or 'NOT FOUND'} ({tried} cases run)", flush=True)
     return 1 if missed else 0

@@ -94,11 +94,11 @@ def arguments(rng: Random, given: list[str], inputs: list[str]) -> tuple[str, li
     """
     words = list(given)
     first = 2 if words[0] in ("audit", "compare", "calibrate") else 1
-    places = list(range(first, len(words)))
-    numbers = [i for i in places if _is_number(words[i])]
-    paths = [i for i in places if ("." in words[i] and not _is_number(words[i])) or words[i - 1] == "-o"]
-    output = [i for i in places if words[i - 1] in ("-o", "--output")]
-    options = [i for i in places if words[i].startswith("-")]
+    indices = list(range(first, len(words)))
+    numbers = [i for i in indices if _is_number(words[i])]
+    paths = [i for i in indices if ("." in words[i] and not _is_number(words[i])) or words[i - 1] == "-o"]
+    output = [i for i in indices if words[i - 1] in ("-o", "--output")]
+    options = [i for i in indices if words[i].startswith("-")]
     kind = rng.choice(["number"] * 8 + ["word"] * 3 + ["path"] * 2 + ["output"] * 3 + ["drop", "twice", "swap", "add"])
     if kind == "number" and numbers:
         words[rng.choice(numbers)] = rng.choice(NUMBERS)
@@ -106,13 +106,13 @@ def arguments(rng: Random, given: list[str], inputs: list[str]) -> tuple[str, li
         words[rng.choice(paths)] = rng.choice(PATHS)
     elif kind == "output" and output and inputs:
         words[output[0]] = rng.choice(["", "./", "../case/"]) + rng.choice(inputs)
-    elif kind == "drop" and places:
-        del words[rng.choice(places)]
+    elif kind == "drop" and indices:
+        del words[rng.choice(indices)]
     elif kind == "twice" and options:
         i = rng.choice(options)
         words += words[i : i + 2]
-    elif kind == "swap" and len(places) > 1:
-        i, j = rng.sample(places, 2)
+    elif kind == "swap" and len(indices) > 1:
+        i, j = rng.sample(indices, 2)
         words[i], words[j] = words[j], words[i]
     elif kind == "add":
         words += rng.choice([["--nothing"], ["--json"], ["-q"], ["--delta", rng.choice(NUMBERS)],
@@ -125,8 +125,8 @@ def arguments(rng: Random, given: list[str], inputs: list[str]) -> tuple[str, li
                              ["--anchor", rng.choice(PATHS)], ["--model", rng.choice(PATHS)]])  # fmt: skip
     else:
         kind = "word"
-        if places:
-            words[rng.choice(places)] = rng.choice(STRINGS)
+        if indices:
+            words[rng.choice(indices)] = rng.choice(STRINGS)
     return f"argument:{kind}", words
 
 
@@ -197,8 +197,8 @@ def _yaml_number(rng: Random, path: Path) -> bytes:
         return re.sub(
             r"records: [0-9]+", f"records: {rng.choice(['2147483648', '1000000000', '9' * 30])}", text
         ).encode()
-    found = rng.choice(list(re.finditer(r"(?<=: )[0-9][0-9.e]*(?=[,}\n])", text)))
-    return (text[: found.start()] + rng.choice(YAML_NUMBERS) + text[found.end() :]).encode("utf-8", "surrogatepass")
+    result = rng.choice(list(re.finditer(r"(?<=: )[0-9][0-9.e]*(?=[,}\n])", text)))
+    return (text[: result.start()] + rng.choice(YAML_NUMBERS) + text[result.end() :]).encode("utf-8", "surrogatepass")
 
 
 def _yaml_line(rng: Random, path: Path) -> bytes:
@@ -344,18 +344,18 @@ def _parquet_column(rng: Random, path: Path) -> bytes:
 def _json_value(rng: Random, path: Path) -> bytes:
     """One value of a JSON document replaced; often with the hashes mended, so that more than the seal is tested."""
     document = json.loads(path.read_text())
-    places: list[tuple[Any, Any]] = []
+    indices: list[tuple[Any, Any]] = []
 
     def walk(value: Any) -> None:
         pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
         for key, inner in pairs:
-            places.append((value, key))
+            indices.append((value, key))
             walk(inner)
 
     walk(document)
-    names = sorted({str(key) for _, key in places})  # each name alike, however often it is there
+    names = sorted({str(key) for _, key in indices})  # each name alike, however often it is there
     name = rng.choice(names)
-    holder, key = rng.choice([place for place in places if str(place[1]) == name])
+    holder, key = rng.choice([index for index in indices if str(index[1]) == name])
     new = rng.choice(JSON_VALUES)
     if rng.random() < 0.15:
         del holder[key]

@@ -207,8 +207,8 @@ def judge(code: int, stdout: str, stderr: str, changed: Iterable[str]) -> list[s
     if names := sorted(changed):
         faults.append(f"changed with exit code {code}: {', '.join(names[:5])}")
     for name, text in (("stdout", stdout), ("stderr", stderr)):
-        if code in (0, 1, 2, 4) and (found := _OBEYED.search(text)):
-            faults.append(f"{found.group()!r} on {name}")
+        if code in (0, 1, 2, 4) and (result := _OBEYED.search(text)):
+            faults.append(f"{result.group()!r} on {name}")
     return faults
 
 
@@ -223,11 +223,11 @@ def _is_progress(line: str) -> bool:
 
 
 def _snapshot(folder: Path) -> dict[str, str]:
-    found = {}
+    results = {}
     for path in folder.rglob("*"):
         name = str(path.relative_to(folder))
-        found[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
-    return found
+        results[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
+    return results
 
 
 def _in_child(arguments: tuple[str, ...], folder: Path, outside: Path, patch: Callable[[], None] | None) -> None:

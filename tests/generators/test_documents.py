@@ -38,7 +38,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def of(*texts: str, label: str | None = None, **files: str | bytes) -> Documents:
-    return Documents(COLUMNS, [(place, label, text) for place, text in enumerate(texts)], files or KEY)
+    return Documents(COLUMNS, [(index, label, text) for index, text in enumerate(texts)], files or KEY)
 
 
 def test_files_may_be_bytes(ledger: Ledger, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_what_is_committed_is_what_comes_out(texts: list[str], chunk: int, ledge
         run = begin(ledger, f"run {ledger.entries}")
         made.commit(run)
         count = run.last_committed("documents")
-        chunks = [run.outcome(f"documents/{place}") for place in range(count)]
+        chunks = [run.outcome(f"documents/{index}") for index in range(count)]
         sizes = [sum(len(row[2]) for row in each.value["rows"]) for each in chunks if each is not None]
         made.commit(run)  # the same again, as a resumed run does
         run.finish()
@@ -75,7 +75,7 @@ def test_what_is_committed_is_what_comes_out(texts: list[str], chunk: int, ledge
     assert again is not None
     assert (again.json_lines(), again.files) == (made.json_lines(), made.files)
     assert [json.loads(line) for line in made.json_lines().split("\n")[:-1]] == [
-        {"slot": place, "label": None, "text": text} for place, text in enumerate(texts)
+        {"slot": index, "label": None, "text": text} for index, text in enumerate(texts)
     ]
     assert count >= 1
     assert all(size < chunk + 30 for size in sizes), "a chunk is closed by the row that fills it"
@@ -111,9 +111,9 @@ def test_other_documents_than_those_committed_are_an_error(finished: bool, other
 
 
 def _lines(run: Run) -> Iterator[str]:
-    found = Documents.committed(run)
-    assert found is not None
-    yield found.json_lines()
+    result = Documents.committed(run)
+    assert result is not None
+    yield result.json_lines()
 
 
 def test_a_run_that_was_killed_between_two_chunks_commits_the_rest(

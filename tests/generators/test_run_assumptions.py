@@ -151,10 +151,10 @@ def test_every_generator_writes_what_it_assumes_before_it_charges(mechanism: str
     known = set(planned["assumptions"])
     assert known, "the plan of a claim rests on them, too"
     assert known <= set(about["assumptions"])
-    verified_at = {one for one in about["assumptions"] if "has a public shape (" in one}  # of the model
+    verified_at = {item for item in about["assumptions"] if "has a public shape (" in item}  # of the model
     assert set(about["assumptions"]) - known <= verified_at
     verified = run("ledger", "verify", ledger)
-    assert all(f"assumed: {one}" in verified.stdout for one in about["assumptions"])
+    assert all(f"assumed: {item}" in verified.stdout for item in about["assumptions"])
 
 
 def test_runs_are_begun_by_one_function() -> None:
@@ -327,9 +327,9 @@ def test_parts_that_run_in_parallel_are_assumed_to_be_disjoint(tmp_path: Path) -
         assert run("assay", claim, "-o", tmp_path / f"{public}", "-q").returncode == 0
         assay = load(tmp_path / f"{public}" / "private" / "assay.json")
         assert assay.best_upper is not None
-        said = [one for one in assay.best_upper.assumptions if "each record is in one part only" in one]
+        said = [item for item in assay.best_upper.assumptions if "each record is in one part only" in item]
         assert len(said) == 1
-        assert any("partition is said to be public" in one for one in assay.best_upper.assumptions) == public
+        assert any("partition is said to be public" in item for item in assay.best_upper.assumptions) == public
     gate = run("gate", claim, "--max-epsilon", "1", "--delta", "1e-6", "--assume")
     assert "each record is in one part only" in gate.stdout
     assert "--condition disjoint" in run("gate", claim, "--max-epsilon", "1", "--delta", "1e-6").stderr

@@ -43,7 +43,7 @@ Mixture = tuple[Sequence[float], Sequence[float]]
 REMOVE, ADD = "remove", "add"
 
 _UNIT = 2.0**-53
-_MOST_CELLS = 300
+_MAX_CELLS = 300
 _REACH = 9.0  # standard deviations; beyond lies less than e^{−81/2} < 3e-18
 _TAIL = math.exp(-(_REACH**2) / 2)
 _STEP = 0.15  # of a standard deviation
@@ -51,7 +51,7 @@ _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(12)
 _QUADRATURE = 1e-12
 """Of a cell's mass under a normal law at most 36 deviations away: twelve nodes are exact to h²⁴·36²⁴·(12!)⁴/(25·(24!)³)
 < 1e-20 relatively for h = 0.15, and exponents of at most 36²/2 have an absolute error below 648·4u < 3e-13."""
-_LEAST, _LARGEST = 1e-290, 600.0
+_MIN_MASS, _LARGEST = 1e-290, 600.0
 """Masses below the first may have lost digits by underflow; an ε above the second is asked of certain outcomes only."""
 
 
@@ -157,7 +157,7 @@ class Pair:
 
     def _merged(self) -> Pair:
         """Cells of nearly equal ratio as one."""
-        if self.p.size <= _MOST_CELLS:
+        if self.p.size <= _MAX_CELLS:
             return self
         finite = ~(np.isposinf(self.low) | np.isneginf(self.high))
         inside = np.where(finite, np.clip(_log_ratio(self.p, self.q), -1e4, 1e4), 0.0)
@@ -166,13 +166,13 @@ class Pair:
             total = mass[finite].sum()
             mean = (mass * inside)[finite].sum() / total
             ends.append(mean + sign * 9 * math.sqrt((mass * (inside - mean) ** 2)[finite].sum() / total))
-        place = np.clip((inside - ends[0]) / max(ends[1] - ends[0], 1e-300) * _MOST_CELLS, 0, _MOST_CELLS - 1)
-        place = np.where(finite, place.astype(int), np.where(self.low > 0, _MOST_CELLS, _MOST_CELLS + 1))
-        used, place = np.unique(place, return_inverse=True)
-        p, q = (np.bincount(place, weights=mass).astype(np.float64) for mass in (self.p, self.q))
+        index = np.clip((inside - ends[0]) / max(ends[1] - ends[0], 1e-300) * _MAX_CELLS, 0, _MAX_CELLS - 1)
+        index = np.where(finite, index.astype(int), np.where(self.low > 0, _MAX_CELLS, _MAX_CELLS + 1))
+        used, index = np.unique(index, return_inverse=True)
+        p, q = (np.bincount(index, weights=mass).astype(np.float64) for mass in (self.p, self.q))
         low, high = np.full(used.size, np.inf), np.full(used.size, -np.inf)
-        np.minimum.at(low, place, self.low)
-        np.maximum.at(high, place, self.high)
+        np.minimum.at(low, index, self.low)
+        np.maximum.at(high, index, self.high)
         return replace(self, p=p, q=q, low=low, high=high, error=self.error + self.p.size * _UNIT)
 
     # --- what an attacker who sees the cell attains
@@ -202,7 +202,7 @@ class Pair:
         p, q, only_p = self._sides(direction)
         if (p[only_p] > 0).any():
             return math.inf
-        p, q = p[p > _LEAST], q[p > _LEAST]
+        p, q = p[p > _MIN_MASS], q[p > _MIN_MASS]
         logs = order * np.log(p) + (1 - order) * np.log(q)
         top = float(logs.max())
         total = top + math.log(float(np.exp(logs - top).sum()))
@@ -212,7 +212,7 @@ class Pair:
     def loss_at_least(self, direction: str) -> float:
         """log p/q of the worst cell."""
         p, q, _ = self._sides(direction)
-        return float(_log_ratio(p, q)[p > _LEAST].max()) - 2 * self.error - 1e-12
+        return float(_log_ratio(p, q)[p > _MIN_MASS].max()) - 2 * self.error - 1e-12
 
     # --- what no attacker exceeds
 
@@ -240,7 +240,7 @@ class Pair:
         p, q, only_p = (self.p, self.q, np.isposinf(self.low))
         if direction == ADD:
             p, q, only_p = self.q, self.p, np.isneginf(self.high)
-        return p, np.where(only_p, 0.0, np.maximum(q, _LEAST)), only_p
+        return p, np.where(only_p, 0.0, np.maximum(q, _MIN_MASS)), only_p
 
 
 def _added(first: Losses, second: Losses) -> Losses:
@@ -249,17 +249,17 @@ def _added(first: Losses, second: Losses) -> Losses:
     possible = mass > 0
     with np.errstate(invalid="ignore"):
         mass, loss = mass[possible], np.add.outer(first[1], second[1]).ravel()[possible]
-    if mass.size <= _MOST_CELLS:
+    if mass.size <= _MAX_CELLS:
         return mass, loss
     finite = np.isfinite(loss)
     mean = float((mass * np.where(finite, loss, 0.0)).sum() / mass.sum())
     inside = np.where(finite, loss, mean)
     spread = 9 * math.sqrt(float((mass * (inside - mean) ** 2).sum() / mass.sum())) + 1e-300
-    place = np.clip((inside - mean + spread) / (2 * spread) * _MOST_CELLS, 0, _MOST_CELLS - 1).astype(int)
-    place = np.where(loss == np.inf, _MOST_CELLS, place)
-    most = np.full(_MOST_CELLS + 1, -np.inf)
-    np.maximum.at(most, place, loss)
-    total = np.bincount(place, weights=mass, minlength=_MOST_CELLS + 1).astype(np.float64)
+    index = np.clip((inside - mean + spread) / (2 * spread) * _MAX_CELLS, 0, _MAX_CELLS - 1).astype(int)
+    index = np.where(loss == np.inf, _MAX_CELLS, index)
+    most = np.full(_MAX_CELLS + 1, -np.inf)
+    np.maximum.at(most, index, loss)
+    total = np.bincount(index, weights=mass, minlength=_MAX_CELLS + 1).astype(np.float64)
     return total[total > 0], most[total > 0]
 
 
@@ -450,11 +450,11 @@ def _without_replacement(event: dp_event.SampledWithoutReplacementDpEvent, adjac
     """A unit of 1 is exchanged for −1; all others are equal, at an end or between. The sum of m of n is released."""
     assert adjacency == "replace_one"
     sample, rate = event.sample_size, event.sample_size / event.source_dataset_size
-    found = []
+    results = []
     for other in (-1.0, -0.5, 0.0, 0.2, 0.5, 1.0):  # those between have more power at some levels
         laws = [([rate, 1 - rate], [unit + (sample - 1) * other, sample * other]) for unit in (1, -1)]
-        found.append(gaussians(laws[0], laws[1], event.event.noise_multiplier, known=abs(other) == 1))
-    return found
+        results.append(gaussians(laws[0], laws[1], event.event.noise_multiplier, known=abs(other) == 1))
+    return results
 
 
 def _truncated(event: TruncatedPoissonSampledDpEvent, adjacency: str, size: int) -> list[Pair]:
@@ -464,7 +464,7 @@ def _truncated(event: TruncatedPoissonSampledDpEvent, adjacency: str, size: int)
     1)), and takes the place of another if that is below 1.
     """
     rate, limit, others = Fraction(event.sampling_probability), event.max_batch_size, event.source_dataset_size - 1
-    found = []
+    results = []
     for other in (0, -1):
 
         def law(unit: int | None, other: int = other) -> Mixture:
@@ -480,8 +480,8 @@ def _truncated(event: TruncatedPoissonSampledDpEvent, adjacency: str, size: int)
             return [float(w) for w in weights.values()], list(weights)
 
         second = law(None if adjacency == "add_remove" else 0)
-        found.append(gaussians(law(1), second, event.event.noise_multiplier))
-    return found
+        results.append(gaussians(law(1), second, event.event.noise_multiplier))
+    return results
 
 
 def _secret(event: SecretReleaseDpEvent, adjacency: str, size: int) -> list[Pair]:
@@ -523,7 +523,7 @@ def _parallel(event: ParallelDpEvent, adjacency: str, size: int) -> list[Pair]:
         return pairs
     for a, b in itertools.islice(itertools.permutations(event.events, 2), 6):
         leaves, enters = (adversaries(part, "add_remove", size) for part in (a, b))
-        pairs += [one.times(other.reversed()) for one, other in zip(leaves, enters, strict=False)]
+        pairs += [first.times(second.reversed()) for first, second in zip(leaves, enters, strict=False)]
     return [pair.only_at_least() for pair in pairs] if len(event.events) > 1 else pairs
 
 
@@ -612,13 +612,16 @@ class MedianRun:
             return max(
                 [0.0, *(sign * loss for sign in (1, -1) for each in (*leaving, *entering) for loss in each[sign])]
             )
-        found = [sign * loss for sign in (1, -1) for each in inside for loss in each[sign]]
+        results = [sign * loss for sign in (1, -1) for each in inside for loss in each[sign]]
         if not partition_is_public:
             for a, b in itertools.permutations(range(len(self.parts)), 2):
-                found += [
-                    sign * (one + other) for sign in (1, -1) for one in leaving[a][sign] for other in entering[b][sign]
+                results += [
+                    sign * (item + other)
+                    for sign in (1, -1)
+                    for item in leaving[a][sign]
+                    for other in entering[b][sign]
                 ]
-        return max([0.0, *found])
+        return max([0.0, *results])
 
     def _losses(self, part: int, *, leaves: bool, enters: bool) -> dict[int, list[float]]:
         """For each row that leaves, log P/P′ of the part's tokens, at the rows of ±c that make it largest (1) or least
@@ -626,7 +629,7 @@ class MedianRun:
         logits = np.maximum(-self.clip, self.parts[part] - self.parts[part].max(axis=-1, keepdims=True) + self.clip)
         steps, rows, vocabulary = logits.shape
         corners = [np.array(c) for c in itertools.product((-self.clip, self.clip), repeat=vocabulary)]
-        found: dict[int, list[float]] = {1: [], -1: []}
+        results: dict[int, list[float]] = {1: [], -1: []}
         for row in range(rows) if leaves else [None]:
             totals = {1: 0.0, -1: 0.0}
             for step, token in zip(range(steps), self.tokens[part], strict=True):
@@ -637,8 +640,8 @@ class MedianRun:
                 totals[1] += max(losses)
                 totals[-1] += min(losses)
             for sign in (1, -1):
-                found[sign].append(totals[sign])
-        return found
+                results[sign].append(totals[sign])
+        return results
 
     def _log_probability(self, rows: Array, token: int) -> float:
         """Softmax of the medians; without rows all tokens are equally likely."""

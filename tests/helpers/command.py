@@ -20,9 +20,9 @@ class Result:
 def plain(stderr: str) -> str:
     """Standard error as it reads without ``--json``: an error that is an object becomes its line."""
     lines = stderr.split("\n")
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if line.startswith('{"error"'):
-            lines[place] = f"dpassay: {json.loads(line)['error']}"
+            lines[index] = f"dpassay: {json.loads(line)['error']}"
     return "\n".join(lines)
 
 

@@ -38,8 +38,10 @@ def check_discrete_laplace(noise: ArrayLike, rate: float) -> None:
     check_counts(counts, law)
     mean, square = 1 / np.sinh(rate), 1 / (2 * np.sinh(rate / 2) ** 2)  # of |k|
     spread = np.sqrt((square - mean**2) / drawn.size)
-    found = np.abs(drawn).mean()
-    assert abs(found - mean) < stats.norm.isf(ALARM / 2) * spread, f"the noise is {found / mean:.4f} of what is charged"
+    result = np.abs(drawn).mean()
+    assert abs(result - mean) < stats.norm.isf(ALARM / 2) * spread, (
+        f"the noise is {result / mean:.4f} of what is charged"
+    )
 
 
 def check_counts(counts: ArrayLike, law: ArrayLike) -> None:
@@ -50,5 +52,5 @@ def check_counts(counts: ArrayLike, law: ArrayLike) -> None:
 
 def check_share(drawn: NDArray[np.bool_], chance: float) -> None:
     """Independent draws with a probability: their number is binomial."""
-    found = stats.binomtest(int(drawn.sum()), drawn.size, chance)
-    assert found.pvalue > ALARM, f"{found.statistic:.4f} were drawn, {chance:.4f} is charged"
+    result = stats.binomtest(int(drawn.sum()), drawn.size, chance)
+    assert result.pvalue > ALARM, f"{result.statistic:.4f} were drawn, {chance:.4f} is charged"

@@ -60,8 +60,8 @@ def told_apart(
     """The bound that so many runs on each data set give, with a test that is found on .3 of them."""
     rng = np.random.default_rng(1)
     outputs = [runs_of(each, runs, rng) for each in (data, neighbor)]
-    found = distinguishing_audit(*outputs, guarantee=claim, adjacency=adjacency, confidence=CONFIDENCE, score=score)
-    return found.bounds[0]
+    result = distinguishing_audit(*outputs, guarantee=claim, adjacency=adjacency, confidence=CONFIDENCE, score=score)
+    return result.bounds[0]
 
 
 def one_by_one(mechanism: Mechanism[Any]) -> Runs:
@@ -79,8 +79,8 @@ def redrawn(mechanism: Mechanism[Any]) -> Callable[[Any, int, np.random.Generato
         assert not any(step.own for step in steps)
         draw = {"gaussian": rng.normal, "laplace": rng.laplace}
         columns = [step.query + draw[step.kind](scale=step.scale, size=(runs, step.query.size)) for step in steps]
-        found = np.concatenate(columns, axis=1)
-        return found[:, 0] if found.shape[1] == 1 else found
+        result = np.concatenate(columns, axis=1)
+        return result[:, 0] if result.shape[1] == 1 else result
 
     return runs_of
 

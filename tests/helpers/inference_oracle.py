@@ -69,8 +69,8 @@ class Pipeline:
         """The slot of a record; for unit user, of its user."""
         if record not in self._slots:
             cell, name = self.cell(record), self._name(record)
-            place = hashed(self.key, "slot", name) % self.slots_of_cell[cell]
-            self._slots[record] = sum(self.slots_of_cell[:cell]) + place
+            index = hashed(self.key, "slot", name) % self.slots_of_cell[cell]
+            self._slots[record] = sum(self.slots_of_cell[:cell]) + index
         return self._slots[record]
 
     def _name(self, record: Record) -> str:
@@ -88,8 +88,8 @@ class Pipeline:
             return [self._shown([record]) for record in members]
         contexts: dict[int, list[Record]] = {}
         for record in sorted(members, key=lambda r: hashed(self.key, "context", self._name(r))):
-            place = hashed(self.key, "context", self._name(record)) % self.contexts_of_slot
-            contexts.setdefault(place, []).append(record)
+            index = hashed(self.key, "context", self._name(record)) % self.contexts_of_slot
+            contexts.setdefault(index, []).append(record)
         return [self._shown(own) for own in contexts.values()]
 
     def _shown(self, records: Sequence[Record]) -> tuple[int, ...]:
@@ -168,8 +168,8 @@ class Pipeline:
 
     def worst_losses_of(self, records: Sequence[Record], other: Sequence[Record]) -> tuple[float, float]:
         """The largest log P_D/P_D′ and log P_D′/P_D over all outputs of all slots, which are independent."""
-        found = [
+        results = [
             self.worst_losses(self.rows(records, slot), self.rows(other, slot))
             for slot in self.changed_slots(records, other)
         ]
-        return math.fsum(there for there, _ in found), math.fsum(back for _, back in found)
+        return math.fsum(there for there, _ in results), math.fsum(back for _, back in results)

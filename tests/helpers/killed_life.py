@@ -160,7 +160,7 @@ class Lives:
         notes = folder / "points"  # which a life that is killed at once has not begun
         passed = notes.read_text().splitlines() if notes.exists() else []
         last = Point(*json.loads(passed[-1])) if passed else None
-        errors = [folder / f"errors-{place}" for place in range(len(answer["codes"]))]
+        errors = [folder / f"errors-{index}" for index in range(len(answer["codes"]))]
         return [
             Ended(code, plain(path.read_text()) if path.exists() else "", answer["seconds"], last)
             for code, path in zip(answer["codes"], errors, strict=True)
@@ -225,8 +225,8 @@ class _Watched:
 
     def watch(self) -> None:
         """Puts itself around the calls of this process."""
-        for name, place in _CALLS.items():
-            setattr(os, name, self._os_call(name, getattr(os, name), place))
+        for name, index in _CALLS.items():
+            setattr(os, name, self._os_call(name, getattr(os, name), index))
         self._watch_files()
         self._watch_ledger()
         if self._full:
@@ -234,13 +234,13 @@ class _Watched:
         else:
             self._watch_journal()
 
-    def _os_call(self, verb: str, call: Callable[..., Any], place: int) -> Callable[..., Any]:
+    def _os_call(self, verb: str, call: Callable[..., Any], index: int) -> Callable[..., Any]:
         @functools.wraps(call)
         def watched(*arguments: Any, **options: Any) -> Any:
-            name = self.name(arguments[place])
+            name = self.name(arguments[index])
             if name is None:
                 return call(*arguments, **options)
-            with naming(arguments[place]):
+            with naming(arguments[index]):
                 self.pass_by(f"{verb} {name}", "before")
             made = call(*arguments, **options)
             self.pass_by(f"{verb} {name}", "after")
@@ -388,14 +388,14 @@ def _children(job: dict[str, Any]) -> list[int]:
     sys.stdout.flush()
     waiting, starting = os.pipe()
     children = []
-    for place in range(job["processes"]):
+    for index in range(job["processes"]):
         child = os.fork()
         if child == 0:
             code = 70
             try:
                 os.close(starting)
                 os.read(waiting, 1)  # until nobody can write
-                code = _live(job | {"place": place})
+                code = _live(job | {"place": index})
             finally:
                 os._exit(code)
         children.append(child)
@@ -406,13 +406,13 @@ def _children(job: dict[str, Any]) -> list[int]:
 
 def _ended(child: int, job: dict[str, Any]) -> int:
     end = None if job["seconds"] is None else time.monotonic() + job["seconds"]
-    found, status = os.waitpid(child, 0 if end is None else os.WNOHANG)
-    while not found:
+    result, status = os.waitpid(child, 0 if end is None else os.WNOHANG)
+    while not result:
         if end is not None and time.monotonic() >= end:
             os.kill(child, signal.SIGKILL)
             end = None
         time.sleep(0.001)
-        found, status = os.waitpid(child, os.WNOHANG)
+        result, status = os.waitpid(child, os.WNOHANG)
     return os.waitstatus_to_exitcode(status)
 
 

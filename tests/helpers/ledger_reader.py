@@ -45,12 +45,12 @@ def entries(ledger: Path) -> list[Entry]:
 
 def _chained(rows: Iterable[tuple[Any, ...]]) -> Iterable[Entry]:
     last = "0" * 64
-    for place, (seq, run, kind, text, previous, digest) in enumerate(rows, 1):
+    for index, (seq, run, kind, text, previous, digest) in enumerate(rows, 1):
         body = json.loads(text)
         lines = "\n".join([str(seq), run, kind, previous, text])
-        assert (seq, previous) == (place, last), f"entry {place} does not follow the one before"
-        assert hashlib.sha256(lines.encode()).hexdigest() == digest, f"entry {place} has another hash"
-        assert json.dumps(body, sort_keys=True, separators=(",", ":")) == text, f"entry {place} is not canonical"
+        assert (seq, previous) == (index, last), f"entry {index} does not follow the one before"
+        assert hashlib.sha256(lines.encode()).hexdigest() == digest, f"entry {index} has another hash"
+        assert json.dumps(body, sort_keys=True, separators=(",", ":")) == text, f"entry {index} is not canonical"
         last = digest
         yield Entry(seq, run, kind, body, digest)
 
@@ -67,8 +67,8 @@ class RunRead:
         whole: whether what was charged is what was planned.
     """
 
-    def __init__(self, found: Iterable[Entry]) -> None:
-        begin, *rest = found
+    def __init__(self, result: Iterable[Entry]) -> None:
+        begin, *rest = result
         assert begin.kind == "begin"
         self.about: dict[str, Any] = begin.body["about"]
         self.committed: dict[str, Any] = {}
@@ -107,17 +107,17 @@ class RunRead:
 
     def documents(self) -> list[dict[str, Any]]:
         """The committed documents, as rows of the files."""
-        chunks = [self.committed[f"documents/{place}"] for place in range(self.steps("documents"))]
+        chunks = [self.committed[f"documents/{index}"] for index in range(self.steps("documents"))]
         names = [name for name, _ in chunks[0]["columns"]] if chunks else []
         rows = [dict(zip(names, row, strict=True)) for chunk in chunks for row in chunk["rows"]]
         assert not chunks or len(rows) == chunks[0]["count"] or not self.finished
         return rows
 
 
-def runs(found: Iterable[Entry]) -> dict[str, RunRead]:
+def runs(result: Iterable[Entry]) -> dict[str, RunRead]:
     """What the entries say of each run, by its name."""
     parted: dict[str, list[Entry]] = {}
-    for entry in found:
+    for entry in result:
         if entry.kind != "open":
             parted.setdefault(entry.run, []).append(entry)
     return {name: RunRead(own) for name, own in parted.items()}
@@ -169,9 +169,9 @@ def _fits(charged: tuple[Counts, list[list[Counts]]], plan: tuple[Counts, list[l
     (whole, partitions), (planned, parallel) = charged, plan
     return whole <= planned and all(
         any(
-            len(parts) <= len(places)
-            and all(part <= place for part, place in zip(_sorted(parts), _sorted(places), strict=False))
-            for places in parallel
+            len(parts) <= len(indices)
+            and all(part <= index for part, index in zip(_sorted(parts), _sorted(indices), strict=False))
+            for indices in parallel
         )
         for parts in partitions
     )

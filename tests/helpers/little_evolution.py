@@ -62,8 +62,8 @@ def tree_records(count: int, *, labels: Sequence[str] = (), seed: int = 0, codes
     """Records of four words and their number; each code is planted in three of them, one after the other."""
     generator = np.random.default_rng(seed)
     texts = [f"{' '.join(generator.choice(WORDS, 4))} n{index}" for index in range(count)]
-    for place, code in enumerate(codes):
-        for index in range(3 * place, 3 * place + 3):
+    for position, code in enumerate(codes):
+        for index in range(3 * position, 3 * position + 3):
             texts[index] = f"{texts[index]} code {code}"
     names = [labels[index % len(labels)] if labels else None for index in range(count)]
     return with_content_ids([(text, name, None) for text, name in zip(texts, names, strict=True)])

@@ -177,7 +177,7 @@ def smartnoise(folder: Path) -> dict[str, Any]:
     reader.execute("SELECT kind, COUNT(*) AS n, SUM(age) AS s FROM S.T GROUP BY kind")
     reader.execute("SELECT AVG(age) AS a FROM S.T")
     (folder / "smartnoise.json").write_text(json.dumps({"steps": reader.odometer.steps}) + "\n")
-    return {"smartnoise.json": [float(one) for one in reader.odometer.spent]}
+    return {"smartnoise.json": [float(item) for item in reader.odometer.spent]}
 
 
 def private_evolution(folder: Path) -> dict[str, Any]:
@@ -225,16 +225,16 @@ def dpsynth(folder: Path) -> dict[str, Any]:
     accountant.request_budget(kinds.GAUSSIAN, count=4, name="AIM Gaussian Mechanism")
     accountant.request_budget(kinds.GENERIC, name="Values of an attribute")
     accountant.compute_budgets()
-    found = library.DiagnosticInformation(epsilon=2.0, delta=1e-6, mechanism="aim", attribute_names=["a", "b"])
-    for one in accountant.mechanism_specs:
-        operation = library.DPOperation(name=one.name, mechanism_type=str(one.mechanism_type), count=one.count)
-        if one._eps is not None:
-            operation.epsilon, operation.delta = one.eps, one.delta
-        if one.standard_deviation_is_set:
-            operation.sigma = one.noise_standard_deviation
-        found.dp_operations.append(operation)
-    (folder / "dpsynth.txt").write_text(str(found))
-    (folder / "dpsynth.json").write_text(json.dumps(dataclasses.asdict(found), indent=1) + "\n")
+    result = library.DiagnosticInformation(epsilon=2.0, delta=1e-6, mechanism="aim", attribute_names=["a", "b"])
+    for item in accountant.mechanism_specs:
+        operation = library.DPOperation(name=item.name, mechanism_type=str(item.mechanism_type), count=item.count)
+        if item._eps is not None:
+            operation.epsilon, operation.delta = item.eps, item.delta
+        if item.standard_deviation_is_set:
+            operation.sigma = item.noise_standard_deviation
+        result.dp_operations.append(operation)
+    (folder / "dpsynth.txt").write_text(str(result))
+    (folder / "dpsynth.json").write_text(json.dumps(dataclasses.asdict(result), indent=1) + "\n")
     return {}
 
 

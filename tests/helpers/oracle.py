@@ -367,14 +367,14 @@ def sampled_without_replacement(noise_multiplier: Any, sample: int, size: int) -
 
 def randomised_response_power(uniform: Any, count: int, *, null: bool = False) -> Atoms:
     """`count` binary answers: the number of true ones is binomial on both sides."""
-    one = randomised_response(uniform, 2, null=null)
+    item = randomised_response(uniform, 2, null=null)
 
     def binomial(success: Real, failure: Real) -> tuple[Real, ...]:
         logs = mp.log(success), mp.log(failure)
         choose = log_binomials(count)
         return tuple(mp.exp(choose[k] + k * logs[0] + (count - k) * logs[1]) for k in range(count + 1))
 
-    return Atoms(binomial(*one.p), binomial(*one.q))
+    return Atoms(binomial(*item.p), binomial(*item.q))
 
 
 @functools.cache
@@ -389,8 +389,8 @@ def log_binomials(count: int) -> tuple[Real, ...]:
 
 def discrete_laplace_power(parameter: Any, sensitivity: int, count: int) -> Atoms:
     """`count` discrete Laplace releases: losses are −aΔ, a(2 − Δ), …, aΔ, so the masses are a power of a polynomial."""
-    one = discrete_laplace(parameter, sensitivity)
-    masses = polynomial_power(one.p, count)
+    item = discrete_laplace(parameter, sensitivity)
+    masses = polynomial_power(item.p, count)
     top = len(masses) - 1
     # A mass far below 1 has few digits, so of p_j and q_j = p_{top − j} the smaller one is had from their ratio.
     losses = [real(parameter) * (2 * j - top) for j in range(top + 1)]

@@ -19,7 +19,7 @@ _OTHER_FORMS = re.compile(
     r"|confidence\s1(?![\d.])|\bp(?:-value)?\s(?:=\s)?0(?![\d.])"
 )
 _ENCLOSURE = re.compile(r"\[[^\[\]]*\]")
-_LEAST, _LEAST_RANDOM, _MOST = 3, 4, 6
+_MIN_DIGITS, _MIN_RANDOM, _MAX_DIGITS = 3, 4, 6
 """Numbers of fewer digits are alike by chance; no number has more."""
 
 
@@ -58,8 +58,8 @@ def two_forms(page: str, *, random: bool = False) -> list[tuple[str, str]]:
     numbers = _read(words)
     return [
         (first, second)
-        for (first, one), (second, other) in itertools.combinations(sorted(numbers.items()), 2)
-        if _alike(one, other, random) and not any({first, second} <= pair for pair in ends)
+        for (first, left), (second, right) in itertools.combinations(sorted(numbers.items()), 2)
+        if _alike(left, right, random) and not any({first, second} <= pair for pair in ends)
     ]
 
 
@@ -77,15 +77,15 @@ def _read(words: str) -> dict[str, Decimal]:
     }
 
 
-def _alike(one: Decimal, other: Decimal, random: bool) -> bool:
-    if one == other:
+def _alike(item: Decimal, other: Decimal, random: bool) -> bool:
+    if item == other:
         return True
-    coarse, fine = sorted((one, other), key=_digits)
+    coarse, fine = sorted((item, other), key=_digits)
     few, many = _digits(coarse), _digits(fine)
-    if few >= (_LEAST_RANDOM if random else _LEAST) and many > few:
+    if few >= (_MIN_RANDOM if random else _MIN_DIGITS) and many > few:
         return any(Context(prec=few, rounding=way).plus(fine) == coarse for way in _DIRECTIONS)
-    unit = Decimal(1).scaleb(max(one, other).adjusted() + 1 - _MOST)
-    return not random and few == many == _MOST and abs(one - other) == unit
+    unit = Decimal(1).scaleb(max(item, other).adjusted() + 1 - _MAX_DIGITS)
+    return not random and few == many == _MAX_DIGITS and abs(item - other) == unit
 
 
 def _digits(number: Decimal) -> int:

@@ -17,13 +17,13 @@ def checked(row: str, **changes: Any) -> CheckedClaim:
 
 def lower(row: str, **changes: Any) -> float:
     """The lower bound of a check."""
-    found = checked(row, **changes).finding.lower
-    assert found is not None
-    return found
+    result = checked(row, **changes).finding.lower
+    assert result is not None
+    return result
 
 
 def upper(row: str, **changes: Any) -> float:
     """The upper bound of a check."""
-    found = checked(row, **changes).finding.upper
-    assert found is not None
-    return found
+    result = checked(row, **changes).finding.upper
+    assert result is not None
+    return result

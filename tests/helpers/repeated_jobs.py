@@ -45,8 +45,8 @@ def fail_at_three(index: int, seed: np.random.SeedSequence) -> Any:
 class Stubborn(Exception):
     """Cannot be sent to another process."""
 
-    def __init__(self, one: str, other: str) -> None:
-        super().__init__(f"{one} and {other}")
+    def __init__(self, item: str, other: str) -> None:
+        super().__init__(f"{item} and {other}")
 
 
 def raise_stubborn(index: int, seed: np.random.SeedSequence) -> Any:

@@ -16,9 +16,9 @@ Rows = list[dict[str, Any]]
 
 def copy(rows: Rows, seed: int) -> Rows:
     """No protection; and it spoils what it was given."""
-    found = [dict(row) for row in rows]
+    results = [dict(row) for row in rows]
     rows.clear()
-    return found
+    return results
 
 
 def constant(rows: Rows, seed: int) -> Rows:

@@ -52,9 +52,9 @@ class Visible:
     @property
     def run(self) -> RunRead | None:
         """The only run; None before it was begun."""
-        found = runs(self.entries)
-        assert len(found) <= 1
-        return next(iter(found.values()), None)
+        results = runs(self.entries)
+        assert len(results) <= 1
+        return next(iter(results.values()), None)
 
     def check(self) -> None:
         """Everything that is visible was committed before, and nothing that was committed has changed.
@@ -119,9 +119,9 @@ class Visible:
 
     def _check_anchors(self) -> None:
         """Each is of a ledger that is here, the run's or that of an audit, and not ahead of it."""
-        ledgers = {found[0].hash: found for file in self._private.rglob("ledger.sqlite") if (found := entries(file))}
-        for found in ledgers.values():
-            runs(found)
+        ledgers = {result[0].hash: result for file in self._private.rglob("ledger.sqlite") if (result := entries(file))}
+        for result in ledgers.values():
+            runs(result)
         for file in (self.folder / "state").rglob("[!.]*.json"):
             ((identity, anchor),) = json.loads(file.read_text()).items()
             assert identity == file.stem

@@ -48,7 +48,7 @@ def _cells(column: dict[str, Any], count: int, rng: np.random.Generator) -> list
             words = [f"{x:.{column['decimals']}f}" for x in tenths]
         case "category":
             share = 0.5 ** np.arange(len(column["values"]))
-            words = [column["values"][place] for place in rng.choice(len(share), count, p=share / share.sum())]
+            words = [column["values"][index] for index in rng.choice(len(share), count, p=share / share.sum())]
         case _:
             words = [str(_FIRST + datetime.timedelta(int(day))) for day in rng.integers(0, _DAYS, count)]
     is_empty = rng.random(count) < 0.1 * column["missing"]

@@ -40,9 +40,9 @@ def mechanism(vocabulary: int, tokens: int = 1, *, bug: bool) -> Mechanism[list[
 def test_record_and_replay_finds_twice_the_declared_range() -> None:
     """The spread of the mean's logits is 2c·62/64 with the record and 2c without it: the range is 4c/(64τ), and
     2c/(64τ) with a fixed denominator."""
-    (found,) = record_replay_findings(mechanism(1024, bug=True), DATA, [NEIGHBOR], adjacency="add_remove", plan=EVENT)
-    assert (found.kind, found.declared) == ("range", 2 * CLIP / (64 * TEMPERATURE))
-    assert found.found == pytest.approx(4 * CLIP / (64 * TEMPERATURE), rel=1e-12)
+    (result,) = record_replay_findings(mechanism(1024, bug=True), DATA, [NEIGHBOR], adjacency="add_remove", plan=EVENT)
+    assert (result.kind, result.declared) == ("range", 2 * CLIP / (64 * TEMPERATURE))
+    assert result.measured == pytest.approx(4 * CLIP / (64 * TEMPERATURE), rel=1e-12)
     assert not record_replay_findings(mechanism(1024, bug=False), DATA, [NEIGHBOR], adjacency="add_remove", plan=EVENT)
 
 
@@ -88,10 +88,10 @@ def by_binomials(vocabulary: int) -> float:
 @pytest.mark.parametrize(("vocabulary", "stated"), [(1024, 3.91), (50_257, 20.07), (128_256, 21.895)])
 def test_what_is_lost_grows_with_the_vocabulary(vocabulary: int, stated: float) -> None:
     """Binomial sums of logarithms of factorials: relative errors of 1e-12."""
-    found = exact(vocabulary)
-    assert found.value == pytest.approx(by_binomials(vocabulary), abs=1e-4)
-    assert found.value == pytest.approx(stated, abs=5e-3)
-    assert verdict(CLAIM, found) == ("REFUTED" if vocabulary > 1024 else "UNPROVEN")
+    result = exact(vocabulary)
+    assert result.value == pytest.approx(by_binomials(vocabulary), abs=1e-4)
+    assert result.value == pytest.approx(stated, abs=5e-3)
+    assert verdict(CLAIM, result) == ("REFUTED" if vocabulary > 1024 else "UNPROVEN")
 
 
 def test_a_fixed_denominator_keeps_the_claim() -> None:

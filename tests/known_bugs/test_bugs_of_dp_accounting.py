@@ -94,11 +94,11 @@ def test_a_mixture_depends_on_the_unit_of_its_noise() -> None:
         pair = DominatingPair.gaussian_mixture(weights, (unit * shifts).tolist(), 2.0 * unit)
         event = dp_event.MixtureOfGaussiansDpEvent(2.0 * unit, (unit * shifts).tolist(), weights)
         for each in (pair, dominating_pair(event, "add_remove")):
-            found, power = each.epsilon(1e-6), each.delta(0.5)
+            result, power = each.epsilon(1e-6), each.delta(0.5)
             # 1e-4·x and the rest are rounded: a few units in the last place of ε and δ, which the width covers.
-            assert found.lower <= epsilon <= found.upper
+            assert result.lower <= epsilon <= result.upper
             assert power.lower <= delta <= power.upper
-            assert found.width <= 1e-3 * found.upper
+            assert result.width <= 1e-3 * result.upper
 
     def library(unit: float) -> privacy_loss_distribution.PrivacyLossDistribution:
         return privacy_loss_distribution.from_mixture_gaussian_mechanism(
@@ -122,9 +122,9 @@ def test_a_trade_off_curve_would_be_symmetrised() -> None:
     pair = DominatingPair.gaussian(1.0).poisson_sampled(0.1)
     truths = {side: exact.blowup(0.5, side) for side in oracle.DIRECTIONS}
     for side, truth in truths.items():
-        found = pair.blowup(0.5, direction=side)
-        assert found.lower <= truth <= found.upper
-        assert found.upper < 0.5356
+        result = pair.blowup(0.5, direction=side)
+        assert result.lower <= truth <= result.upper
+        assert result.upper < 0.5356
     library = privacy_loss_distribution.from_gaussian_mechanism(1.0, sampling_prob=0.1)
     epsilons = np.linspace(-1, 1, 4001)
     deltas = np.asarray(library.get_delta_for_epsilon(epsilons))

@@ -29,8 +29,8 @@ def mechanism(*, bug: bool) -> Mechanism[list[str]]:
 
 def test_record_and_replay_finds_an_output_that_is_no_function_of_the_releases() -> None:
     near = list(neighbors(DATA, "ab", adjacency="add_remove"))
-    (found,) = record_replay_findings(mechanism(bug=True), DATA, near, adjacency="add_remove", plan=EVENT)
-    assert (found.kind, found.step) == ("output", None)
+    (result,) = record_replay_findings(mechanism(bug=True), DATA, near, adjacency="add_remove", plan=EVENT)
+    assert (result.kind, result.step) == ("output", None)
     assert not record_replay_findings(mechanism(bug=False), DATA, near, adjacency="add_remove", plan=EVENT)
 
 

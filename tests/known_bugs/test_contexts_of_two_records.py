@@ -38,7 +38,7 @@ def chosen(setting: dict[str, Any]) -> PrivateInference:
 
 def in_contexts(letters: Sequence[str]) -> list[Record]:
     """Records whose names are hashed into contexts with these letters, two in each."""
-    names: dict[int, list[str]] = {place: [] for place in range(len(letters))}
+    names: dict[int, list[str]] = {index: [] for index in range(len(letters))}
     for number in range(100 * len(letters)):
         names[keyed_hash(KEY, "context", f"id-{number}") % len(letters)].append(f"id-{number}")
     return [Record(names[i][j], text[j]) for i, text in enumerate(letters) for j in range(2)]
@@ -56,13 +56,13 @@ def median() -> tuple[float, float, list[Finding], list[Finding], float]:
         (realised,) = run.realised().values()
     leaves = next(index for index, record in enumerate(records) if record.text == "S")
     near = [records[:leaves] + records[leaves + 1 :]]
-    found, charged = (
+    result, charged = (
         inference_findings(mechanism, records, near, model, generation, key=KEY, accounting=account)
         for account in ("published", "charged")
     )
     assert generation.spent is not None
     loss = reruns(mechanism, records, [leaves], model, generation, KEY)[0].value
-    return float(generation.spent[0, 2]), loss, found, charged, realised.u_minus
+    return float(generation.spent[0, 2]), loss, result, charged, realised.u_minus
 
 
 @functools.cache
@@ -75,7 +75,7 @@ def mean() -> tuple[list[Finding], list[Finding], list[np.ndarray]]:
         run = Runs(Path(folder)).begin(mechanism, noise="recorded")
         generation = generate(mechanism, records, model, run, key=KEY, source=FirstToken(0))
     near = records[1:]
-    found, charged = (
+    result, charged = (
         inference_findings(mechanism, records, [near], model, generation, key=KEY, accounting=account)
         for account in ("published", "charged")
     )
@@ -83,25 +83,25 @@ def mean() -> tuple[list[Finding], list[Finding], list[np.ndarray]]:
         next(iter(StepLaws(mechanism, data, model, generation.transcript, key=KEY).of_groups([[0]])))[2]
         for data in (records, near)
     ]
-    return found, charged, laws
+    return result, charged, laws
 
 
 def test_the_median_loses_what_is_published_as_nothing() -> None:
-    published, loss, found, charged, realised = median()
+    published, loss, result, charged, realised = median()
     exact = math.log1p(math.exp(9 / 1.5)) - math.log1p(math.exp(6 / 1.5))  # of (0, 6) against (−3, 6)
     assert published < 1e-9  # 0 up to its float error
     assert loss == pytest.approx(exact, abs=1e-9) == pytest.approx(1.984326, abs=1e-6)
-    assert [finding.kind for finding in found] == ["cost"]
-    assert found[0].found == pytest.approx(exact, abs=1e-9)
+    assert [finding.kind for finding in result] == ["cost"]
+    assert result[0].measured == pytest.approx(exact, abs=1e-9)
     assert not charged
     assert loss <= realised + 1e-9
 
 
 def test_the_mean_has_twice_the_published_range() -> None:
-    found, charged, _ = mean()
-    assert [finding.kind for finding in found] == ["range"]
-    assert found[0].declared == pytest.approx(2 * 9 / (64 * 1.5), rel=1e-12)
-    assert found[0].found == pytest.approx(4 * 9 / (64 * 1.5), rel=1e-9)
+    result, charged, _ = mean()
+    assert [finding.kind for finding in result] == ["range"]
+    assert result[0].declared == pytest.approx(2 * 9 / (64 * 1.5), rel=1e-12)
+    assert result[0].measured == pytest.approx(4 * 9 / (64 * 1.5), rel=1e-9)
     assert not charged
 
 

@@ -37,9 +37,9 @@ def claim(*, bug: bool) -> PureDP:
 
 
 def test_record_and_replay_counts_what_is_released() -> None:
-    (found,) = record_replay_findings(MECHANISM, DATA, [NEIGHBOR], adjacency="add_remove", plan=plan(bug=True))
-    assert found.kind == "charges"
-    assert (found.declared, found.found) == (repr(EVENT), repr(dp_event.SelfComposedDpEvent(EVENT, TIMES)))
+    (result,) = record_replay_findings(MECHANISM, DATA, [NEIGHBOR], adjacency="add_remove", plan=plan(bug=True))
+    assert result.kind == "charges"
+    assert (result.declared, result.measured) == (repr(EVENT), repr(dp_event.SelfComposedDpEvent(EVENT, TIMES)))
     assert not record_replay_findings(MECHANISM, DATA, [NEIGHBOR], adjacency="add_remove", plan=plan(bug=False))
     assert record(MECHANISM, DATA).charged() == compose([(EVENT, TIMES)])
 

@@ -60,14 +60,14 @@ def test_replay_finds_that_the_middle_moves_where_nothing_is_charged() -> None:
     assert wrong.kind == "cost"
     assert float(wrong.declared) < 1e-9  # 0 up to its float error
     exact = math.log1p(math.exp(9 / 1.5)) - math.log1p(math.exp(6 / 1.5))
-    assert wrong.found == pytest.approx(exact, abs=1e-9) == pytest.approx(1.984326, abs=1e-6)
+    assert wrong.measured == pytest.approx(exact, abs=1e-9) == pytest.approx(1.984326, abs=1e-6)
     assert not right
 
 
 @functools.cache
 def exhibit() -> Exhibit:
     (wrong,), _ = found()
-    assert isinstance(wrong.found, float)
+    assert isinstance(wrong.measured, float)
     assert isinstance(wrong.declared, float)
     return Exhibit(
         "the median's cost under add_remove used under replace_one, batches of even size",
@@ -75,7 +75,7 @@ def exhibit() -> Exhibit:
         "add_remove and says so",
         "replay of every token",
         f"{round(wrong.declared, 6):g} (ex post)",
-        format_lower(wrong.found),
+        format_lower(wrong.measured),
     )
 
 

@@ -30,7 +30,7 @@ MODEL = showing({"A": (6, -6), "B": (-6, 6)})
 
 
 @dataclass(frozen=True)
-class Found:
+class Outcomes:
     """What one run shows of one neighbour."""
 
     tokens: list[tuple[int, ...]]
@@ -49,7 +49,7 @@ def data() -> tuple[list[Record], Record]:
 
 
 @functools.cache
-def found(*, bug: bool) -> Found:
+def outcomes(*, bug: bool) -> Outcomes:
     changes: dict[str, Any] = {"variant": "as_published"} if bug else {}
     chosen = PrivateInference(
         aggregate="median", clip=6.0, temperature=1.5, batch_size=SIZE, tokens=1, records=BATCHES * SIZE, **changes
@@ -62,7 +62,7 @@ def found(*, bug: bool) -> Found:
     more = [extra, *records]
     by_published = inference_findings(chosen, records, [more], MODEL, generation, key=KEY, accounting="published")
     assert generation.spent is not None
-    return Found(
+    return Outcomes(
         tokens=list(generation.transcript.tokens),
         published=float(generation.spent[:, 2].max()),
         realised=realised,
@@ -73,17 +73,17 @@ def found(*, bug: bool) -> Found:
 
 
 def test_replay_finds_that_all_batches_change() -> None:
-    wrong = found(bug=True)
-    assert (wrong.by_published["parts"].declared, wrong.by_published["parts"].found) == (1.0, 20.0)
+    wrong = outcomes(bug=True)
+    assert (wrong.by_published["parts"].declared, wrong.by_published["parts"].measured) == (1.0, 20.0)
     assert float(wrong.by_published["cost"].declared) < 1e-9  # 0 up to its float error
-    assert wrong.by_published["cost"].found == pytest.approx(math.log(2 / (1 + math.exp(-8))), abs=1e-9)
+    assert wrong.by_published["cost"].measured == pytest.approx(math.log(2 / (1 + math.exp(-8))), abs=1e-9)
     assert not wrong.by_charged  # our own account of it counts every batch
 
 
 def test_the_whole_pipeline_without_the_record_loses_what_is_reported_as_nothing() -> None:
     """By the majority in each batch (Recorded(1) draws no other, which had a chance of 20/(1 + e⁸) < .7%): twenty times
     a sure median becomes a tie, and loses log(2/(1 + e⁻⁸)); 13.856235 together."""
-    wrong = found(bug=True)
+    wrong = outcomes(bug=True)
     assert wrong.tokens == [(0,), (1,)] * (BATCHES // 2)
     assert wrong.published < 1e-9
     assert wrong.loss == pytest.approx(BATCHES * math.log(2 / (1 + math.exp(-8))), abs=1e-9)
@@ -92,7 +92,7 @@ def test_the_whole_pipeline_without_the_record_loses_what_is_reported_as_nothing
 
 
 def test_hashed_batches_of_the_same_records_keep_to_their_cost() -> None:
-    right = found(bug=False)
+    right = outcomes(bug=False)
     assert not right.by_charged
     assert "parts" not in right.by_published
     assert abs(right.loss) <= right.realised + 1e-9  # 20 logarithms of floats
@@ -104,8 +104,8 @@ def exhibit() -> Exhibit:
         "batches of a fixed size, accounted as if one record were in one of them",
         'section 6.1 of "Clustering and Median Aggregation Improve Differentially Private Inference"',
         "leave-one-out, the whole pipeline rerun; replay of every token",
-        f"{round(found(bug=True).published, 6):g} (ex post)",
-        f"{format_lower(found(bug=True).loss)}",
+        f"{round(outcomes(bug=True).published, 6):g} (ex post)",
+        f"{format_lower(outcomes(bug=True).loss)}",
     )
 
 

@@ -77,9 +77,9 @@ def test_what_was_released_is_not_what_was_charged(tmp_path: Path) -> None:
             ledger.verify()
             assert ledger.event() == PLAN
             assert accountant("basic", "add_remove").compose(ledger.event()).epsilon(0.0).value == pytest.approx(1.0)
-            found = released_findings(ledger.run("run"), seen)
-        assert {finding.found for finding in found} == ({"another value, drawn again"} if bug else set())
-        assert {number.step for number in found} <= set(range(3 * KILLS))
+            result = released_findings(ledger.run("run"), seen)
+        assert {finding.measured for finding in result} == ({"another value, drawn again"} if bug else set())
+        assert {number.step for number in result} <= set(range(3 * KILLS))
 
 
 def seen_in_all(*, bug: bool) -> functools.partial[Floats]:

@@ -38,9 +38,9 @@ def mechanism(*, bug: bool) -> Mechanism[list[str]]:
 def test_record_and_replay_finds_that_noise_repeats() -> None:
     """Two values of noise known to 2⁻⁵¹ or so: that another run repeats them has probability below 10⁻²⁵. The mended
     one draws from the operating system's entropy, and is accused with probability below 1e-6."""
-    found = record_replay_findings(mechanism(bug=True), DATA, [NEIGHBOR], adjacency="add_remove", plan=EVENT)
-    assert {finding.kind for finding in found} == {"noise"}
-    assert min(finding.p_value for finding in found if finding.p_value is not None) < 1e-25
+    result = record_replay_findings(mechanism(bug=True), DATA, [NEIGHBOR], adjacency="add_remove", plan=EVENT)
+    assert {finding.kind for finding in result} == {"noise"}
+    assert min(finding.p_value for finding in result if finding.p_value is not None) < 1e-25
     assert not record_replay_findings(mechanism(bug=False), DATA, [NEIGHBOR], adjacency="add_remove", plan=EVENT)
 
 

@@ -42,8 +42,8 @@ def steps(*, bug: bool) -> Mechanism[list[float]]:
 def test_record_and_replay_finds_noise_of_another_scale() -> None:
     data = [0.0] * 100
     plan = dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(NOISE), 2)
-    found = record_replay_findings(steps(bug=True), data, [data[1:]], adjacency="add_remove", plan=plan)
-    assert {finding.kind for finding in found} == {"scale"}
+    result = record_replay_findings(steps(bug=True), data, [data[1:]], adjacency="add_remove", plan=plan)
+    assert {finding.kind for finding in result} == {"scale"}
     assert not record_replay_findings(steps(bug=False), data, [data[1:]], adjacency="add_remove", plan=plan)
 
 

@@ -36,8 +36,8 @@ def test_record_and_replay_finds_noise_and_query_off() -> None:
     data = [0.0, 0.0, 0.0, 0.9]
     near = list(neighbors(data, [0.0, 1.0], adjacency="add_remove"))
     plan = dp_event.LaplaceDpEvent(1.0)
-    found = record_replay_findings(mechanism(bug=True), data, near, adjacency="add_remove", plan=plan)
-    assert [(finding.kind, finding.declared) for finding in found] == [("scale", 0.25)]
+    result = record_replay_findings(mechanism(bug=True), data, near, adjacency="add_remove", plan=plan)
+    assert [(finding.kind, finding.declared) for finding in result] == [("scale", 0.25)]
     assert not record_replay_findings(mechanism(bug=False), data, near, adjacency="add_remove", plan=plan)
 
 

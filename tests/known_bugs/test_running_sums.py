@@ -51,10 +51,10 @@ def exact_counts(points: list[Fraction]) -> list[int]:
 def test_record_and_replay_finds_that_one_point_moves_71() -> None:
     """Counts go from (560, 440) to (611, 390), a distance of √(51² + 50²) = 71.4 where 1 is declared. In rational
     numbers, where distances are equal more often than in floats, it is (560, 440) to (611, 390) as well."""
-    (found,) = record_replay_findings(mechanism(bug=True), DATA, [NEIGHBOR], adjacency="add_remove", plan=EVENT)
-    assert found.kind == "sensitivity"
-    assert found.declared == pytest.approx(1.0)
-    assert found.found == pytest.approx((51**2 + 50**2) ** 0.5, rel=1e-12)
+    (result,) = record_replay_findings(mechanism(bug=True), DATA, [NEIGHBOR], adjacency="add_remove", plan=EVENT)
+    assert result.kind == "sensitivity"
+    assert result.declared == pytest.approx(1.0)
+    assert result.measured == pytest.approx((51**2 + 50**2) ** 0.5, rel=1e-12)
     points = [Fraction(1, 100)] * 1000
     assert exact_counts(points) == [560, 440]
     assert exact_counts([Fraction(-1), *points]) == [611, 390]

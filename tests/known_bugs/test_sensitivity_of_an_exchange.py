@@ -42,9 +42,9 @@ def mechanism(*, bug: bool) -> Mechanism[list[float]]:
 def test_record_and_replay_finds_twice_the_declared_sensitivity() -> None:
     near = list(neighbors(DATA, [-1.0, 0.5, 1.0], adjacency=REPLACE))
     plan = dp_event.GaussianDpEvent(2 * gaussian.analytic_noise_multiplier(5.0, 1e-5))
-    (found,) = record_replay_findings(mechanism(bug=True), DATA, near, adjacency=REPLACE, plan=plan)
-    assert (found.kind, found.found) == ("sensitivity", 2 * CLIP / 8)
-    assert found.declared == pytest.approx(CLIP / 8)
+    (result,) = record_replay_findings(mechanism(bug=True), DATA, near, adjacency=REPLACE, plan=plan)
+    assert (result.kind, result.measured) == ("sensitivity", 2 * CLIP / 8)
+    assert result.declared == pytest.approx(CLIP / 8)
     assert not record_replay_findings(mechanism(bug=False), DATA, near, adjacency=REPLACE, plan=plan)
 
 
@@ -90,8 +90,8 @@ def imdb(*, bug: bool) -> float:
     with the sensitivity that record and replay found."""
     multiplier = 1 / 1.948575761203698  # σ/Δ for 4.9
     event = dp_event.GaussianDpEvent(2 * multiplier / (2 if bug else 1))
-    found = dominating_pair(dp_event.SampledWithoutReplacementDpEvent(25_000, 1000, event), REPLACE).epsilon(1e-5)
-    return found.lower + 0.1
+    result = dominating_pair(dp_event.SampledWithoutReplacementDpEvent(25_000, 1000, event), REPLACE).epsilon(1e-5)
+    return result.lower + 0.1
 
 
 def test_what_becomes_of_a_published_claim_of_five() -> None:

@@ -23,7 +23,7 @@ CLAIM = ApproxDP(1.0, 1e-5)
 RECORDS, BATCH, EPOCHS = 30_000, 32, 10
 BATCHES = RECORDS // BATCH  # of an epoch; the half batch that is left is not needed to show anything
 STEPS = RECORDS * EPOCHS // BATCH
-_MOST = 12  # Poisson samples of an epoch that a record is in: one on average, and more than this once in 10¹⁰
+_MAX_TIMES = 12  # Poisson samples of an epoch that a record is in: one on average, and more than this once in 10¹⁰
 
 
 def descent(*, bug: bool) -> Mechanism[list[tuple[int, float]]]:
@@ -51,8 +51,8 @@ def test_record_and_replay_finds_that_batches_are_no_poisson_samples() -> None:
     data = [(i, 1.0) for i in range(64)]
     near = [data[1:], [*data, (64, -1.0)]]
     plan = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(1 / 8, dp_event.GaussianDpEvent(1.0)), 16)
-    found = record_replay_findings(descent(bug=True), data, near, adjacency="add_remove", plan=plan)
-    assert [(finding.kind, finding.found) for finding in found] == [
+    result = record_replay_findings(descent(bug=True), data, near, adjacency="add_remove", plan=plan)
+    assert [(finding.kind, finding.measured) for finding in result] == [
         ("sampling", "32 of 32 batches have size 8"),
         ("sampling", "128 of 128 units are in, of 16 batches, 2"),
     ]
@@ -87,8 +87,8 @@ def poisson_sums(mean: float, runs: int, rng: np.random.Generator) -> Floats:
     """The same for Poisson samples, where a record is in some batch of an epoch or in several or in none. The others'
     gradients are 0, because the number of others in a batch is random."""
     times = rng.binomial(BATCHES, BATCH / RECORDS, size=(runs, EPOCHS, 1))
-    own = rng.normal(size=(runs, EPOCHS, _MOST)) + mean / noise()
-    own = np.where(np.arange(_MOST) < times, own, -np.inf).max(axis=2)
+    own = rng.normal(size=(runs, EPOCHS, _MAX_TIMES)) + mean / noise()
+    own = np.where(np.arange(_MAX_TIMES) < times, own, -np.inf).max(axis=2)
     others = special.ndtri_exp(np.log(rng.random((runs, EPOCHS))) / (BATCHES - times[..., 0]))
     return np.asarray(np.maximum(own, others).sum(axis=1))
 
@@ -127,8 +127,8 @@ def test_the_law_of_the_maximum_is_that_of_so_many_sums() -> None:
     rng = np.random.default_rng(3)
     sums = rng.normal(size=(5000, 60))
     sums[np.arange(5000), rng.integers(0, 60, 5000)] += 2.0
-    found = np.sort(sums.max(axis=1))
-    law = np.exp(59 * special.log_ndtr(found) + special.log_ndtr(found - 2.0))
+    result = np.sort(sums.max(axis=1))
+    law = np.exp(59 * special.log_ndtr(result) + special.log_ndtr(result - 2.0))
     assert np.abs(law - (np.arange(5000) + 0.5) / 5000).max() < 2.23 / 5000**0.5
 
 

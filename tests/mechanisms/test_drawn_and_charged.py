@@ -53,8 +53,8 @@ from dpassay.mechanisms.embedding.centres import Centres
 from dpassay.mechanisms.embedding.embedder import unit_rows
 from dpassay.mechanisms.evolution.journal import Journal
 from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.primitives.integer_vectors import integer_vectors
 from dpassay.mechanisms.primitives.randomness import Recorded, Source
-from dpassay.mechanisms.primitives.whole_vectors import whole_vectors
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.loop import generate
 from dpassay.mechanisms.secret_evolution.clustering import PublicClusters, exact_sums
@@ -144,9 +144,9 @@ def test_noise_of_gradients(
     adjacency: Adjacency, tiny: LanguageModel, exact_gradients: list[NDArray[np.float64]], tmp_path: Path
 ) -> None:
     """50,000 weights. A row's gradient is longer than the clip; another one in its place moves at most twice as far."""
-    whole, less, one = exact_gradients
+    whole, less, item = exact_gradients
     moved = float(np.linalg.norm(whole - less))
-    assert moved == pytest.approx(float(np.linalg.norm(one)), rel=1e-5)
+    assert moved == pytest.approx(float(np.linalg.norm(item)), rel=1e-5)
     noisy = fine_tuned(tmp_path / "noisy", dataclasses.replace(CLIPPED, adjacency=adjacency), tiny, ROWS)[0]
     event = charges(tmp_path / "noisy" / "ledger.sqlite")["steps/0"]
     check_normal(noisy - whole, needed_noise(event, adjacency, moved * (2 if adjacency is REPLACE_ONE else 1)))
@@ -221,7 +221,7 @@ def moved_by_one(exact: Callable[[Sequence[Record]], NDArray[np.float64]], adjac
 
 def nearest_texts(candidates: Sequence[str]) -> NDArray[np.int64]:
     """The votes of the notes, by the whole table of distances."""
-    vectors, notes = (Circle().embed(texts).astype(np.float64) for texts in (candidates, [one.text for one in NOTES]))
+    vectors, notes = (Circle().embed(texts).astype(np.float64) for texts in (candidates, [item.text for item in NOTES]))
     return np.bincount((notes @ vectors.T).argmax(axis=1), minlength=len(candidates))
 
 
@@ -261,22 +261,22 @@ def of_secrets(folder: Path, source: Recorded, **changes: Any) -> tuple[Evolutio
     """A run of 23 rounds, and what each release is charged."""
     angles = [f"{secret * 360_000 // SECRETS}" for secret in range(SECRETS)]
     texts = [f"public {angle}" for angle in angles]
-    texts += [f"zx{10_000 + secret} {place} {angles[secret]}" for secret in range(SECRETS) for place in range(PLACES)]
+    texts += [f"zx{10_000 + secret} {index} {angles[secret]}" for secret in range(SECRETS) for index in range(PLACES)]
     records = with_content_ids([(text, None, None) for text in texts])
     settings: dict[str, Any] = {"p": 0.01, "r": 0.9, "rounds": 23, "synthetic": 1, "variations": 1}
     mechanism = SecretEvolution(
         secrets=(PatternSecrets(r"\bzx\d{5}\b"),), clusters=SECRETS, seed=0, **(settings | changes)
     )
-    places = mechanism.incidence(records)
+    indices = mechanism.incidence(records)
     with Ledger.open(folder / "ledger.sqlite") as ledger:
-        run = begun(ledger, mechanism, mechanism.plan(places))
-        found = mechanism.generate(
-            records, Numbers(), run, journal=folder / "journal.jsonl", incidence=places, source=source
+        run = begun(ledger, mechanism, mechanism.plan(indices))
+        result = mechanism.generate(
+            records, Numbers(), run, journal=folder / "journal.jsonl", incidence=indices, source=source
         )
-        assert run.event() == mechanism.plan(places)
+        assert run.event() == mechanism.plan(indices)
     charged = charges(folder / "ledger.sqlite")
-    (event,) = {charged[f"release/{number}"] for number in range(len(found.releases))}
-    return found, event
+    (event,) = {charged[f"release/{number}"] for number in range(len(result.releases))}
+    return result, event
 
 
 @pytest.fixture
@@ -291,7 +291,7 @@ def test_noise_of_counts_and_centres(tmp_path: Path) -> None:
 
     An occurrence moves a count by 1 and a sum by as much, at the other end of the ball.
     """
-    found, event = of_secrets(tmp_path, Recorded(4))
+    result, event = of_secrets(tmp_path, Recorded(4))
     assert isinstance(event, SecretReleaseDpEvent)
     assert event.weights[PLACES] == pytest.approx(1.0, abs=1e-12)
     end = np.array([[1.0, 0.0]])
@@ -300,7 +300,7 @@ def test_noise_of_counts_and_centres(tmp_path: Path) -> None:
     angles = [f"{secret * 360_000 // SECRETS}" for secret in range(SECRETS)]
     public = PublicClusters.fit(Circle().embed(angles), SECRETS, seed=0)
     noise = []
-    for release in found.releases:
+    for release in result.releases:
         (noisy,) = release.values()
         shifts = (noisy.centres - public.vectors) * np.maximum(1, noisy.sizes)[:, None] / 2
         noise += [noisy.sizes - 1 - PLACES, shifts.ravel()]
@@ -314,10 +314,10 @@ def test_sample_of_records_with_secrets(tmp_path: Path) -> None:
     20,700 draws at .8 see a probability that is 5 % off as 14 standard deviations.
     """
     source = Watched(5)
-    found, event = of_secrets(tmp_path, source, expected_sample=0.8 * SECRETS * PLACES)
+    result, event = of_secrets(tmp_path, source, expected_sample=0.8 * SECRETS * PLACES)
     assert isinstance(event, SecretReleaseDpEvent)
     occurrences = np.array([exact[:SECRETS] for exact in source.exact]).astype(np.int64)
-    assert occurrences.shape == (len(found.releases), SECRETS)
+    assert occurrences.shape == (len(result.releases), SECRETS)
     check_counts(np.bincount(occurrences.ravel(), minlength=PLACES + 1), event.weights[: PLACES + 1])
     mean = float(np.arange(PLACES + 1) @ event.weights[: PLACES + 1]) / PLACES
     check_share(np.arange(occurrences.size * PLACES) < occurrences.sum(), mean)
@@ -402,10 +402,10 @@ def test_noise_of_vectors(
     """20,480 numbers in five blocks. All differences are longer than the clip, another one at most twice as far."""
     whole, less = exact_means
     moved = float(np.linalg.norm(whole - less)) * (2 if adjacency is REPLACE_ONE else 1)
-    found = vectors_of(tmp_path / "run", wide, NOTES, dataclasses.replace(VECTORS, adjacency=adjacency))
+    result = vectors_of(tmp_path / "run", wide, NOTES, dataclasses.replace(VECTORS, adjacency=adjacency))
     event = charges(tmp_path / "run" / "ledger.sqlite")["vectors"]
-    check_normal(found.means[None] - whole, needed_noise(event, adjacency, moved))
-    for row, exact in zip(found.means[None], whole, strict=True):  # each block by itself; 4096 draws see 10 % off
+    check_normal(result.means[None] - whole, needed_noise(event, adjacency, moved))
+    for row, exact in zip(result.means[None], whole, strict=True):  # each block by itself; 4096 draws see 10 % off
         check_normal(row - exact, needed_noise(event, adjacency, moved))
 
 
@@ -447,7 +447,7 @@ def test_sample_of_dataset_vectors(tiny: LanguageModel, tmp_path: Path, monkeypa
     """
     monkeypatch.setattr("dpassay.mechanisms.dataset_vectors.differences.Differences", Own)
     labels = tuple(str(number) for number in range(1000))
-    records = [Record(f"{label}-{place}", str(place), label) for label in labels for place in range(4)]
+    records = [Record(f"{label}-{index}", str(index), label) for label in labels for index in range(4)]
     mechanism = DatasetVectors(
         noise_multiplier=0.025,
         records=4000,
@@ -459,18 +459,18 @@ def test_sample_of_dataset_vectors(tiny: LanguageModel, tmp_path: Path, monkeypa
         shots=0,
         negatives=1,
     )
-    found = vectors_of(tmp_path / "run", tiny, records, mechanism)
-    sums = np.array([found.means[label][0] for label in labels]) * 2 / 0.5
+    result = vectors_of(tmp_path / "run", tiny, records, mechanism)
+    sums = np.array([result.means[label][0] for label in labels]) * 2 / 0.5
     drawn = sums > 0.5
     event = charges(tmp_path / "run" / "ledger.sqlite")["vectors"]
     assert isinstance(event, ParallelDpEvent)
-    (one,) = set(event.events)
-    assert isinstance(one, dp_event.SampledWithoutReplacementDpEvent)
-    assert one.source_dataset_size == 4
-    assert (drawn.sum(axis=1) == one.sample_size).all()
+    (item,) = set(event.events)
+    assert isinstance(item, dp_event.SampledWithoutReplacementDpEvent)
+    assert item.source_dataset_size == 4
+    assert (drawn.sum(axis=1) == item.sample_size).all()
     kinds = np.bincount(drawn @ (1 << np.arange(4)), minlength=16)
     check_counts(kinds[[3, 5, 6, 9, 10, 12]], np.ones(6))
-    check_normal(sums - drawn, needed_noise(one.event, REPLACE_ONE, 2.0))
+    check_normal(sums - drawn, needed_noise(item.event, REPLACE_ONE, 2.0))
 
 
 # Private centres
@@ -486,10 +486,12 @@ def test_noise_of_private_centres(adjacency: Adjacency, tmp_path: Path) -> None:
         chosen.fit(rows, run, source=Recorded(7))
         assert run.event() == chosen.plan()
     alike = np.zeros((500, 40), dtype=np.float32)
-    one, other, none = (chosen.statistics(whole_vectors(x, RADIUS), alike) for x in (rows[:1], -rows[:1], rows[:0]))
-    moved = float(np.linalg.norm(one - (other if adjacency is REPLACE_ONE else none)))
+    first, second, none = (
+        chosen.statistics(integer_vectors(x, RADIUS), alike) for x in (rows[:1], -rows[:1], rows[:0])
+    )
+    moved = float(np.linalg.norm(first - (second if adjacency is REPLACE_ONE else none)))
     start = unit_rows(np.random.default_rng(chosen.seed).normal(size=(500, 40)))
-    exact = chosen.statistics(whole_vectors(rows, RADIUS), start)
+    exact = chosen.statistics(integer_vectors(rows, RADIUS), start)
     event = charges(tmp_path / "ledger.sqlite")["lloyd/0"]
     assert isinstance(event, dp_event.ZCDpEvent)
     noise = np.array(commits(tmp_path / "ledger.sqlite")["lloyd/0"]).reshape(exact.shape) - exact
@@ -625,7 +627,7 @@ def test_noise_of_slot_counts(adjacency: Adjacency, tmp_path: Path) -> None:
 def test_noise_of_cluster_counts(adjacency: Adjacency, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """15,000 centres; 5 % off are 6 standard deviations, 10 % are 12."""
     monkeypatch.setattr("dpassay.mechanisms.embedding.centres.load_embedder", lambda name: Circle())
-    angles = [str(place * 360_000 // CELLS) for place in range(CELLS)]
+    angles = [str(index * 360_000 // CELLS) for index in range(CELLS)]
     Centres(Circle().embed(angles), Circle.name, Circle.fingerprint).save(tmp_path / "centres.safetensors")
     mechanism = PrivateInference(
         aggregate="mean",
@@ -672,10 +674,10 @@ LOOKED_AT: dict[tuple[str, str], tuple[str, ...]] = {
 def test_every_draw_of_a_mechanism_is_looked_at() -> None:
     """A new one fails, until it has a row and a test."""
     root, methods = Path(aug_pe.__file__).parents[1], {name for name in vars(Source) if not name.startswith("_")}
-    found: set[tuple[str, str]] = set()
+    result: set[tuple[str, str]] = set()
     for path in root.rglob("*.py"):
         if path.name != "randomness.py":
             calls = re.findall(r"source\.(\w+)\(", path.read_text())
-            found |= {(path.relative_to(root).as_posix(), name) for name in calls if name in methods}
-    assert found == set(LOOKED_AT)
+            result |= {(path.relative_to(root).as_posix(), name) for name in calls if name in methods}
+    assert result == set(LOOKED_AT)
     assert all(name in globals() for tests in LOOKED_AT.values() for name in tests)

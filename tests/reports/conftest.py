@@ -63,14 +63,14 @@ def row(direction: str, value: float, method: str, rigor: str, **more: Any) -> B
 
 def decided(guarantee: Guarantee, bounds: list[Bound]) -> dict[str, Any]:
     """What is said of a claim, in the words of the library."""
-    found = decide(guarantee, adjacency="add_remove", unit=Unit(), bounds=bounds)
+    result = decide(guarantee, adjacency="add_remove", unit=Unit(), bounds=bounds)
     return {
         "guarantee": describe(guarantee),
-        "verdict": found.name,
-        "verdict_is_private": found.is_private,
-        "sentence": found.sentence,
-        "reasons": list(found.reasons),
-        "missing": found.missing,
+        "verdict": result.name,
+        "verdict_is_private": result.is_private,
+        "sentence": result.sentence,
+        "reasons": list(result.reasons),
+        "missing": result.missing,
         "bounds": bounds,
     }
 
@@ -194,14 +194,14 @@ COMMON: dict[str, Any] = {
 def verdict(created: str, name: str, audits: list[AuditResult], **more: Any) -> PastVerdict:
     """A verdict as the ledger of a run holds it."""
     made = [
-        PastAudit(name=one.name, game=one.game, attack=one.attack, statistics=one.statistics, bounds=one.bounds)
-        for one in audits
+        PastAudit(name=item.name, game=item.game, attack=item.attack, statistics=item.statistics, bounds=item.bounds)
+        for item in audits
     ]
     body: dict[str, Any] = {
         "claim": "c1" * 32,
         "guarantee": {"type": "ex_post", "epsilon": 3.0},
         "claimed": "ex-post differential privacy with ε = 3",
-        "asked": [one.name for one in audits],
+        "asked": [item.name for item in audits],
         "confidence": 0.975 if audits else None,
         "contradictions": [],
         "documents": "d0" * 32,

@@ -139,8 +139,8 @@ def holds_on_every_screen(html: str, open_page: Any) -> None:
 
 def violations(page: Any) -> list[str]:
     """What axe-core, the engine of most checkers of accessibility, finds wrong."""
-    found = Axe().run(page).response["violations"]
-    return [f"{rule['id']}: {node['html'][:120]}" for rule in found for node in rule["nodes"]]
+    result = Axe().run(page).response["violations"]
+    return [f"{rule['id']}: {node['html'][:120]}" for rule in result for node in rule["nodes"]]
 
 
 def test_long_words_do_not_widen_the_page(assays: dict[str, Assay], open_page: Any) -> None:

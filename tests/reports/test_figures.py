@@ -154,11 +154,11 @@ def test_only_what_may_decide_is_drawn_against_the_claim() -> None:
 def test_a_chart_of_one_bar_is_a_sentence(assays: dict[str, Assay]) -> None:
     assert figures.claim_and_bounds([row("upper", 2.0)], CLAIM) is None
     assert figures.claim_and_bounds([row("lower", 1.0, 2.0)], CLAIM) is not None  # the ceiling is another number
-    one = batch(7, 0.25, 0.125)
+    item = batch(7, 0.25, 0.125)
     token = TokenCost(position=0, count=4, mean=0.5, largest=0.75, mean_published=1.5)
-    assert figures.batches([one]) is None
+    assert figures.batches([item]) is None
     assert figures.tokens([token]) is None
-    changes = {"batches": [one], "tokens": [token], "spent": {"tokens": 0.25}}
+    changes = {"batches": [item], "tokens": [token], "spent": {"tokens": 0.25}}
     page = render(assays["ex_post"].model_copy(update=changes), side="private")
     said = " ".join(re.sub(r"<[^>]*>", "", page).replace("\u00a0", " ").split())
     for sentence in (

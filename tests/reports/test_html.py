@@ -77,10 +77,10 @@ def test_the_page_is_well_formed_and_self_contained(assay: Assay, side: str) -> 
 @pytest.mark.parametrize("side", SIDES)
 def test_sections_come_in_order(assay: Assay, side: str) -> None:
     page = Page(render(assay, side=side))  # type: ignore[arg-type]
-    found = [attributes.get("id") for tag, attributes in page.tags if tag == "section"]
+    results = [attributes.get("id") for tag, attributes in page.tags if tag == "section"]
     expected = ["verdict", "claim", "proof", "evidence", "differences", "limits"]
     shown = side == "private" and bool(assay.differences)
-    assert found == [name for name in expected if shown or name != "differences"]
+    assert results == [name for name in expected if shown or name != "differences"]
     levels = [level for level, _ in page.headings]
     assert levels[0] == 1
     assert levels.count(1) == 1

@@ -157,19 +157,19 @@ def assayed(assay: Assay, result: AuditResult, claim: Guarantee) -> Assay:
         delta=fields.get("delta"),
         at=fields.get("p"),
     )
-    found = decide(claim, adjacency=relation, unit=unit, bounds=[upper, *result.bounds])
+    outcome = decide(claim, adjacency=relation, unit=unit, bounds=[upper, *result.bounds])
     guarantee = {"type": FIELDS[type(claim).__name__], **fields}
     return assay.model_copy(
         update={
             "claim": assay.claim | {"guarantee": guarantee, "adjacency": str(relation), "unit": str(unit)},
             "guarantee": describe(claim),
-            "verdict": found.name,
-            "sentence": found.sentence,
-            "reasons": list(found.reasons),
+            "verdict": outcome.name,
+            "sentence": outcome.sentence,
+            "reasons": list(outcome.reasons),
             "bounds": [upper, *result.bounds],
             "audits": [result],
             "missing": None,
-            "contradictions": list(found.contradictions),
+            "contradictions": list(outcome.contradictions),
             "history": [],
             "best_upper": None,
             "best_lower": None,
@@ -221,11 +221,11 @@ def planted_page(right: int, copied: float = 3.0) -> str:
     scores = np.where(np.arange(240) < right, 2.0, np.where(included, 0.0, 1.0)) + rng.random(240) / 2
     never = 1 + rng.random(240) / 2
     scoring = Scoring(name="a.jsonl", candidates=scores, never=never, copied=scores + copied * included)
-    found = third_party_audit(PLANTED, included, [scoring], attack="an attack", kind="echo")
-    assert bool(found.bounds) is (copied > 0)
+    result = third_party_audit(PLANTED, included, [scoring], attack="an attack", kind="echo")
+    assert bool(result.bounds) is (copied > 0)
     base = document()
     changed = {
-        "audit": found,
+        "audit": result,
         "claim": audit_page.ClaimedEpsilon(epsilon=PLANTED_CLAIM.epsilon, delta=PLANTED_CLAIM.delta),
         "guarantee": describe(PLANTED_CLAIM),
         "plan": base.plan.model_copy(update={"guesses": 60, "scorings": 3, "candidates": 240}),

@@ -200,15 +200,15 @@ def test_no_verdict_changes_the_page(assay: Assay, planned: bool) -> None:
     assay = with_plan(assay, planned)
     lower = next(row for row in assay.bounds if row.direction == "lower")
     pages = set()
-    for verdict, private, found in itertools.product(VERDICTS, (True, False), (0.0, 97.531)):
-        rows = [dataclasses.replace(row, value=found) if row.direction == "lower" else row for row in assay.bounds]
+    for verdict, private, result in itertools.product(VERDICTS, (True, False), (0.0, 97.531)):
+        rows = [dataclasses.replace(row, value=result) if row.direction == "lower" else row for row in assay.bounds]
         changed = {
             "verdict": verdict,
             "verdict_is_private": private,
-            "sentence": f"{verdict}: by {found}.",
+            "sentence": f"{verdict}: by {result}.",
             "bounds": rows,
             "best_upper": assay.best_upper if private else None,
-            "best_lower": dataclasses.replace(lower, value=found),
+            "best_lower": dataclasses.replace(lower, value=result),
             "audits": [
                 dataclasses.replace(audit, bounds=tuple(row for row in rows if row in audit.bounds), conclusion=verdict)
                 for audit in assay.audits
@@ -409,9 +409,9 @@ def test_what_falls_short_is_read_off_public_facts(
             dataclasses.replace(row, rigor=Rigor(changes["rigor"])) if row.direction == "upper" else row
             for row in assay.bounds
         ]
-    found = releasable(assay.model_copy(update=update)).shortfalls
-    assert len(found) == len(expected)
-    assert all(words in line for words, line in zip(expected, found, strict=True))
+    result = releasable(assay.model_copy(update=update)).shortfalls
+    assert len(result) == len(expected)
+    assert all(words in line for words, line in zip(expected, result, strict=True))
 
 
 def test_a_reason_is_printed_as_text(assays: dict[str, Assay]) -> None:

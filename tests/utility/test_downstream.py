@@ -46,8 +46,8 @@ def test_a_ceiling_a_floor_and_what_lies_between() -> None:
 
 def test_labels_that_no_real_text_has_are_counted() -> None:
     real = labelled(50, 1)
-    found = downstream((["moon", "apple"], ["sky", "fruit"]), real, labelled(50, 2))
-    assert found.unknown_label_share == 0.5
+    result = downstream((["moon", "apple"], ["sky", "fruit"]), real, labelled(50, 2))
+    assert result.unknown_label_share == 0.5
 
 
 def test_one_label_is_the_answer_everywhere() -> None:
@@ -82,12 +82,12 @@ def test_values_are_those_of_scikit_learn() -> None:
     draw = np.random.default_rng(4)
     true = draw.choice(["a", "b", "c"], size=120, p=[0.6, 0.3, 0.1]).tolist()
     predicted = draw.choice(["a", "b", "c", "z"], size=120).tolist()
-    found = scores(true, predicted)
-    assert found.accuracy.value == pytest.approx(accuracy_score(true, predicted), rel=1e-14)
+    result = scores(true, predicted)
+    assert result.accuracy.value == pytest.approx(accuracy_score(true, predicted), rel=1e-14)
     # Over the labels of the test texts, as documented; scikit-learn is told so.
     expected = f1_score(true, predicted, average="macro", labels=["a", "b", "c"])
-    assert found.macro_f1.value == pytest.approx(expected, rel=1e-12)
-    for of in (found.accuracy, found.macro_f1):
+    assert result.macro_f1.value == pytest.approx(expected, rel=1e-12)
+    for of in (result.accuracy, result.macro_f1):
         assert of.interval[0] < of.value < of.interval[1]
 
 
@@ -96,10 +96,10 @@ def test_the_interval_of_accuracy_is_binomial() -> None:
 
     1000 resamples put their 2.5 % quantile between the 1.4 % and 4 % ones (3 binomial deviations): .60 to .62.
     """
-    found = scores(["a"] * 70 + ["b"] * 30, ["a"] * 100).accuracy
-    assert found.value == 0.7
-    assert found.interval[0] == pytest.approx(0.61, abs=0.0101)
-    assert found.interval[1] == pytest.approx(0.79, abs=0.0101)
+    result = scores(["a"] * 70 + ["b"] * 30, ["a"] * 100).accuracy
+    assert result.value == 0.7
+    assert result.interval[0] == pytest.approx(0.61, abs=0.0101)
+    assert result.interval[1] == pytest.approx(0.79, abs=0.0101)
 
 
 def test_macro_f1_resamples_as_texts_do() -> None:
@@ -140,8 +140,8 @@ def test_mauve_is_asked_with_public_numbers(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setitem(sys.modules, "mauve", SimpleNamespace(compute_mauve=compute))
     synthetic, real = np.eye(9), 2 * np.eye(9)
-    found = mauve_score(synthetic, real, buckets=7, seed=3)
-    assert found.to_json() == {"value": 0.5, "smoothed": 0.6, "buckets": 7, "scaling": 5}
+    result = mauve_score(synthetic, real, buckets=7, seed=3)
+    assert result.to_json() == {"value": 0.5, "smoothed": 0.6, "buckets": 7, "scaling": 5}
     assert (asked["num_buckets"], asked["mauve_scaling_factor"], asked["seed"]) == (7, 5, 3)
     assert asked["p_features"].tolist() == real.tolist()
     assert asked["q_features"].tolist() == synthetic.tolist()

@@ -52,8 +52,8 @@ def test_diagonal_covariances() -> None:
 def test_commuting_covariances() -> None:
     a, b = np.linspace(0.5, 3, 7), np.linspace(4, 0.1, 7)
     turn = rotation(7, 1)
-    found = frechet_distance(np.zeros(7), (turn * a) @ turn.T, np.ones(7), (turn * b) @ turn.T)
-    assert found == pytest.approx(7 + np.square(np.sqrt(a) - np.sqrt(b)).sum(), rel=1e-13)
+    result = frechet_distance(np.zeros(7), (turn * a) @ turn.T, np.ones(7), (turn * b) @ turn.T)
+    assert result == pytest.approx(7 + np.square(np.sqrt(a) - np.sqrt(b)).sum(), rel=1e-13)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -61,8 +61,8 @@ def test_general_covariances_in_many_digits(seed: int) -> None:
     draw = np.random.default_rng(seed)
     covariances = [(of := draw.normal(size=(6, 9))) @ of.T for _ in range(2)]
     means = draw.normal(size=(2, 6))
-    found = frechet_distance(means[0], covariances[0], means[1], covariances[1])
-    assert found == pytest.approx(by_mpmath(means[0], covariances[0], means[1], covariances[1]), rel=1e-12)
+    result = frechet_distance(means[0], covariances[0], means[1], covariances[1])
+    assert result == pytest.approx(by_mpmath(means[0], covariances[0], means[1], covariances[1]), rel=1e-12)
 
 
 def test_low_rank_from_rows_in_many_digits() -> None:
@@ -101,8 +101,8 @@ def test_small_variances_do_not_drown() -> None:
     base -= base.mean(axis=0)
     wider = base * [1, 3]
     deviation = base[:, 1].std(ddof=1)
-    one, two = GaussianFit.of(base), GaussianFit.of(wider)
-    values = np.linalg.svd(one.factor @ two.factor.T, compute_uv=False)
+    first, second = GaussianFit.of(base), GaussianFit.of(wider)
+    values = np.linalg.svd(first.factor @ second.factor.T, compute_uv=False)
     # The product of the singular values is √(|Σ₁||Σ₂|), for two columns with a correlation.
     correlation = np.atleast_2d(np.corrcoef(base.T))[0, 1]
     product = 3 * base[:, 0].var(ddof=1) * deviation**2 * (1 - correlation**2)
@@ -155,13 +155,13 @@ def test_intervals_cover_the_truth() -> None:
     draw = np.random.default_rng(7)
     hit = 0
     for trial in range(60):
-        one, two = draw.normal(size=(2, 1000, 3))
-        found = compare_embeddings(moments_of(one, trial), moments_of(mean + scale * two, trial + 1), seed=trial)
-        assert found.interval is not None
-        assert found.corrected is not None
-        low, high = found.interval
+        first, second = draw.normal(size=(2, 1000, 3))
+        result = compare_embeddings(moments_of(first, trial), moments_of(mean + scale * second, trial + 1), seed=trial)
+        assert result.interval is not None
+        assert result.corrected is not None
+        low, high = result.interval
         hit += low <= truth <= high
-        assert low <= found.corrected <= high
+        assert low <= result.corrected <= high
     assert hit >= 47
 
 
@@ -175,17 +175,17 @@ def test_equal_distributions_are_foretold() -> None:
     pairs = [
         (moments_of(draw.normal(size=(300, 10)), i), moments_of(draw.normal(size=(900, 10)), i)) for i in range(20)
     ]
-    found = [compare_embeddings(*pair) for pair in pairs]
-    values = np.mean([of.value for of in found])
-    assert values == pytest.approx(np.mean([of.sampling_alone for of in found]), rel=0.2)
+    results = [compare_embeddings(*pair) for pair in pairs]
+    values = np.mean([of.value for of in results])
+    assert values == pytest.approx(np.mean([of.sampling_alone for of in results]), rel=0.2)
 
 
 def test_high_dimensions_have_a_value_and_no_interval() -> None:
     rows = np.random.default_rng(9).normal(size=(4, 1025))
-    found = compare_embeddings(moments_of(rows, 0), moments_of(rows + 1, 0))
-    assert found.value == pytest.approx(1025, rel=1e-9)
-    assert found.interval is None
-    assert found.sampling_alone is None
+    result = compare_embeddings(moments_of(rows, 0), moments_of(rows + 1, 0))
+    assert result.value == pytest.approx(1025, rel=1e-9)
+    assert result.interval is None
+    assert result.sampling_alone is None
 
 
 def test_one_text_has_no_covariance() -> None:

@@ -37,15 +37,15 @@ def test_perplexities_are_those_of_tokens_one_by_one(model: LanguageModel) -> No
     losses: dict[Role, list[float]] = {role: [] for role in Role}
     for row in rows:
         ids, roles = tokens.encoded(dict(enumerate(row)))
-        for place in range(1, len(ids)):
-            chances = torch.log_softmax(model.plain_logits(ids[:place]).double(), dim=0)
-            losses[roles[place]].append(-float(chances[ids[place]]))
-    found = row_perplexities(model, tokens, rows, rows_at_once=2)
-    for role, value in ((Role.KEY, found.key), (Role.VALUE, found.value), (Role.OTHER, found.other)):
+        for index in range(1, len(ids)):
+            chances = torch.log_softmax(model.plain_logits(ids[:index]).double(), dim=0)
+            losses[roles[index]].append(-float(chances[ids[index]]))
+    result = row_perplexities(model, tokens, rows, rows_at_once=2)
+    for role, value in ((Role.KEY, result.key), (Role.VALUE, result.value), (Role.OTHER, result.other)):
         assert value == pytest.approx(math.exp(np.mean(losses[role])), rel=1e-4)  # float32
-    assert found.all == pytest.approx(math.exp(np.mean(sum(losses.values(), []))), rel=1e-4)  # noqa: RUF017
-    assert found.rows == 5
-    assert row_perplexities(model, tokens, rows, rows_at_once=5).all == pytest.approx(found.all, rel=1e-5)
+    assert result.all == pytest.approx(math.exp(np.mean(sum(losses.values(), []))), rel=1e-4)  # noqa: RUF017
+    assert result.rows == 5
+    assert row_perplexities(model, tokens, rows, rows_at_once=5).all == pytest.approx(result.all, rel=1e-5)
 
 
 def test_a_model_that_knows_nothing_chooses_among_all_tokens(model: LanguageModel, tmp_path: Path) -> None:
@@ -55,8 +55,8 @@ def test_a_model_that_knows_nothing_chooses_among_all_tokens(model: LanguageMode
         weight.data.zero_()
     flat = dataclasses.replace(model, network=network)
     tokens = RowTokens(flat, SCHEMA, "colon")
-    found = row_perplexities(flat, tokens, [("30", "f"), ("missing", "m")])
-    for value in (found.key, found.value, found.other, found.all):
+    result = row_perplexities(flat, tokens, [("30", "f"), ("missing", "m")])
+    for value in (result.key, result.value, result.other, result.all):
         assert value == pytest.approx(model.vocabulary_size, rel=1e-5)
 
 

@@ -39,7 +39,7 @@ def rows(seed: int, count: int) -> list[Row]:
 def write(path: Path, some: Iterable[Row], **more: Any) -> Path:
     path.parent.mkdir(mode=0o700, exist_ok=True, parents=True)
     objects = ({**dict(zip(SCHEMA.names, SCHEMA.cells(row), strict=True)), **more} for row in some)
-    path.write_text("".join(json.dumps(one) + "\n" for one in objects))
+    path.write_text("".join(json.dumps(item) + "\n" for item in objects))
     return path
 
 
@@ -65,26 +65,26 @@ ASKED = ["--real", "real.jsonl", "--schema", "schema.yaml"]
 def measured(*arguments: object) -> dict[str, Any]:
     result = dpassay(*arguments, "--json")
     assert result.returncode == 0, result.stderr
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    outcome: dict[str, Any] = json.loads(result.stdout)
+    return outcome
 
 
 def test_everything_is_measured_and_private(files: Path) -> None:
     pytest.importorskip("xgboost")
-    found = measured("run", *ASKED, "--held-out", "held-out.jsonl", "--target", "ill")
+    result = measured("run", *ASKED, "--held-out", "held-out.jsonl", "--target", "ill")
     path = files / "run" / "private" / "table-utility.json"
-    assert json.loads(path.read_text()) == found
+    assert json.loads(path.read_text()) == result
     assert path.stat().st_mode & 0o777 == 0o600
-    assert "computed from private data" in found["private"]
-    assert [found[of]["rows"] for of in ("synthetic", "real", "held_out")] == [50, 60, 40]
+    assert "computed from private data" in result["private"]
+    assert [result[of]["rows"] for of in ("synthetic", "real", "held_out")] == [50, 60, 40]
     made, real, held_out = rows(0, 50), rows(1, 60), rows(2, 40)
-    for name, one, two in (
+    for name, first, second in (
         ("to_real", made, real),
         ("to_held_out", made, held_out),
         ("real_to_held_out", real, held_out),
     ):
-        assert found[name] == json.loads(json.dumps(compare_tables(SCHEMA, one, two).to_json()))
-    efficacy = found["efficacy"]
+        assert result[name] == json.loads(json.dumps(compare_tables(SCHEMA, first, second).to_json()))
+    efficacy = result["efficacy"]
     assert efficacy["tested_on"] == "held_out"
     assert efficacy["rows"] == {"synthetic": 50, "real_training": 60, "real_test": 40}
 
@@ -136,16 +136,16 @@ WRITTEN = {
 def test_the_document_has_these_keys(files: Path) -> None:
     pytest.importorskip("xgboost")
     settings = TableSettings(Path("real.jsonl"), Path("schema.yaml"), held_out=Path("held-out.jsonl"), target="ill")
-    found = measure_table(Path("run"), settings)
-    assert json.dumps(keys(json.loads(json.dumps(found.to_json())))) == json.dumps(WRITTEN)
+    result = measure_table(Path("run"), settings)
+    assert json.dumps(keys(json.loads(json.dumps(result.to_json())))) == json.dumps(WRITTEN)
 
 
 def test_without_held_out_rows_some_real_ones_are_set_apart(files: Path) -> None:
     pytest.importorskip("xgboost")
-    found = measured("run", *ASKED, "--target", "ill")
-    assert found["held_out"] is found["to_held_out"] is found["real_to_held_out"] is None
-    sizes = found["efficacy"]["rows"]
-    assert found["efficacy"]["tested_on"] == "real"
+    result = measured("run", *ASKED, "--target", "ill")
+    assert result["held_out"] is result["to_held_out"] is result["real_to_held_out"] is None
+    sizes = result["efficacy"]["rows"]
+    assert result["efficacy"]["tested_on"] == "real"
     assert sizes["real_training"] + sizes["real_test"] == 60
     assert sizes["real_test"] > 0
     assert measured("run", *ASKED, "--target", "ill", "--seed", 1)["efficacy"]["rows"] != sizes

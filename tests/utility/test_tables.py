@@ -79,8 +79,8 @@ def bin_of(index: int, word: str, bins: int) -> object:
     domain = words_of(index)
     if word == MISSING or not isinstance(MIXED.columns[index], NumberColumn | DateColumn) or len(domain) <= bins:
         return word
-    place = domain.index(word)
-    return max(edge for edge in range(bins) if Fraction(edge * len(domain), bins) <= place)
+    position = domain.index(word)
+    return max(edge for edge in range(bins) if Fraction(edge * len(domain), bins) <= position)
 
 
 def looped(made: Sequence[Row], real: Sequence[Row], columns: Sequence[int], bins: int) -> Fraction:
@@ -96,18 +96,18 @@ def looped(made: Sequence[Row], real: Sequence[Row], columns: Sequence[int], bin
 @settings(max_examples=10)
 @given(tables, tables)
 def test_intersections_are_those_of_loops_over_all_cells(made: list[Row], real: list[Row]) -> None:
-    found, places = compare_tables(MIXED, made, real), range(len(MIXED.columns))
+    result, indices = compare_tables(MIXED, made, real), range(len(MIXED.columns))
     for bins, of_columns, of_pairs in (
-        (20, found.histograms.bins_20, found.pairs and found.pairs.bins_20),
-        (50, found.histograms.bins_50, found.pairs and found.pairs.bins_50),
+        (20, result.histograms.bins_20, result.pairs and result.pairs.bins_20),
+        (50, result.histograms.bins_50, result.pairs and result.pairs.bins_50),
     ):
-        columns = [looped(made, real, (index,), bins) for index in places]
-        pairs = [looped(made, real, pair, bins) for pair in combinations(places, 2)]
+        columns = [looped(made, real, (index,), bins) for index in indices]
+        pairs = [looped(made, real, pair, bins) for pair in combinations(indices, 2)]
         assert of_columns == pytest.approx(float(sum(columns) / len(columns)), abs=1e-14)
         assert of_pairs == pytest.approx(float(sum(pairs) / len(pairs)), abs=1e-14)
-        each = [getattr(column.intersection, f"bins_{bins}") for column in found.columns]
-        assert each == pytest.approx([float(one) for one in columns], abs=1e-15)
-    assert [column.name for column in found.columns] == list(MIXED.names)
+        each = [getattr(column.intersection, f"bins_{bins}") for column in result.columns]
+        assert each == pytest.approx([float(item) for item in columns], abs=1e-15)
+    assert [column.name for column in result.columns] == list(MIXED.names)
 
 
 def test_a_table_that_is_counted_by_hand() -> None:
@@ -115,35 +115,35 @@ def test_a_table_that_is_counted_by_hand() -> None:
     of = schema(number("age", 0, 99), category("sex", "f", "m", missing=True))
     made = [("0", "f"), ("4", "f"), ("5", "m"), ("99", MISSING)]
     real = [("1", "f"), ("3", "m"), ("6", "m"), ("94", MISSING), ("98", MISSING)]
-    found = compare_tables(of, made, real)
+    result = compare_tables(of, made, real)
     # Of age, 20 bins: {0-4}: 2/4 and 2/5, {5-9}: 1/4 and 1/5, {95-99}: 1/4 and 1/5. 50 bins: {0, 1}: 1/4 and 1/5,
     # {4, 5}: 2/4 and none, {98, 99}: 1/4 and 1/5.
-    assert found.columns[0].intersection.bins_20 == pytest.approx(4 / 5)
-    assert found.columns[0].intersection.bins_50 == pytest.approx(2 / 5)
+    assert result.columns[0].intersection.bins_20 == pytest.approx(4 / 5)
+    assert result.columns[0].intersection.bins_50 == pytest.approx(2 / 5)
     # Of sex: f: 2/4 and 1/5, m: 1/4 and 2/5, empty: 1/4 and 2/5.
-    assert found.columns[1].intersection.bins_20 == found.columns[1].intersection.bins_50 == pytest.approx(7 / 10)
-    assert found.histograms.mean == pytest.approx((4 / 5 + 2 / 5 + 7 / 10 + 7 / 10) / 4)
+    assert result.columns[1].intersection.bins_20 == result.columns[1].intersection.bins_50 == pytest.approx(7 / 10)
+    assert result.histograms.mean == pytest.approx((4 / 5 + 2 / 5 + 7 / 10 + 7 / 10) / 4)
     # Pairs: ({0-4}, f): 2/4 and 1/5, ({5-9}, m): 1/4 and 1/5, ({95-99}, empty): 1/4 and 1/5; then ({0, 1}, f) and
     # ({98, 99}, empty): 1/4 and 1/5 each.
-    assert found.pairs is not None
-    assert (found.pairs.bins_20, found.pairs.bins_50) == pytest.approx((3 / 5, 2 / 5))
-    assert (found.rows.synthetic, found.rows.real) == (4, 5)
+    assert result.pairs is not None
+    assert (result.pairs.bins_20, result.pairs.bins_50) == pytest.approx((3 / 5, 2 / 5))
+    assert (result.rows.synthetic, result.rows.real) == (4, 5)
 
 
 @pytest.mark.parametrize("bins", [20, 50])
 def test_bins_of_numbers_are_those_of_numpy_over_the_public_domain(bins: int) -> None:
     of = schema(number("x", -100, 899))
     drawn = np.random.default_rng(0).integers(-100, 900, size=300)
-    found, count = Places(of, [(str(one),) for one in drawn]).binned(0, bins)
+    result, count = Places(of, [(str(item),) for item in drawn]).binned(0, bins)
     assert count == bins
     expected, _ = np.histogram(drawn, bins=bins, range=(-100, 900))
-    assert np.bincount(found, minlength=bins).tolist() == expected.tolist()
+    assert np.bincount(result, minlength=bins).tolist() == expected.tolist()
 
 
 def test_values_that_nobody_has_make_no_difference_to_bins() -> None:
     """Bins are of the public domain: a row far away moves none of the others."""
     of = schema(number("x", 0, 10**6))
-    near = [(str(one),) for one in range(0, 400, 7)]
+    near = [(str(item),) for item in range(0, 400, 7)]
     before, _ = Places(of, near).binned(0, 50)
     after, _ = Places(of, [*near, ("1000000",)]).binned(0, 50)
     assert after[:-1].tolist() == before.tolist()
@@ -153,53 +153,53 @@ def test_values_that_nobody_has_make_no_difference_to_bins() -> None:
 @examples(12, 25)
 @given(tables, tables, st.integers(2, 3), st.randoms())
 def test_what_every_comparison_has(made: list[Row], real: list[Row], copies: int, shuffled: Any) -> None:
-    found, back = compare_tables(MIXED, made, real), compare_tables(MIXED, real, made)
-    assert (found.histograms, found.pairs) == (back.histograms, back.pairs)
-    assert found.associations is not None
+    result, back = compare_tables(MIXED, made, real), compare_tables(MIXED, real, made)
+    assert (result.histograms, result.pairs) == (back.histograms, back.pairs)
+    assert result.associations is not None
     assert back.associations is not None
-    assert np.array_equal(np.transpose(found.associations.levels), back.associations.levels)
-    assert found.pairs is not None
-    assert 0 <= found.pairs.bins_20 <= found.histograms.bins_20 + 1e-12 <= 1 + 1e-12  # a cell is in two bins
+    assert np.array_equal(np.transpose(result.associations.levels), back.associations.levels)
+    assert result.pairs is not None
+    assert 0 <= result.pairs.bins_20 <= result.histograms.bins_20 + 1e-12 <= 1 + 1e-12  # a cell is in two bins
     order = list(real)
     shuffled.shuffle(order)
-    assert compare_tables(MIXED, made, order) == found
+    assert compare_tables(MIXED, made, order) == result
     repeated = compare_tables(MIXED, made, real * copies)
-    assert repeated.histograms.mean == pytest.approx(found.histograms.mean, abs=1e-14)
-    assert np.sum(found.associations.levels) == found.associations.pairs == math.comb(len(MIXED.columns), 2)
+    assert repeated.histograms.mean == pytest.approx(result.histograms.mean, abs=1e-14)
+    assert np.sum(result.associations.levels) == result.associations.pairs == math.comb(len(MIXED.columns), 2)
 
 
 @given(tables)
 @examples(12, 25)
 def test_identical_tables_score_exactly_one(rows: list[Row]) -> None:
-    found = compare_tables(MIXED, rows, rows)
-    assert found.histograms.mean == found.histograms.bins_20 == found.histograms.bins_50 == 1
-    assert found.pairs is not None
-    assert found.associations is not None
-    assert found.pairs.mean == found.associations.share == 1
+    result = compare_tables(MIXED, rows, rows)
+    assert result.histograms.mean == result.histograms.bins_20 == result.histograms.bins_50 == 1
+    assert result.pairs is not None
+    assert result.associations is not None
+    assert result.pairs.mean == result.associations.share == 1
 
 
 def test_tables_without_a_common_value_score_zero() -> None:
     of = schema(number("x", 0, 99), category("y", "a", "b"))
-    found = compare_tables(of, [("0", "a")] * 3, [("99", "b")] * 4)
-    assert found.pairs is not None
-    assert found.histograms.mean == found.pairs.mean == 0
+    result = compare_tables(of, [("0", "a")] * 3, [("99", "b")] * 4)
+    assert result.pairs is not None
+    assert result.histograms.mean == result.pairs.mean == 0
 
 
 def test_a_single_column_has_no_pairs() -> None:
-    found = compare_tables(schema(number("x", 0, 9)), [("1",), ("2",)], [("1",), ("3",)])
-    assert found == TableComparison(found.rows, found.histograms, found.columns, None, None)
-    assert found.histograms.mean == 0.5
-    assert found.to_json()["pairs"] is None
+    result = compare_tables(schema(number("x", 0, 9)), [("1",), ("2",)], [("1",), ("3",)])
+    assert result == TableComparison(result.rows, result.histograms, result.columns, None, None)
+    assert result.histograms.mean == 0.5
+    assert result.to_json()["pairs"] is None
 
 
 def test_pairs_of_columns_with_many_categories() -> None:
-    words = [str(one) for one in range(1500)]
+    words = [str(item) for item in range(1500)]
     of = schema(category("x", *words), category("y", *words))
     real = random_rows(0, 90, of)
     assert len(set(real)) == 90
-    found = compare_tables(of, real[:60], real)
-    assert found.pairs is not None
-    assert found.pairs.bins_20 == 60 / 90
+    result = compare_tables(of, real[:60], real)
+    assert result.pairs is not None
+    assert result.pairs.bins_20 == 60 / 90
 
 
 # Associations.
@@ -226,25 +226,25 @@ def test_cramers_v_is_that_of_scipy_corrected_in_fractions(codes: Any) -> None:
     """SciPy gives V² = φ²/min(r − 1, k − 1) without correction."""
     table = crosstab(codes[:, 0], codes[:, 1]).count
     n, (r, k) = len(codes), table.shape
-    found = cramers_v(codes[:, 0], codes[:, 1])
-    assert found**2 == pytest.approx(cramers_v(codes[:, 1], codes[:, 0]) ** 2, abs=1e-12)
+    result = cramers_v(codes[:, 0], codes[:, 1])
+    assert result**2 == pytest.approx(cramers_v(codes[:, 1], codes[:, 0]) ** 2, abs=1e-12)
     least = min(r - Fraction((r - 1) ** 2, n - 1), k - Fraction((k - 1) ** 2, n - 1)) - 1
     if least == 0:
-        assert found == 0
+        assert result == 0
         return
     phi_squared = association(table, method="cramer") ** 2 * (min(r, k) - 1)
     corrected = max(0.0, phi_squared - float(Fraction((r - 1) * (k - 1), n - 1)))
-    assert found**2 == pytest.approx(corrected / float(least), abs=1e-12)
+    assert result**2 == pytest.approx(corrected / float(least), abs=1e-12)
 
 
 def test_the_correction_is_the_mean_of_all_tables_with_the_same_margins() -> None:
     """Over all orders of a column, φ² is (r − 1)(k − 1)/(n − 1) on average: what V is corrected by."""
-    one, two = (0, 0, 0, 1, 1, 2, 2), (0, 0, 1, 1, 1, 2, 3)
-    found = []
-    for order in permutations(two):
-        table = crosstab(list(one), list(order)).count
-        found.append(association(table, method="cramer") ** 2 * 2)
-    assert np.mean(found) == pytest.approx(2 * 3 / 6, rel=1e-12)
+    first, second = (0, 0, 0, 1, 1, 2, 2), (0, 0, 1, 1, 1, 2, 3)
+    results = []
+    for order in permutations(second):
+        table = crosstab(list(first), list(order)).count
+        results.append(association(table, method="cramer") ** 2 * 2)
+    assert np.mean(results) == pytest.approx(2 * 3 / 6, rel=1e-12)
 
 
 def test_a_column_that_names_another_is_associated_fully() -> None:
@@ -262,8 +262,8 @@ def test_the_correlation_ratio_is_that_of_loops(rows: Any) -> None:
     mean = Fraction(int(rows[:, 1].sum()), len(rows))
     total = sum(((Fraction(int(value)) - mean) ** 2 for value in rows[:, 1]), Fraction(0))
     within = Fraction(0)
-    for one in set(rows[:, 0].tolist()):
-        some = [Fraction(int(value)) for other, value in rows if other == one]
+    for item in set(rows[:, 0].tolist()):
+        some = [Fraction(int(value)) for other, value in rows if other == item]
         middle = sum(some, Fraction(0)) / len(some)
         within += sum(((value - middle) ** 2 for value in some), Fraction(0))
     expected = float(1 - within / total) if total else 0.0
@@ -288,12 +288,12 @@ def test_associations_of_a_table_skip_rows_without_a_number() -> None:
     of = schema(number("x", 0, 9, missing=True), number("y", 0, 9), category("z", "a", "b", missing=True))
     rows = [("1", "2", "a"), ("2", "4", "a"), ("3", "5", "b"), (MISSING, "9", MISSING), ("9", "0", MISSING)]
     frame = pd.DataFrame([[1, 2], [2, 4], [3, 5], [np.nan, 9], [9, 0]])
-    found = associations(of, rows)
-    assert found[0, 1] == pytest.approx(abs(frame[0].corr(frame[1])))
-    assert found[0, 2] == pytest.approx(correlation_ratio([0, 0, 1, 2], [1, 2, 3, 9]))
-    assert found[1, 2] == pytest.approx(correlation_ratio([0, 0, 1, 2, 2], [2, 4, 5, 9, 0]))
-    assert np.array_equal(found, found.T)
-    assert np.diagonal(found).tolist() == [1, 1, 1]
+    result = associations(of, rows)
+    assert result[0, 1] == pytest.approx(abs(frame[0].corr(frame[1])))
+    assert result[0, 2] == pytest.approx(correlation_ratio([0, 0, 1, 2], [1, 2, 3, 9]))
+    assert result[1, 2] == pytest.approx(correlation_ratio([0, 0, 1, 2, 2], [2, 4, 5, 9, 0]))
+    assert np.array_equal(result, result.T)
+    assert np.diagonal(result).tolist() == [1, 1, 1]
     empty = [(MISSING, "1", MISSING), (MISSING, "2", MISSING)]
     assert associations(of, empty)[0].tolist() == [1, 0, 0]
 
@@ -313,32 +313,32 @@ def test_independent_columns_are_associated_at_the_lowest_level() -> None:
     """Each combination once: every association is 0, up to rounding."""
     rows = list(product("0123", "0123", "ab", "cd"))
     assert associations(KNOWN, rows) == pytest.approx(np.eye(4), abs=1e-7)
-    found = compare_tables(KNOWN, rows, rows).associations
-    assert found is not None
-    assert found.levels[0] == (6, 0, 0, 0)
+    result = compare_tables(KNOWN, rows, rows).associations
+    assert result is not None
+    assert result.levels[0] == (6, 0, 0, 0)
 
 
 def test_agreement_counts_the_pairs_that_keep_their_level() -> None:
     """In the real table x decides y and z, and w is independent of all; the synthetic one keeps w and x-z alone."""
     real = [(x, str(3 - int(x)), "ab"[int(x) // 2], w) for x in "0123" for w in "cd"] * 4
     made = [(x, y, "ab"[int(x) // 2], w) for x in "0123" for y in "0123" for w in "cd"]
-    found = compare_tables(KNOWN, made, real).associations
-    assert found is not None
+    result = compare_tables(KNOWN, made, real).associations
+    assert result is not None
     # Pairs x-y, x-z and y-z are strong in the real table; of them x-z is strong in the synthetic one, too.
-    assert found.levels == ((3, 0, 0, 0), (0, 0, 0, 0), (0, 0, 0, 0), (2, 0, 0, 1))
-    assert (found.share, found.pairs) == (4 / 6, 6)
+    assert result.levels == ((3, 0, 0, 0), (0, 0, 0, 0), (0, 0, 0, 0), (2, 0, 0, 1))
+    assert (result.share, result.pairs) == (4 / 6, 6)
 
 
 def test_columns_permuted_one_by_one_keep_their_histograms_and_lose_their_associations() -> None:
     """False alarm: with 4000 rows |r| ≥ .1 has a probability below 10⁻⁹ for independent columns; the seed is fixed."""
     rng = np.random.default_rng(1)
     x = rng.integers(0, 4, size=4000)
-    real = [(str(one), str(one), "ab"[one // 2], "cd"[one % 2]) for one in x]
+    real = [(str(item), str(item), "ab"[item // 2], "cd"[item % 2]) for item in x]
     columns = [rng.permutation([row[index] for row in real]).tolist() for index in range(4)]
-    found = compare_tables(KNOWN, list(zip(*columns, strict=True)), real)
-    assert found.histograms.mean == 1
-    assert found.associations is not None
-    assert [sum(column) for column in zip(*found.associations.levels, strict=True)] == [6, 0, 0, 0]
+    result = compare_tables(KNOWN, list(zip(*columns, strict=True)), real)
+    assert result.histograms.mean == 1
+    assert result.associations is not None
+    assert [sum(column) for column in zip(*result.associations.levels, strict=True)] == [6, 0, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ def joined(texts: Sequence[Text]) -> list[str]:
     ],
 )
 def test_what_a_word_is(text: str, other: str, same: bool) -> None:
-    one, two = (Words.of([of]).whole()[0] for of in (text, other))
-    assert (one == two) == same
+    first, second = (Words.of([of]).whole()[0] for of in (text, other))
+    assert (first == second) == same
 
 
 SPACES = "".join(filter(str.isspace, map(chr, range(0x110000))))
@@ -67,14 +67,14 @@ def test_words_are_those_of_the_whole_text(texts: list[str]) -> None:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(word_runs, "_KNOWN_PIECES", pieces)
             patched.setattr(word_runs, "_LONGEST_PIECE", longest)
-            found = Words.of(texts)
-        assert found.lengths.tolist() == [len(words) for words in expected]
+            result = Words.of(texts)
+        assert result.lengths.tolist() == [len(words) for words in expected]
         digests = [
             hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
             for words in expected
             for word in words
         ]
-        assert found.hashes.tolist() == [int.from_bytes(digest, "little") for digest in digests]
+        assert result.hashes.tolist() == [int.from_bytes(digest, "little") for digest in digests]
 
 
 def test_little_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,9 +93,9 @@ def test_the_hash_of_a_text_is_the_sum_of_its_words(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(word_runs, "_PIECE", 3)
     words = Words.of(joined([(), *random_texts(20, "abc", 9, seed=5), (), ()]))
     constants = word_runs._constants(9).tolist()
-    for start, end, found in zip(words.starts[:-1], words.starts[1:], words.whole().tolist(), strict=True):
+    for start, end, result in zip(words.starts[:-1], words.starts[1:], words.whole().tolist(), strict=True):
         mine = words.hashes[start:end].tolist()
-        assert found == sum(a * b for a, b in zip(constants, mine, strict=False)) % 2**64
+        assert result == sum(a * b for a, b in zip(constants, mine, strict=False)) % 2**64
 
 
 hashes = st.lists(
@@ -108,12 +108,12 @@ hashes = st.lists(
 @given(hashes, hashes)
 def test_a_set_of_hashes(held: list[int], asked: list[int]) -> None:
     """Also of hashes that crowd together, and the least and largest ones."""
-    found = HashSet(np.array(held, dtype=np.uint64))
-    assert found.hashes.tolist() == sorted(set(held))
+    result = HashSet(np.array(held, dtype=np.uint64))
+    assert result.hashes.tolist() == sorted(set(held))
     for these in (asked, asked + held):
         array = np.array(these, dtype=np.uint64)
-        assert found.contains(array).tolist() == [one in held for one in these]
-        assert found.hashes[found.places(array)].tolist() == [one for one in these if one in held]
+        assert result.contains(array).tolist() == [item in held for item in these]
+        assert result.hashes[result.indices(array)].tolist() == [item for item in these if item in held]
 
 
 def test_a_set_of_many_hashes() -> None:
@@ -128,9 +128,9 @@ def test_runs_stay_within_a_text(n: int) -> None:
     """Each hash stands for one run, in order, and no run crosses from one text to the next."""
     texts = random_texts(40, "abc", 7, seed=n)
     expected = [gram for text in texts for gram in grams(text, n)]
-    found = Words.of(joined(texts)).runs(n).tolist()
-    assert len(found) == len(expected)
-    assert len(set(zip(found, expected, strict=True))) == len(set(found)) == len(set(expected))
+    result = Words.of(joined(texts)).runs(n).tolist()
+    assert len(result) == len(expected)
+    assert len(set(zip(result, expected, strict=True))) == len(set(result)) == len(set(expected))
 
 
 def test_a_text_of_n_words_has_the_hash_of_its_run() -> None:
@@ -205,14 +205,14 @@ def test_repeats_are_counted() -> None:
 def test_lengths_by_hand() -> None:
     """W₁ of equally many is the mean difference in order; KS is the largest gap of the two staircases."""
     draw = np.random.default_rng(0)
-    one, two = draw.integers(0, 30, size=50), draw.integers(5, 50, size=50)
-    found = compare_lengths(one.tolist(), two.tolist())
-    assert found.wasserstein_1 == pytest.approx(np.abs(np.sort(one) - np.sort(two)).mean(), rel=1e-12)
-    gaps = [abs((one <= x).mean() - (two <= x).mean()) for x in range(60)]
-    assert found.kolmogorov_smirnov == pytest.approx(max(gaps), rel=1e-12)
-    assert found.synthetic.mean == pytest.approx(one.mean())
-    assert found.real.quantiles[0.5] == np.median(two)
-    assert found.real.quantiles[1.0] == two.max()
+    first, second = draw.integers(0, 30, size=50), draw.integers(5, 50, size=50)
+    result = compare_lengths(first.tolist(), second.tolist())
+    assert result.wasserstein_1 == pytest.approx(np.abs(np.sort(first) - np.sort(second)).mean(), rel=1e-12)
+    gaps = [abs((first <= x).mean() - (second <= x).mean()) for x in range(60)]
+    assert result.kolmogorov_smirnov == pytest.approx(max(gaps), rel=1e-12)
+    assert result.synthetic.mean == pytest.approx(first.mean())
+    assert result.real.quantiles[0.5] == np.median(second)
+    assert result.real.quantiles[1.0] == second.max()
     same = compare_lengths([3, 4], [4, 3])
     assert (same.wasserstein_1, same.kolmogorov_smirnov) == (0, 0)
     with pytest.raises(ValueError, match="there is no real one"):
@@ -232,27 +232,27 @@ def test_overlap_by_sets(run_words: int, seed: int) -> None:
     synthetic += real[:5]
     synthetic += [()]
     pieces = [Words.of(joined(real[:7])), Words.of(joined(real[7:]))]
-    found = overlap(Words.of(joined(synthetic)), pieces, run_words)
+    result = overlap(Words.of(joined(synthetic)), pieces, run_words)
     for i, text in enumerate(synthetic):
         n = min(run_words, len(text))
         known = {gram for other in real for gram in grams(other, n)} if n else set()
         own = [gram in known for gram in grams(text, n)] if n else [False]
-        assert found.share[i] == pytest.approx(sum(own) / len(own), abs=1e-15)
+        assert result.share[i] == pytest.approx(sum(own) / len(own), abs=1e-15)
         streak = max((len(list(group)) for hit, group in itertools.groupby(own) if hit), default=0)
-        assert found.longest[i] == (streak + n - 1 if streak else 0)
-        assert found.exact[i] == (bool(text) and text in real)
+        assert result.longest[i] == (streak + n - 1 if streak else 0)
+        assert result.exact[i] == (bool(text) and text in real)
         common = max(longest_common(text, other) for other in real)
-        assert found.longest[i] >= common or common < n
-    summary = found.summary()
-    assert summary["exact_share"] == pytest.approx(found.exact.mean())
-    assert summary["near_share"] == pytest.approx((found.share >= 0.5).mean())
-    assert summary["longest_stretch_words"]["1"] == found.longest.max()
+        assert result.longest[i] >= common or common < n
+    summary = result.summary()
+    assert summary["exact_share"] == pytest.approx(result.exact.mean())
+    assert summary["near_share"] == pytest.approx((result.share >= 0.5).mean())
+    assert summary["longest_stretch_words"]["1"] == result.longest.max()
 
 
 def test_overlap_with_nothing() -> None:
-    found = overlap(Words.of(["some words of a text", "", "two words"]), [Words.of(["unlike"])])
-    assert found.share.tolist() == [0, 0, 0]
-    assert not found.exact.any()
-    assert found.longest.tolist() == [0, 0, 0]
+    result = overlap(Words.of(["some words of a text", "", "two words"]), [Words.of(["unlike"])])
+    assert result.share.tolist() == [0, 0, 0]
+    assert not result.exact.any()
+    assert result.longest.tolist() == [0, 0, 0]
     with pytest.raises(ValueError, match="at least one text"):
         overlap(Words.of([]), [])

@@ -28,7 +28,7 @@ def dpassay(*arguments: object) -> command.Result:
 
 def write(path: Path, rows: Iterable[tuple[str, str | None]], text: str = "note", label: str = "health") -> Path:
     path.parent.mkdir(mode=0o700, exist_ok=True, parents=True)
-    path.write_text("".join(json.dumps({text: one, label: two}) + "\n" for one, two in rows))
+    path.write_text("".join(json.dumps({text: first, label: second}) + "\n" for first, second in rows))
     return path
 
 
@@ -53,30 +53,30 @@ def files(tmp_path: Path) -> dict[str, Path]:
 def measured(*arguments: object) -> dict[str, Any]:
     result = dpassay(*arguments, "--json")
     assert result.returncode == 0, result.stderr
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    outcome: dict[str, Any] = json.loads(result.stdout)
+    return outcome
 
 
 def test_everything_is_measured_and_private(files: dict[str, Path]) -> None:
-    found = measured(files["run"], "--real", files["real"], "--held-out", files["held_out"], *COLUMNS)
+    result = measured(files["run"], "--real", files["real"], "--held-out", files["held_out"], *COLUMNS)
     path = files["run"] / "private" / "utility.json"
-    assert json.loads(path.read_text()) == found
+    assert json.loads(path.read_text()) == result
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert sorted(file.name for file in (files["run"] / "private").iterdir()) == ["synthetic.jsonl", "utility.json"]
-    assert "computed from private data" in found["private"]
-    assert [found[of]["texts"] for of in ("synthetic", "real", "held_out")] == [205, 300, 200]
-    frechet = found["frechet"]
+    assert "computed from private data" in result["private"]
+    assert [result[of]["texts"] for of in ("synthetic", "real", "held_out")] == [205, 300, 200]
+    frechet = result["frechet"]
     assert frechet["dimensions"] == 128
     # The same law on both sides: what is found is what sampling makes of it.
     assert frechet["value"] == pytest.approx(frechet["sampling_alone"], rel=0.5)
     assert frechet["interval"][0] <= frechet["corrected"] <= frechet["interval"][1]
-    assert len(found["diversity"]) == 4
-    assert found["lengths"]["words"]["real"]["quantiles"]["0.5"] == 34
-    classifier = found["classifier"]
+    assert len(result["diversity"]) == 4
+    assert result["lengths"]["words"]["real"]["quantiles"]["0.5"] == 34
+    classifier = result["classifier"]
     assert classifier["tested_on"] == "held_out"
     assert classifier["texts"] == {"synthetic": 205, "real_training": 300, "real_test": 200}
-    assert found["mauve"] is None
+    assert result["mauve"] is None
 
 
 def keys(value: Any) -> Any:
@@ -152,8 +152,8 @@ def test_the_document_is_that_of_version_0_2(files: dict[str, Path], monkeypatch
     settings = UtilitySettings(
         real=files["real"], held_out=files["held_out"], text="note", label="health", mauve=True, limit=100
     )
-    found = measure(files["run"], settings)
-    assert json.dumps(keys(found.to_json())) == json.dumps(WRITTEN)
+    result = measure(files["run"], settings)
+    assert json.dumps(keys(result.to_json())) == json.dumps(WRITTEN)
     bare = json.loads(json.dumps(measure(files["run"], UtilitySettings(real=files["real"], text="note")).to_json()))
     assert list(bare) == list(WRITTEN)
     assert [bare["classifier"], bare["mauve"], bare["held_out"], bare["memorisation"]["same_size"]] == [None] * 4
@@ -182,18 +182,18 @@ def test_a_run_that_generate_wrote_is_measured(tmp_path: Path) -> None:
     assert command.run("generate", tmp_path / "claim.yaml", "-o", run, "--device", "cpu", "-q").returncode == 0
     before = {path.name: path.read_bytes() for path in (run / "private").iterdir()}
     made = [json.loads(line) for line in before["synthetic.jsonl"].splitlines()]
-    found = measured(run, "--real", real, *COLUMNS)
-    assert found["synthetic"] == {
+    result = measured(run, "--real", real, *COLUMNS)
+    assert result["synthetic"] == {
         "path": str(run / "private" / "synthetic.jsonl"),
         "texts": len(made),
         "used": len(made),
     }
-    assert found["classifier"]["texts"]["synthetic"] == len(made)
-    assert found["lengths"]["characters"]["synthetic"]["mean"] == pytest.approx(
+    assert result["classifier"]["texts"]["synthetic"] == len(made)
+    assert result["lengths"]["characters"]["synthetic"]["mean"] == pytest.approx(
         sum(len(row["text"]) for row in made) / len(made)
     )
-    assert found["frechet"]["texts"] == {"synthetic": len(made), "real": 120}
-    assert json.loads((run / "private" / "utility.json").read_text()) == found
+    assert result["frechet"]["texts"] == {"synthetic": len(made), "real": 120}
+    assert json.loads((run / "private" / "utility.json").read_text()) == result
     after = {path.name: path.read_bytes() for path in (run / "private").iterdir()}
     assert after.pop("utility.json")
     assert after == before
@@ -205,21 +205,21 @@ def test_overlap_counts_the_copies(tmp_path: Path) -> None:
     real = write(tmp_path / "real.jsonl", [(text, "x") for text in (*copied, *others[:20])])
     made = write(tmp_path / "made.jsonl", [(text, "x") for text in (*copied, *others[20:38])], "text")
     unseen = write(tmp_path / "unseen.jsonl", [(text, "x") for text in others[38:]])
-    found = measured(made, "--real", real, "--held-out", unseen, "--text", "note")["memorisation"]
-    assert found["real"]["exact_share"] == found["real"]["near_share"] == 2 / 20
-    assert found["real"]["longest_stretch_words"]["1"] == 11
-    assert found["same_size"]["texts"] == 22
-    assert found["same_size"]["real"]["exact_share"] == 2 / 20
-    assert found["same_size"]["held_out"]["exact_share"] == 0
+    result = measured(made, "--real", real, "--held-out", unseen, "--text", "note")["memorisation"]
+    assert result["real"]["exact_share"] == result["real"]["near_share"] == 2 / 20
+    assert result["real"]["longest_stretch_words"]["1"] == 11
+    assert result["same_size"]["texts"] == 22
+    assert result["same_size"]["real"]["exact_share"] == 2 / 20
+    assert result["same_size"]["held_out"]["exact_share"] == 0
 
 
 def test_a_copy_among_texts_that_are_not_drawn_is_found(tmp_path: Path) -> None:
     texts = [(f"text number {i} of a file that is larger than the limit", "x") for i in range(90)]
     real = write(tmp_path / "real.jsonl", texts)
     made = write(tmp_path / "made.jsonl", [*texts[40:42], ("and another text", "x")], "text")
-    found = measured(made, "--real", real, "--text", "note", "--limit", 5)
-    assert found["real"] == {"path": str(real), "texts": 90, "used": 5}
-    assert found["memorisation"]["real"]["exact_share"] == pytest.approx(2 / 3)
+    result = measured(made, "--real", real, "--text", "note", "--limit", 5)
+    assert result["real"] == {"path": str(real), "texts": 90, "used": 5}
+    assert result["memorisation"]["real"]["exact_share"] == pytest.approx(2 / 3)
 
 
 def test_the_table_says_that_it_is_private(files: dict[str, Path], tmp_path: Path) -> None:
@@ -240,9 +240,9 @@ def test_without_a_label_nothing_is_classified(files: dict[str, Path]) -> None:
 
 def test_empty_synthetic_texts_are_measured_too(files: dict[str, Path], tmp_path: Path) -> None:
     made = write(tmp_path / "made.jsonl", [("", None), ("", None), ("one text", None)], "text")
-    found = measured(made, "--real", files["real"], "--text", "note")
-    assert found["lengths"]["words"]["synthetic"]["quantiles"]["0.5"] == 0
-    assert found["memorisation"]["real"]["exact_share"] == 0
+    result = measured(made, "--real", files["real"], "--text", "note")
+    assert result["lengths"]["words"]["synthetic"]["quantiles"]["0.5"] == 0
+    assert result["memorisation"]["real"]["exact_share"] == 0
 
 
 def test_the_same_seed_gives_the_same_numbers(files: dict[str, Path]) -> None:
@@ -269,8 +269,8 @@ def test_mauve_is_given_the_embeddings(files: dict[str, Path], monkeypatch: pyte
         return SimpleNamespace(mauve=0.25, mauve_star=0.5)
 
     monkeypatch.setitem(sys.modules, "mauve", SimpleNamespace(compute_mauve=compute))
-    found = measured(files["run"], "--real", files["real"], "--text", "note", "--mauve", "--mauve-buckets", 20)
-    assert found["mauve"] == {"value": 0.25, "smoothed": 0.5, "buckets": 20, "scaling": 5}
+    result = measured(files["run"], "--real", files["real"], "--text", "note", "--mauve", "--mauve-buckets", 20)
+    assert result["mauve"] == {"value": 0.25, "smoothed": 0.5, "buckets": 20, "scaling": 5}
 
 
 @pytest.mark.parametrize(

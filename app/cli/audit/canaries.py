@@ -176,10 +176,10 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
     from dpassay import audit
     from dpassay.base.number_format import format_ceiling
 
-    found = audit.bound_canaries(folder, expect=expect, progress=progress(json_, quiet))
+    result = audit.bound_canaries(folder, expect=expect, progress=progress(json_, quiet))
 
     def in_words() -> None:
-        audit = found.audit
+        audit = result.audit
         say(audit.conclusion)
         for bound_ in audit.bounds:
             ceiling = format_ceiling(bound_.ceiling, bound_.value)
@@ -187,12 +187,12 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
         for rate in (*audit.rates, *audit.controls):
             say(f"{rate.name}: {rate.hits} of {rate.trials}")
         say("Tried: " + "; ".join(audit.multiplicity))
-        for file in (*found.scorings, *([found.unprotected] if found.unprotected else [])):
+        for file in (*result.scorings, *([result.unprotected] if result.unprotected else [])):
             if not file.checked:
                 say(f"{file.scored.file} was removed after it was scored, so it could not be checked.")
 
-    show(found.to_json(), in_words, json_, quiet)
-    raise typer.Exit(of_audit(bool(found.refuted)))
+    show(result.to_json(), in_words, json_, quiet)
+    raise typer.Exit(of_audit(bool(result.refuted)))
 
 
 def report(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:

@@ -103,7 +103,7 @@ def scores(
     from dpassay import audit
 
     path = _path(signals, output)
-    found = audit.membership(
+    result = audit.membership(
         signals,
         attacks=attack or (),
         guesses=guesses or (),
@@ -119,7 +119,7 @@ def scores(
         output=path,
         progress=progress(json_, quiet),
     )
-    _finish(found, path, json_, quiet)
+    _finish(result, path, json_, quiet)
 
 
 @app.command(
@@ -164,7 +164,7 @@ def model(
     from dpassay import audit
 
     path = _path(records, output, records, model, population, Path(base))
-    found = audit.membership(
+    result = audit.membership(
         records,
         model=model,
         reference=population,
@@ -190,7 +190,7 @@ def model(
         output=path,
         progress=progress(json_, quiet),
     )
-    _finish(found, path, json_, quiet)
+    _finish(result, path, json_, quiet)
 
 
 @app.command(
@@ -226,7 +226,7 @@ def text(
     from dpassay import audit
 
     path = _path(synthetic, output, records, reference)
-    found = audit.membership(
+    result = audit.membership(
         records,
         synthetic=synthetic,
         reference=reference,
@@ -246,7 +246,7 @@ def text(
         output=path,
         progress=progress(json_, quiet),
     )
-    _finish(found, path, json_, quiet)
+    _finish(result, path, json_, quiet)
 
 
 def _path(beside: Path, output: Path | None, *inputs: Path | None) -> Path:
@@ -256,23 +256,23 @@ def _path(beside: Path, output: Path | None, *inputs: Path | None) -> Path:
     return output_file(beside, output, NAME, inputs)
 
 
-def _finish(found: MembershipAudit, path: Path, json_: bool, quiet: bool) -> NoReturn:
+def _finish(result: MembershipAudit, path: Path, json_: bool, quiet: bool) -> NoReturn:
     def in_words() -> None:
-        print_audit(found)
+        print_audit(result)
         say(f"Written to {path}")
 
-    show(found.to_json(), in_words, json_, quiet)
-    raise typer.Exit(of_audit(found.refuted))
+    show(result.to_json(), in_words, json_, quiet)
+    raise typer.Exit(of_audit(result.refuted))
 
 
-def print_audit(found: MembershipAudit) -> None:
+def print_audit(result: MembershipAudit) -> None:
     """Prints areas, rates and guesses of every attack as a table, and the conclusion."""
     from rich.table import Table
 
     from dpassay.base.private_results import PRIVATE
     from dpassay.cli.table_console import TableConsole
 
-    audit = found.audit
+    audit = result.audit
     details, rates = audit.details, audit.rates
     title = (
         f"{details['candidates']} candidates, {details['included']} in the data; how many of those are found while at "
@@ -281,9 +281,9 @@ def print_audit(found: MembershipAudit) -> None:
     table = Table(title=title, title_justify="left")
     for number, column in enumerate(("attack", "area", "interval", "0.1 %", "1 %", "10 %", "right", "ε ≥")):
         table.add_column(column, justify="right" if number else "left", no_wrap=column not in ("attack", "interval"))
-    for place, (name, area) in enumerate(details["areas"].items()):
+    for index, (name, area) in enumerate(details["areas"].items()):
         low, high = area["interval"]
-        hits = [f"{rate.hits}" for rate in rates[6 * place : 6 * place + 6 : 2]]
+        hits = [f"{rate.hits}" for rate in rates[6 * index : 6 * index + 6 : 2]]
         tries = [attempt for attempt in details["attempts"] if attempt["attack"] == name]
         right = [f"{attempt['correct']}/{attempt['guesses']}" for attempt in tries]
         epsilons = [format_lower(attempt["epsilon"]) for attempt in tries if attempt["epsilon"] is not None]

@@ -90,7 +90,7 @@ def text(
 
     holdout = _required(holdout, "dpassay audit plan")
     path = output_file(synthetic, output, TEXT_NAME, (source, holdout))
-    found = audit.text(
+    result = audit.text(
         synthetic,
         source=source,
         holdout=holdout,
@@ -107,7 +107,7 @@ def text(
         output=path,
         progress=progress(json_, quiet),
     )
-    _finish(found, path, json_, quiet)
+    _finish(result, path, json_, quiet)
 
 
 def table(
@@ -146,7 +146,7 @@ def table(
 
     holdout = _required(holdout, "dpassay audit plan --kind table")
     path = output_file(synthetic, output, TABLE_NAME, (source, holdout))
-    found = audit.table(
+    result = audit.table(
         synthetic,
         source=source,
         holdout=holdout,
@@ -162,7 +162,7 @@ def table(
         output=path,
         progress=progress(json_, quiet),
     )
-    _finish(found, path, json_, quiet)
+    _finish(result, path, json_, quiet)
 
 
 def _required(holdout: Path | None, instead: str) -> Path:
@@ -180,16 +180,16 @@ def _required(holdout: Path | None, instead: str) -> Path:
     return holdout
 
 
-def _finish(found: HoldoutAudit, path: Path, json_: bool, quiet: bool) -> NoReturn:
+def _finish(result: HoldoutAudit, path: Path, json_: bool, quiet: bool) -> NoReturn:
     def in_words() -> None:
-        print_audits(found)
+        print_audits(result)
         say(f"Written to {path}")
 
-    show(found.to_json(), in_words, json_, quiet)
-    raise typer.Exit(of_audit(bool(found.refuted)))
+    show(result.to_json(), in_words, json_, quiet)
+    raise typer.Exit(of_audit(bool(result.refuted)))
 
 
-def print_audits(found: HoldoutAudit) -> None:
+def print_audits(result: HoldoutAudit) -> None:
     """Prints a table of all audits, the personal data that were found, and the conclusions."""
     from dpassay.auditing.released.audit import TextAudit
     from dpassay.base.private_results import PRIVATE
@@ -197,27 +197,27 @@ def print_audits(found: HoldoutAudit) -> None:
 
     console = TableConsole()
     console.print(f"PRIVATE. {PRIVATE}", markup=False, highlight=False)
-    console.print(_audits(found))
-    if isinstance(found, TextAudit):
-        counts = {kind: of for kind, of in found.personal_data.counts().items() if any(of.values())}
+    console.print(_audits(result))
+    if isinstance(result, TextAudit):
+        counts = {kind: of for kind, of in result.personal_data.counts().items() if any(of.values())}
         console.print(
             _personal(counts) if counts else "No personal data on any side, of the kinds that are looked for."
         )
-    for audit in found.audits:
+    for audit in result.audits:
         console.print(f"{audit.name}: {audit.conclusion}", markup=False, highlight=False)
-    if found.conclusion:
-        console.print(found.conclusion, markup=False, highlight=False)
+    if result.conclusion:
+        console.print(result.conclusion, markup=False, highlight=False)
 
 
-def _audits(found: HoldoutAudit) -> Table:
+def _audits(result: HoldoutAudit) -> Table:
     from rich.table import Table
 
-    confidence = format_confidence(found.settings.confidence)
-    title = f"Units hit ({found.unit}); all bounds hold jointly with confidence {confidence}"
+    confidence = format_confidence(result.settings.confidence)
+    title = f"Units hit ({result.unit}); all bounds hold jointly with confidence {confidence}"
     table = Table(title=title, title_justify="left")
     for number, column in enumerate(("audit", "source", "holdout", "difference in points", "p", "ε ≥")):
         table.add_column(column, justify="right" if number else "left", overflow="fold")
-    for audit in found.audits:
+    for audit in result.audits:
         assert audit.difference is not None
         assert audit.p_value is not None
         rates = [f"{rate.hits}/{rate.trials}" for rate in audit.rates[:2]]

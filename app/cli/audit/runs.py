@@ -76,7 +76,7 @@ def plan(
     """Makes neighbouring data sets, and says what the audit can show before the generator runs."""
     from dpassay import audit
 
-    found = audit.runs(
+    result = audit.runs(
         output,
         like=like,
         epsilon=epsilon,
@@ -96,10 +96,10 @@ def plan(
     )
 
     def in_words() -> None:
-        say("\n".join(found.words()))
+        say("\n".join(result.words()))
         say(f"Next: dpassay audit runs run {output} {_COMMAND}")
 
-    show(found.to_json(), in_words, json_, quiet)
+    show(result.to_json(), in_words, json_, quiet)
 
 
 @app.command(epilog=f"Example: dpassay audit runs run runs {_COMMAND} --workers 2\n\n{IN_AUDIT_HELP}")
@@ -184,10 +184,10 @@ def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
     from dpassay import audit
     from dpassay.audits.games.many_runs import UNFINISHED
 
-    found = audit.bound_runs(folder)
+    result = audit.bound_runs(folder)
 
     def in_words() -> None:
-        audit = found.audit
+        audit = result.audit
         for words in (audit.conclusion, f"{audit.attack}."):
             say(words[:1].upper() + words[1:])
         for rate in audit.rates:
@@ -199,22 +199,22 @@ def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
             say(f"Too few runs to try the neighbours {', '.join(audit.details['untried'])}.")
         if audit.details.get("stopped") == UNFINISHED:
             say("More runs were planned; none can be added to this plan now.")
-        if found.control:
-            say(found.control)
+        if result.control:
+            say(result.control)
 
-    show(found.to_json(), in_words, json_, quiet)
-    raise typer.Exit(of_audit(bool(found.refuted)))
+    show(result.to_json(), in_words, json_, quiet)
+    raise typer.Exit(of_audit(bool(result.refuted)))
 
 
 def _failing(details: Mapping[str, Any]) -> str:
     """The pairs on which every pilot run failed, with the number of these runs."""
-    found = {one["pair"]: one for one in details["search"]}
+    results = {item["pair"]: item for item in details["search"]}
 
-    def runs(one: Mapping[str, Any]) -> str:
-        number = one["runs_on_data"] if one["failing_on"] == "D" else one["runs_on_neighbor"]
-        return f"{one['pair']} ({number} on {one['failing_on']})"
+    def runs(item: Mapping[str, Any]) -> str:
+        number = item["runs_on_data"] if item["failing_on"] == "D" else item["runs_on_neighbor"]
+        return f"{item['pair']} ({number} on {item['failing_on']})"
 
-    return ", ".join(runs(found[name]) for name in details["failing"])
+    return ", ".join(runs(results[name]) for name in details["failing"])
 
 
 @app.command(epilog=f"Example: dpassay audit runs report runs\n\n{IN_AUDIT_HELP}")

@@ -42,7 +42,7 @@ def secrets(
     """Guesses a secret from the noisy clusters of secret-protected evolution by the best attack: a lower bound on r."""
     from dpassay import audit
 
-    found = audit.secrets(
+    result = audit.secrets(
         p,
         r,
         occurrences=occurrences,
@@ -54,5 +54,5 @@ def secrets(
         output=output,
         progress=progress(json_, quiet),
     )
-    show(found.to_json(), lambda: say("\n".join(found.in_words())), json_, quiet)
-    raise typer.Exit(of_audit(found.refuted))
+    show(result.to_json(), lambda: say("\n".join(result.in_words())), json_, quiet)
+    raise typer.Exit(of_audit(result.refuted))

@@ -47,7 +47,7 @@ def assert_events_hold(
     others = list(neighbors)
     if not others:
         raise ValueError("neighbors must have at least one neighbour to replay on")
-    found = record_replay_findings(
+    result = record_replay_findings(
         mechanism,
         data,
         others,
@@ -58,7 +58,7 @@ def assert_events_hold(
         false_alarm=false_alarm,
         rng=np.random.default_rng(seed),
     )
-    if found:
+    if result:
         name = getattr(mechanism, "__name__", type(mechanism).__name__)
-        lines = [f"{name} does not do what it declares ({Adjacency(adjacency)}):", *map(str, found)]
+        lines = [f"{name} does not do what it declares ({Adjacency(adjacency)}):", *map(str, result)]
         raise AssertionError("\n- ".join(lines))

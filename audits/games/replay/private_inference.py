@@ -74,7 +74,7 @@ def inference_findings(
     worst: dict[Kind, tuple[float, Finding]] = {}
     for number, other in enumerate(neighbors):
         for finding in audit.compared(own, audit.laws(other), number):
-            excess = float(finding.found) - float(finding.declared)
+            excess = float(finding.measured) - float(finding.declared)
             if finding.kind not in worst or excess > worst[finding.kind][0]:
                 worst[finding.kind] = (excess, finding)
     return [finding for _, finding in worst.values()]
@@ -176,9 +176,9 @@ class _Audit:
             ends *= len(spreads)
             spreads = spreads.sum(axis=0, keepdims=True)
         step = int(spreads.max(axis=0).argmax())
-        found = float(spreads[:, step].max())
-        if found > declared + ends * self._error:
-            yield Finding("range", step, neighbor, declared, found)
+        result = float(spreads[:, step].max())
+        if result > declared + ends * self._error:
+            yield Finding("range", step, neighbor, declared, result)
 
     def _eta(self) -> float:
         mechanism = self._mechanism

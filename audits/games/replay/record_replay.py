@@ -15,7 +15,7 @@ sets, and its declaration can be checked by arithmetic:
 - samples and noise that the mechanism draws itself are consistent with the declared distribution
   (`recorded_randomness`).
 
-What it proves. An exceeded sensitivity or range is certain, since it was observed: the declared *event* is refuted.
+What it proves. An exceeded sensitivity or range is conclusive, since it was observed: the declared *event* is refuted.
 The claim that rests on the event may still be true by another argument, so no bound on ε follows; and no bound exists
 for an output that reads data outside of its events. If nothing is found, this holds only for these neighbours and
 these histories.
@@ -85,7 +85,7 @@ class Finding:
         declared: the declared number, or a description.
         found: what was found instead.
         p_value: for samples and noise, an upper bound on the probability of the finding if everything is as declared,
-            times the number of tests; None if the finding is certain.
+            times the number of tests; None if the finding is conclusive.
         part: the part of the data that the step reads, if there are several, such as ``slot 3``.
     """
 
@@ -93,13 +93,13 @@ class Finding:
     step: int | None
     neighbor: int | None
     declared: float | str
-    found: float | str
+    measured: float | str
     p_value: float | None = None
     part: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain JSON types."""
-        numbers = {"declared": self.declared, "found": self.found}
+        numbers = {"declared": self.declared, "found": self.measured}
         return dataclasses.asdict(self) | {
             name: json_number(value) if isinstance(value, float) else value for name, value in numbers.items()
         }
@@ -109,17 +109,17 @@ class Finding:
         where += [f"step {self.step}"] if self.step is not None else []
         where += [f"neighbour {self.neighbor}"] if self.neighbor is not None else []
         chance = "" if self.p_value is None else f" (probability at most {format_p_value(self.p_value)})"
-        declared, found = self._numbers()
-        return f"{self.kind}{', ' if where else ''}{', '.join(where)}: declared {declared}, found {found}{chance}"
+        declared, result = self._numbers()
+        return f"{self.kind}{', ' if where else ''}{', '.join(where)}: declared {declared}, found {result}{chance}"
 
     def _numbers(self) -> tuple[str, str]:
         """The declared and the found value as text; numbers have enough digits to differ."""
-        declared, found = self.declared, self.found
+        declared, result = self.declared, self.measured
         digits = DIGITS
-        if isinstance(declared, float) and isinstance(found, float):
-            digits = digits_apart(declared, found)
-        one, other = (format_number(x, digits=digits) if isinstance(x, float) else x for x in (declared, found))
-        return one, other
+        if isinstance(declared, float) and isinstance(result, float):
+            digits = digits_apart(declared, result)
+        first, second = (format_number(x, digits=digits) if isinstance(x, float) else x for x in (declared, result))
+        return first, second
 
 
 def record_replay_findings(
@@ -199,9 +199,9 @@ def _conclusion(findings: Sequence[Finding], lost: Sequence[Finding], neighbors:
     if not findings:
         return f"Every event held for {neighbors} neighbours, which says nothing about other neighbours and histories."
     chance = any(finding.p_value is not None for finding in findings)
-    sure = f" with confidence {format_confidence(1 - false_alarm)}" if chance else ""
-    places = f"{len(findings)} place{'s' if len(findings) > 1 else ''}"
-    return f"The declared events do not hold{sure}, in {places}: {findings[0]}."
+    level = f" with confidence {format_confidence(1 - false_alarm)}" if chance else ""
+    indices = f"{len(findings)} place{'s' if len(findings) > 1 else ''}"
+    return f"The declared events do not hold{level}, in {indices}: {findings[0]}."
 
 
 def _findings(
@@ -222,15 +222,15 @@ def _findings(
     validate.open_probability(false_alarm=false_alarm)
     validate.non_negative(tolerance=tolerance)
     runs = [record(mechanism, data, rng=rng) for _ in range(recordings)]
-    found = [finding for run in runs for finding in _check_charges(run, plan)][:1]
+    results = [finding for run in runs for finding in _check_charges(run, plan)][:1]
     tests = [*sampling_tests(runs), *noise_tests(runs)]
     for test in tests:
         p_value = min(1.0, test.p_value * len(tests))
         if p_value <= false_alarm:
-            found.append(Finding(test.about, test.step, None, test.declared, test.found, p_value))
+            results.append(Finding(test.about, test.step, None, test.declared, test.measured, p_value))
     control = _check_self_replay(mechanism, data, runs[0])
     if control is not None:
-        return [control, *found], len(tests)
+        return [control, *results], len(tests)
     worst: dict[tuple[Kind, int | None], tuple[float, Finding]] = {}
     for run in runs:
         for number, other in enumerate(neighbors):
@@ -238,8 +238,10 @@ def _findings(
                 key = (finding.kind, finding.step)
                 if key not in worst or excess > worst[key][0]:
                     worst[key] = (excess, finding)
-    certain = sorted((finding for _, finding in worst.values()), key=lambda f: math.inf if f.step is None else f.step)
-    return [*found, *certain], len(tests)
+    conclusive = sorted(
+        (finding for _, finding in worst.values()), key=lambda f: math.inf if f.step is None else f.step
+    )
+    return [*results, *conclusive], len(tests)
 
 
 def _check_charges(run: Recording, plan: DpEvent | None) -> Iterator[Finding]:
@@ -275,13 +277,13 @@ def _compare(
             unsampled = _only_unsampled_leave(step, theirs)
             continue
         kind: Kind = "range" if step.kind == "selection" else "sensitivity"
-        declared, found = _declared_limit(step, theirs, adjacency), _difference_norm(step, theirs)
+        declared, result = _declared_limit(step, theirs, adjacency), _difference_norm(step, theirs)
         least = declared * tolerance + _rounding_error(step, theirs)
-        if step.covered and unsampled and found > least:
-            said = f"a query that changes by {format_number(found)} with units outside of the sample"
-            yield found, Finding("sampling", number, neighbor, "a query of the sample", said)
-        elif found - declared > least:
-            yield found - declared, Finding(kind, number, neighbor, declared, found)
+        if step.covered and unsampled and result > least:
+            said = f"a query that changes by {format_number(result)} with units outside of the sample"
+            yield result, Finding("sampling", number, neighbor, "a query of the sample", said)
+        elif result - declared > least:
+            yield result - declared, Finding(kind, number, neighbor, declared, result)
     if other.divergence is not None:
         yield math.inf, Finding("steps", len(other.steps), neighbor, "the steps of the data", other.divergence)
     elif not outputs_equal(run.output, other.output):

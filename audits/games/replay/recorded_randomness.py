@@ -42,7 +42,7 @@ class RandomnessTest:
     about: Literal["sampling", "noise"]
     step: int
     declared: str
-    found: str
+    measured: str
     p_value: float
 
 
@@ -63,11 +63,11 @@ def sampling_tests(recordings: Sequence[Recording]) -> list[RandomnessTest]:
     tests = []
     for number, rate, runs in _samples(recordings):
         said = f"independent coins of rate {format_number(rate)}"
-        total, ones = sum(flags.size for flags in runs), int(sum(flags.sum() for flags in runs))
+        total, items = sum(flags.size for flags in runs), int(sum(flags.sum() for flags in runs))
         sizes = np.concatenate([flags.sum(axis=1) for flags in runs])
         tests.append(
             RandomnessTest(
-                "sampling", number, said, f"{ones} of {total} inclusions", _two_sided_p_value([ones], total, rate)
+                "sampling", number, said, f"{items} of {total} inclusions", _two_sided_p_value([items], total, rate)
             )
         )
         tests += _count_tests(number, said, "batches have size", sizes, runs[0].shape[1], rate)
@@ -80,14 +80,14 @@ def sampling_tests(recordings: Sequence[Recording]) -> list[RandomnessTest]:
 
 def _samples(recordings: Sequence[Recording]) -> list[tuple[int, float, list[Bools]]]:
     """For each declared sample: its first step, its rate, and its flags in each run, shape (batches, units)."""
-    found: dict[tuple[str, tuple[Hashable, ...]], tuple[int, float, list[list[Bools]]]] = {}
+    results: dict[tuple[str, tuple[Hashable, ...]], tuple[int, float, list[list[Bools]]]] = {}
     for index, recording in enumerate(recordings):
         for number, step in enumerate(recording.steps):
             if step.kind == "sample" and step.own and step.units:
                 rate = step.event.sampling_probability
-                *_, runs = found.setdefault((repr(step.event), step.units), (number, rate, [[] for _ in recordings]))
+                *_, runs = results.setdefault((repr(step.event), step.units), (number, rate, [[] for _ in recordings]))
                 runs[index].append(step.value)
-    return [(number, rate, [np.stack(flags) for flags in runs if flags]) for number, rate, runs in found.values()]
+    return [(number, rate, [np.stack(flags) for flags in runs if flags]) for number, rate, runs in results.values()]
 
 
 def _count_tests(
@@ -159,13 +159,13 @@ def _law_test(kind: str, number: int, steps: Sequence[Step]) -> RandomnessTest:
     values give a lower bound on the Kolmogorov–Smirnov distance of the u's, the largest i/n − high_(i) and
     low_(i) − (i − 1)/n of the sorted ends, and hence an upper bound on its p-value.
     """
-    found, ends = [], []
+    results, ends = [], []
     for step in steps:
         noise, error = _standardised_noise(step)
         clear = error < _RESOLUTION
-        found.append(noise[clear])
+        results.append(noise[clear])
         ends.append(cdf_ends(kind, noise[clear], error[clear], step.scale))
-    pooled, (low, high) = np.concatenate(found)[:_MAX_VALUES], np.concatenate(ends, axis=1)[:, :_MAX_VALUES]
+    pooled, (low, high) = np.concatenate(results)[:_MAX_VALUES], np.concatenate(ends, axis=1)[:, :_MAX_VALUES]
     n = len(pooled)
     seen = f"{n} values, of a standard deviation of {format_number(float(pooled.std()) if n else 0.0)} scales"
     return RandomnessTest(
@@ -179,9 +179,9 @@ def _selection_law_test(number: int, steps: Sequence[Step]) -> RandomnessTest:
     for step in steps[:_MAX_VALUES]:
         law = np.exp(step.query)
         order = np.argsort(-law, kind="stable")
-        place = int(np.flatnonzero(order == step.value[0])[0])
-        ends.append((law[order[:place]].sum(), law[order[: place + 1]].sum()))
-        likeliest += place == 0
+        index = int(np.flatnonzero(order == step.value[0])[0])
+        ends.append((law[order[:index]].sum(), law[order[: index + 1]].sum()))
+        likeliest += index == 0
     low, high = np.array(ends).T
     seen = f"{len(ends)} selections, {likeliest} of them of the likeliest outcome"
     return RandomnessTest(
@@ -206,15 +206,15 @@ def _kolmogorov_smirnov_p_value(low: Floats, high: Floats) -> float:
 
 
 def cdf_ends(kind: str, noise: Floats, error: Floats, scale: float) -> Floats:
-    """P[X < x] and P[X ≤ x] of noise in units of its scale, shape (2, n); NaN for a value that should be whole."""
+    """P[X < x] and P[X ≤ x] of noise in units of its scale, shape (2, n); NaN for a value that should be integers."""
     if kind != "discrete_laplace":
         up_to = special.ndtr(noise) if kind == "gaussian" else stats.laplace.cdf(noise)
         return np.stack([up_to, up_to])
-    whole = np.rint(noise * scale)
+    integers = np.rint(noise * scale)
     ratio = math.exp(-1 / scale)
-    tail = ratio ** np.abs(whole) / (1 + ratio)  # P[K ≥ |k|]
-    low = np.where(whole <= 0, tail * ratio, 1 - tail)
-    low[np.abs(noise * scale - whole) > 2 * error * scale] = np.nan
+    tail = ratio ** np.abs(integers) / (1 + ratio)  # P[K ≥ |k|]
+    low = np.where(integers <= 0, tail * ratio, 1 - tail)
+    low[np.abs(noise * scale - integers) > 2 * error * scale] = np.nan
     return np.stack([low, low + (1 - ratio) * tail])
 
 
@@ -225,10 +225,10 @@ def _repetition_within_run(steps: dict[int, Step]) -> RandomnessTest:
     for size in {step.query.size for step in steps.values()}:
         own = [number for number in numbers if steps[number].query.size == size]
         by_value = sorted(own, key=lambda number: float(_standardised_noise(steps[number])[0][0]))
-        for one, two in itertools.pairwise(by_value):  # sorted by value, so equal noise is adjacent
-            log = log_repeat_probability(steps[one], steps[two]) if is_repeat(steps[one], steps[two]) else 0.0
+        for first, second in itertools.pairwise(by_value):  # sorted by value, so equal noise is adjacent
+            log = log_repeat_probability(steps[first], steps[second]) if is_repeat(steps[first], steps[second]) else 0.0
             if log < worst:
-                worst, pair = log, (min(one, two), max(one, two))
+                worst, pair = log, (min(first, second), max(first, second))
     chance = math.exp(min(0.0, worst + math.log(max(1, math.comb(len(numbers), 2)))))
     return RandomnessTest("noise", pair[0], _FRESH_NOISE, f"that of step {pair[1]} is the same", chance)
 
@@ -240,10 +240,10 @@ def _repetition_across_runs(own: dict[int, Step], other: Recording, index: int) 
         return []
     logs = [log_repeat_probability(step, later) if is_repeat(step, later) else 0.0 for _, step, later in pairs]
     least = int(np.argmin(logs))
-    one = math.exp(min(0.0, logs[least] + math.log(len(logs))))
+    item = math.exp(min(0.0, logs[least] + math.log(len(logs))))
     every = math.exp(math.fsum(logs)) if all(is_repeat(step, later) for _, step, later in pairs) else 1.0
     return [
-        RandomnessTest("noise", pairs[least][0], _FRESH_NOISE, f"that of run {index} is the same", one),
+        RandomnessTest("noise", pairs[least][0], _FRESH_NOISE, f"that of run {index} is the same", item),
         RandomnessTest("noise", pairs[0][0], _FRESH_NOISE, f"run {index} has the same in every step", every),
     ]
 

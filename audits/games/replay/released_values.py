@@ -42,12 +42,12 @@ def released_findings(run: Run, released: Iterable[ReleasedValue]) -> list[Findi
     Returns:
         Findings of kind ``charges``, whose `step` is the index of the value among all released.
     """
-    found = []
+    results = []
     for number, seen in enumerate(released):
         what = _violation(run, seen)
         if what is not None:
-            found.append(Finding("charges", number, None, f"the committed value of {seen.key!r}", what))
-    return found
+            results.append(Finding("charges", number, None, f"the committed value of {seen.key!r}", what))
+    return results
 
 
 def _violation(run: Run, seen: ReleasedValue) -> str | None:

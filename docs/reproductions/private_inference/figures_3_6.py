@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from runs import Results, arguments
 from watched_runs import FULL_BATCHES, SETTINGS, watched
 
-LEAST_TOKENS = 30
+MIN_TOKENS = 30
 """Positions with fewer tokens than this, over all seeds, are not drawn."""
 _STYLES = dict(zip(SETTINGS, ("-", "--", "-.", ":", (0, (5, 1)), (0, (5, 1, 1, 1))), strict=True))
 
@@ -98,7 +98,7 @@ def draw_decay(results: Results, path: Path) -> None:
     axes = figure.subplots()
     for setting in FULL_BATCHES:
         counts, means = along_documents(results, setting)
-        shown = counts >= LEAST_TOKENS
+        shown = counts >= MIN_TOKENS
         axes.plot(np.flatnonzero(shown) + 1, means[shown], label=setting, linestyle=_STYLES[setting])
     axes.set_yscale("log")
     axes.set_xlabel("position of the token in its document")

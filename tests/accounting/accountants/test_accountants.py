@@ -164,8 +164,8 @@ def test_order_does_not_matter(name: str, adjacency: str, case: str) -> None:
     parts = [(event, 2), (quieter, 1)]
     assert epsilon(name, adjacency, *parts) == epsilon(name, adjacency, *reversed(parts))
     both = [dp_event.ComposedDpEvent(order) for order in ([event, event, quieter], [quieter, event, event])]
-    one, other = (accountant(name, adjacency).compose(event) for event in both)
-    assert one.epsilon(DELTA).value == other.epsilon(DELTA).value
+    first, second = (accountant(name, adjacency).compose(event) for event in both)
+    assert first.epsilon(DELTA).value == second.epsilon(DELTA).value
 
 
 @pytest.mark.grid("name", "adjacency", "case")

@@ -219,8 +219,8 @@ def test_groups_multiply_each_epsilon() -> None:
 def test_disjoint_parts_cost_the_worst_of_them() -> None:
     few, many = pure(1.0), dp_event.SelfComposedDpEvent(pure(0.1), 20)
     parts = ParallelDpEvent([few, many, few])
-    one = max(Advanced("add_remove").compose(part).epsilon(1e-6).value for part in (few, many))
-    assert Advanced("add_remove").compose(parts).epsilon(1e-6).value == one
+    item = max(Advanced("add_remove").compose(part).epsilon(1e-6).value for part in (few, many))
+    assert Advanced("add_remove").compose(parts).epsilon(1e-6).value == item
     # Exchanging a unit moves it from one part to another, and a Laplace sum twice as far.
     both = dp_event.ComposedDpEvent([few, many])
     two = max(

@@ -148,8 +148,8 @@ def test_certified_orders_of_a_sampled_gaussian_are_whole() -> None:
 def test_joint_sampling_of_gaussians_is_one_gaussian() -> None:
     """Two releases on the same sample: σ = 1.5 and σ = 2 are one Gaussian with σ^-2 = 1/2.25 + 1/4."""
     both = dp_event.PoissonSampledDpEvent(0.1, dp_event.ComposedDpEvent([gaussian(1.5), gaussian(2.0)]))
-    one = dp_event.PoissonSampledDpEvent(0.1, gaussian((1 / 2.25 + 1 / 4) ** -0.5))
-    assert epsilon("rdp", "add_remove", (both, 5)) == pytest.approx(epsilon("rdp", "add_remove", (one, 5)), rel=1e-12)
+    item = dp_event.PoissonSampledDpEvent(0.1, gaussian((1 / 2.25 + 1 / 4) ** -0.5))
+    assert epsilon("rdp", "add_remove", (both, 5)) == pytest.approx(epsilon("rdp", "add_remove", (item, 5)), rel=1e-12)
 
 
 # --- conversions between adjacencies
@@ -351,9 +351,9 @@ def test_mechanisms_of_which_only_epsilon_and_delta_are_known(epsilon_0: float, 
     for i in range(k // 2 + 1):
         terms = (mpmath.binomial(k, j) * (mpmath.exp((k - j) * e) - mpmath.exp((k - 2 * i + j) * e)) for j in range(i))
         exact = 1 - (1 - d) ** k * (1 - mpmath.fsum(terms) / (1 + mpmath.exp(e)) ** k)
-        found = chosen.delta((k - 2 * i) * epsilon_0)
-        assert exact * (1 - mpmath.mpf(10) ** -12) <= found.value <= exact + 2e-3 * max(exact, mpmath.mpf(10) ** -9)
-        assert found.interval is None, "what ran may be better"
+        result = chosen.delta((k - 2 * i) * epsilon_0)
+        assert exact * (1 - mpmath.mpf(10) ** -12) <= result.value <= exact + 2e-3 * max(exact, mpmath.mpf(10) ** -9)
+        assert result.interval is None, "what ran may be better"
 
 
 @pytest.mark.parametrize("noise", [5e-324, 1e-200, 1e200, 1e308])

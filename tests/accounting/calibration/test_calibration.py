@@ -81,14 +81,14 @@ def root(function: Callable[[mpmath.mpf], mpmath.mpf], low: float, high: float) 
         return float(a)
 
 
-def assert_encloses(found: Calibration, threshold: float, *, decreasing: bool, tolerance: float = TOLERANCE) -> None:
+def assert_encloses(result: Calibration, threshold: float, *, decreasing: bool, tolerance: float = TOLERANCE) -> None:
     """The exact threshold lies between the value and what is beyond it, which are within the tolerance; an ulp of the
     float64 threshold is let pass."""
-    assert found.beyond is not None
-    low, high = sorted((found.value, found.beyond))
-    assert (found.value == high) is decreasing
+    assert result.beyond is not None
+    low, high = sorted((result.value, result.beyond))
+    assert (result.value == high) is decreasing
     assert low * (1 - 1e-15) <= threshold <= high * (1 + 1e-15)
-    assert high - low <= tolerance * found.value * (1 + 1e-12)
+    assert high - low <= tolerance * result.value * (1 + 1e-12)
 
 
 # Closed forms
@@ -97,10 +97,10 @@ def assert_encloses(found: Calibration, threshold: float, *, decreasing: bool, t
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 5.0, 10.0])
 def test_gaussian_noise_for_epsilon_and_delta(epsilon: float) -> None:
     threshold = 1 / root(lambda mu: gaussian_delta(mu, mpmath.mpf(epsilon)) - mpmath.mpf(1e-5), 1e-6, 20.0)
-    found = calibrate(dp_event.GaussianDpEvent, ApproxDP(epsilon, 1e-5), **{**NOISE, "bracket": (0.01, 1e6)})
-    assert_encloses(found, threshold, decreasing=True)
-    assert found.refuted
-    assert found.bound.value <= (epsilon or 1e-5)
+    result = calibrate(dp_event.GaussianDpEvent, ApproxDP(epsilon, 1e-5), **{**NOISE, "bracket": (0.01, 1e6)})
+    assert_encloses(result, threshold, decreasing=True)
+    assert result.refuted
+    assert result.bound.value <= (epsilon or 1e-5)
     known = {1.0: 3.730632, 5.0: 0.891868, 10.0: 0.499889}
     if epsilon in known:
         assert abs(threshold - known[epsilon]) < 1e-6
@@ -108,14 +108,14 @@ def test_gaussian_noise_for_epsilon_and_delta(epsilon: float) -> None:
 
 def test_a_narrow_tolerance_is_reached_where_the_bound_is_a_closed_form() -> None:
     threshold = 1 / root(lambda mu: gaussian_delta(mu, mpmath.mpf(1)) - mpmath.mpf(1e-5), 1e-3, 20.0)
-    found = calibrate(dp_event.GaussianDpEvent, ApproxDP(1.0, 1e-5), tolerance=1e-9, **NOISE)
-    assert_encloses(found, threshold, decreasing=True, tolerance=1e-9)
+    result = calibrate(dp_event.GaussianDpEvent, ApproxDP(1.0, 1e-5), tolerance=1e-9, **NOISE)
+    assert_encloses(result, threshold, decreasing=True, tolerance=1e-9)
 
 
 def test_replace_one_needs_twice_the_noise_of_a_gaussian() -> None:
     threshold = 2 / root(lambda mu: gaussian_delta(mu, mpmath.mpf(1)) - mpmath.mpf(1e-5), 1e-3, 20.0)
-    found = calibrate(dp_event.GaussianDpEvent, ApproxDP(1.0, 1e-5), **{**NOISE, "adjacency": "replace_one"})
-    assert_encloses(found, threshold, decreasing=True)
+    result = calibrate(dp_event.GaussianDpEvent, ApproxDP(1.0, 1e-5), **{**NOISE, "adjacency": "replace_one"})
+    assert_encloses(result, threshold, decreasing=True)
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(0.01, 0.9), (0.1, 0.1), (1e-6, 0.999)])
@@ -123,10 +123,10 @@ def test_gaussian_noise_for_a_point_of_the_trade_off_curve(alpha: float, beta: f
     def gap(mu: mpmath.mpf) -> mpmath.mpf:
         return mpmath.ncdf(mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * mpmath.mpf(alpha)) - mu) - mpmath.mpf(beta)
 
-    found = calibrate(dp_event.GaussianDpEvent, TradeOff(alpha, beta), **NOISE)
-    assert_encloses(found, 1 / root(gap, 1e-3, 30.0), decreasing=True)
-    assert found.refuted
-    assert found.bound.value >= beta
+    result = calibrate(dp_event.GaussianDpEvent, TradeOff(alpha, beta), **NOISE)
+    assert_encloses(result, 1 / root(gap, 1e-3, 30.0), decreasing=True)
+    assert result.refuted
+    assert result.bound.value >= beta
 
 
 def test_other_currencies_by_the_accountant_that_knows_them() -> None:
@@ -138,9 +138,9 @@ def test_other_currencies_by_the_accountant_that_knows_them() -> None:
         (laplace, PureDP(0.1), 10.0, "basic"),
     ]
     for make_event, target, threshold, method in cases:
-        found = calibrate(make_event, target, **NOISE)
-        assert_encloses(found, threshold, decreasing=True)
-        assert found.bound.method == method
+        result = calibrate(make_event, target, **NOISE)
+        assert_encloses(result, threshold, decreasing=True)
+        assert result.bound.method == method
     by_lattice = calibrate(gaussian, GDP(0.25), delta=1e-6, **NOISE)
     assert_encloses(by_lattice, 4.0, decreasing=True)
     assert (by_lattice.bound.method, by_lattice.bound.delta) == ("lattice", 1e-6)
@@ -157,10 +157,10 @@ def test_rate_of_a_single_sampled_gaussian(epsilon: float) -> None:
     def make_event(rate: float) -> DpEvent:
         return dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(0.5))
 
-    found = calibrate(
+    result = calibrate(
         make_event, ApproxDP(epsilon, 1e-4), adjacency="add_remove", decreasing=False, bracket=(1e-6, 1.0)
     )
-    assert_encloses(found, root(gap, 1e-5, 0.999), decreasing=False)
+    assert_encloses(result, root(gap, 1e-5, 0.999), decreasing=False)
 
 
 @pytest.mark.parametrize(("p", "r"), [(1e-4, 1e-3), (1e-4, 0.02), (0.1, 0.11)])
@@ -174,7 +174,7 @@ def test_noise_for_a_secret_in_one_release(p: float, r: float) -> None:
     def gap(sigma: mpmath.mpf) -> mpmath.mpf:  # 30 occurrences or more have probability 1e-39
         return sum(w * mpmath.ncdf(k / sigma - quantile) for k, w in enumerate(exact)) - mpmath.mpf(r)
 
-    found = calibrate(
+    result = calibrate(
         lambda sigma: SecretReleaseDpEvent(sigma, weights),
         SecretProtection(p, r),
         adjacency="secret",
@@ -182,23 +182,23 @@ def test_noise_for_a_secret_in_one_release(p: float, r: float) -> None:
         bracket=(0.05, 500.0),
     )
     # 0.01 and its complement are rounded to float64, which moves the weights by less than a relative 1e-14.
-    assert_encloses(found, root(gap, 0.05, 500.0), decreasing=True)
-    assert (found.bound.quantity, found.bound.at, found.refuted) == ("r", p, True)
+    assert_encloses(result, root(gap, 0.05, 500.0), decreasing=True)
+    assert (result.bound.quantity, result.bound.at, result.refuted) == ("r", p, True)
 
 
 def test_noise_for_a_secret_in_ten_releases_is_near_the_known_value() -> None:
     """Bin(80, .01), ten rounds, σ = 2, p = 1e-4: r = .0162015."""
     weights = poisson_binomial([0.01] * 80)
-    found = calibrate(
+    result = calibrate(
         lambda sigma: dp_event.SelfComposedDpEvent(SecretReleaseDpEvent(sigma, weights), 10),
         SecretProtection(1e-4, 0.0162015),
         adjacency="secret",
         decreasing=True,
         bracket=(0.2, 50.0),
     )
-    assert found.beyond is not None
+    assert result.beyond is not None
     # r falls at least like 1/σ here, so the six digits known of it are less than 1e-5 of σ.
-    assert found.beyond * (1 - 1e-5) <= 2.0 <= found.value * (1 + 1e-5)
+    assert result.beyond * (1 - 1e-5) <= 2.0 <= result.value * (1 + 1e-5)
 
 
 # Steps
@@ -207,7 +207,7 @@ def test_noise_for_a_secret_in_ten_releases_is_near_the_known_value() -> None:
 @pytest.mark.parametrize("sigma", [7.3, 40.0, 300.0])
 def test_steps_of_gaussians_are_exact(sigma: float) -> None:
     mu = root(lambda mu: gaussian_delta(mu, mpmath.mpf(1)) - mpmath.mpf(1e-5), 1e-3, 20.0)
-    found = calibrate(
+    result = calibrate(
         lambda n: dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(sigma), n),
         ApproxDP(1.0, 1e-5),
         adjacency="add_remove",
@@ -217,12 +217,12 @@ def test_steps_of_gaussians_are_exact(sigma: float) -> None:
         parameter="steps",
     )
     # The number is not near a whole one: 3.82…, 114.9…, 6466.6…
-    assert found.value == math.floor((mu * sigma) ** 2)
-    assert (found.beyond, found.refuted, type(found.value)) == (found.value + 1, True, int)
+    assert result.value == math.floor((mu * sigma) ** 2)
+    assert (result.beyond, result.refuted, type(result.value)) == (result.value + 1, True, int)
 
 
 def test_one_step_more_of_dp_sgd_is_too_much() -> None:
-    found = calibrate(
+    result = calibrate(
         lambda n: sgd(0.01, n)(1.0),
         ApproxDP(2.0, 1e-5),
         adjacency="add_remove",
@@ -230,20 +230,20 @@ def test_one_step_more_of_dp_sgd_is_too_much() -> None:
         integer=True,
         bracket=(1, 10**6),
     )
-    assert found.refuted
+    assert result.refuted
     # Again, on other lattices.
-    inside = dominating_pair(sgd(0.01, int(found.value))(1.0), "add_remove").epsilon(1e-5, width=5e-5)
-    outside = dominating_pair(sgd(0.01, int(found.value) + 1)(1.0), "add_remove").epsilon(1e-5, width=5e-5)
+    inside = dominating_pair(sgd(0.01, int(result.value))(1.0), "add_remove").epsilon(1e-5, width=5e-5)
+    outside = dominating_pair(sgd(0.01, int(result.value) + 1)(1.0), "add_remove").epsilon(1e-5, width=5e-5)
     assert inside.lower <= 2.0 <= outside.upper
     assert outside.lower - inside.upper > 0  # widths are a quarter of what a step costs
-    steps = pld.PLDAccountant().compose(sgd(0.01, int(found.value) + 8)(1.0)).get_epsilon(1e-5)
+    steps = pld.PLDAccountant().compose(sgd(0.01, int(result.value) + 8)(1.0)).get_epsilon(1e-5)
     assert steps > 2.0  # a pessimistic estimate: eight steps cost more than its own error, 1e-3
 
 
 def test_an_integer_of_which_more_is_better() -> None:
     """Gaussian noise of standard deviation k/7."""
     threshold = 7 / root(lambda mu: gaussian_delta(mu, mpmath.mpf(1)) - mpmath.mpf(1e-5), 1e-3, 20.0)
-    found = calibrate(
+    result = calibrate(
         lambda k: dp_event.GaussianDpEvent(k / 7),
         ApproxDP(1.0, 1e-5),
         adjacency="add_remove",
@@ -251,7 +251,7 @@ def test_an_integer_of_which_more_is_better() -> None:
         integer=True,
         bracket=(1, 10**4),
     )
-    assert (found.value, found.beyond) == (math.ceil(threshold), math.floor(threshold))
+    assert (result.value, result.beyond) == (math.ceil(threshold), math.floor(threshold))
 
 
 # Compositions
@@ -259,35 +259,35 @@ def test_an_integer_of_which_more_is_better() -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta", "rate", "steps"), [(1.0, 1e-5, 0.01, 10_000), (0.3, 1e-6, 0.002, 2000)])
 def test_noise_of_dp_sgd_against_dp_accounting(epsilon: float, delta: float, rate: float, steps: int) -> None:
-    found = noise_for_dp_sgd(
+    result = noise_for_dp_sgd(
         epsilon, delta, sampling_probability=rate, steps=steps, adjacency="add_remove", tolerance=TOLERANCE
     )
-    assert found.refuted
-    assert found.bound.value <= epsilon
+    assert result.refuted
+    assert result.bound.value <= epsilon
     theirs = dp_accounting.calibrate_dp_mechanism(
         pld.PLDAccountant,
         sgd(rate, steps),
         epsilon,
         delta,
-        dp_accounting.ExplicitBracketInterval(0.9 * found.value, 1.1 * found.value),
-        tol=1e-4 * found.value,
+        dp_accounting.ExplicitBracketInterval(0.9 * result.value, 1.1 * result.value),
+        tol=1e-4 * result.value,
     )
-    assert found.value <= theirs * (1 + TOLERANCE)
-    assert found.beyond is not None
+    assert result.value <= theirs * (1 + TOLERANCE)
+    assert result.beyond is not None
     # Their noise lies above the truth, less what their search may miss, and `beyond` below it.
-    assert found.beyond <= theirs * (1 + 1e-4)
-    assert found.evaluations <= 7
+    assert result.beyond <= theirs * (1 + 1e-4)
+    assert result.evaluations <= 7
 
 
 def test_a_certified_bound_stands_at_the_answer() -> None:
-    found = noise_for_dp_sgd(1.0, 1e-5, sampling_probability=0.02, steps=500, adjacency="zero_out")
-    again = account(sgd(0.02, 500)(found.value), adjacency="zero_out", delta=1e-5)
-    assert found.bound.interval is not None
+    result = noise_for_dp_sgd(1.0, 1e-5, sampling_probability=0.02, steps=500, adjacency="zero_out")
+    again = account(sgd(0.02, 500)(result.value), adjacency="zero_out", delta=1e-5)
+    assert result.bound.interval is not None
     assert again.interval is not None
-    assert again.interval.lower <= found.bound.value <= 1.0
-    assert again.interval.lower <= found.bound.interval.upper
-    assert found.bound.interval.lower <= again.interval.upper
-    assert (found.bound.method, found.bound.rigor.value, found.parameter) == (
+    assert again.interval.lower <= result.bound.value <= 1.0
+    assert again.interval.lower <= result.bound.interval.upper
+    assert result.bound.interval.lower <= again.interval.upper
+    assert (result.bound.method, result.bound.rigor.value, result.parameter) == (
         "lattice",
         "certified",
         "noise_multiplier",
@@ -296,16 +296,16 @@ def test_a_certified_bound_stands_at_the_answer() -> None:
 
 def test_a_profile_holds_at_every_point() -> None:
     profile = PrivacyProfile((-0.2, 0.3, 1.0), (0.5, 0.04, 1e-5))
-    found = calibrate(sgd(0.01, 500), profile, start=1.0, **NOISE)
-    assert found.refuted
-    assert found.beyond is not None
-    assert found.bound.at in profile.epsilons
-    inside, outside = (dominating_pair(sgd(0.01, 500)(sigma), "add_remove") for sigma in (found.value, found.beyond))
+    result = calibrate(sgd(0.01, 500), profile, start=1.0, **NOISE)
+    assert result.refuted
+    assert result.beyond is not None
+    assert result.bound.at in profile.epsilons
+    inside, outside = (dominating_pair(sgd(0.01, 500)(sigma), "add_remove") for sigma in (result.value, result.beyond))
     for epsilon, delta in zip(profile.epsilons, profile.deltas, strict=True):
         assert inside.delta(epsilon).lower <= delta
     points = zip(profile.epsilons, profile.deltas, strict=True)
     assert any(outside.delta(epsilon).upper > delta for epsilon, delta in points)
-    assert abs(found.beyond - found.value) <= TOLERANCE * found.value
+    assert abs(result.beyond - result.value) <= TOLERANCE * result.value
 
 
 def test_clip_of_a_selection_where_only_an_upper_bound_is_known() -> None:
@@ -315,7 +315,7 @@ def test_clip_of_a_selection_where_only_an_upper_bound_is_known() -> None:
     def make_event(clip: float) -> DpEvent:
         return dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(2 * clip / 96), 367)
 
-    found = calibrate(
+    result = calibrate(
         make_event,
         ApproxDP(9.888715, delta),
         adjacency="add_remove",
@@ -324,9 +324,9 @@ def test_clip_of_a_selection_where_only_an_upper_bound_is_known() -> None:
         method="zcdp",
     )
     # Printed to seven digits, so the threshold is 9 to 1e-7.
-    assert_encloses(found, 9.0, decreasing=False)
-    assert not found.refuted
-    assert formulas.epsilon_from_zcdp(367 * (2 * found.value / 96) ** 2 / 8, delta) <= 9.888715 * (1 + 1e-9)
+    assert_encloses(result, 9.0, decreasing=False)
+    assert not result.refuted
+    assert formulas.epsilon_from_zcdp(367 * (2 * result.value / 96) ** 2 / 8, delta) <= 9.888715 * (1 + 1e-9)
     by_lattice = calibrate(
         make_event,
         ApproxDP(9.888715, delta),
@@ -336,7 +336,7 @@ def test_clip_of_a_selection_where_only_an_upper_bound_is_known() -> None:
         tolerance=0.05,
         start=9.6,
     )
-    assert by_lattice.value >= found.value * (1 - 0.06)  # at least as good a bound
+    assert by_lattice.value >= result.value * (1 - 0.06)  # at least as good a bound
 
 
 # Many targets
@@ -346,12 +346,12 @@ def test_many_targets_share_what_is_learnt() -> None:
     targets = [ApproxDP(epsilon, 1e-5) for epsilon in (4.0, 0.5, 1.0, 2.0, 0.7, 1.4, 2.8)]
     many = calibrate_many(sgd(0.01, 1000), targets, **NOISE)
     each = [calibrate(sgd(0.01, 1000), target, **NOISE) for target in targets]
-    assert [found.target for found in many] == targets
+    assert [result.target for result in many] == targets
     for shared, alone in zip(many, each, strict=True):
         assert shared.refuted
         assert shared.bound.value <= shared.target.epsilon  # type: ignore[union-attr]
         assert abs(shared.value - alone.value) <= 2 * TOLERANCE * alone.value  # both are within it of the threshold
-    assert 2 * sum(found.evaluations for found in many) <= sum(found.evaluations for found in each) + 14
+    assert 2 * sum(result.evaluations for result in many) <= sum(result.evaluations for result in each) + 14
 
 
 def test_many_targets_of_several_kinds() -> None:
@@ -362,11 +362,11 @@ def test_many_targets_of_several_kinds() -> None:
         SecretProtection(0.01, 0.05),
         GDP(0.5),
     ]
-    found = calibrate_many(dp_event.GaussianDpEvent, targets, **NOISE)
-    for one, target in zip(found, targets, strict=True):
+    result = calibrate_many(dp_event.GaussianDpEvent, targets, **NOISE)
+    for item, target in zip(result, targets, strict=True):
         alone = calibrate(dp_event.GaussianDpEvent, target, **NOISE)
-        assert one.target == target
-        assert abs(one.value - alone.value) <= 2 * TOLERANCE * alone.value
+        assert item.target == target
+        assert abs(item.value - alone.value) <= 2 * TOLERANCE * alone.value
     assert calibrate_many(dp_event.GaussianDpEvent, [], **NOISE) == []
 
 
@@ -409,8 +409,8 @@ def test_an_impossible_target_names_the_end_and_its_bound() -> None:
 
 
 def test_where_everything_meets_the_target_the_least_private_end_is_the_answer() -> None:
-    found = calibrate(dp_event.GaussianDpEvent, ApproxDP(1.0, 1e-5), **{**NOISE, "bracket": (10.0, 100.0)})
-    assert (found.value, found.beyond, found.beyond_bound, found.refuted) == (10.0, None, None, False)
+    result = calibrate(dp_event.GaussianDpEvent, ApproxDP(1.0, 1e-5), **{**NOISE, "bracket": (10.0, 100.0)})
+    assert (result.value, result.beyond, result.beyond_bound, result.refuted) == (10.0, None, None, False)
     steps = calibrate(
         lambda n: dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(100.0), n),
         ApproxDP(1.0, 1e-5),
@@ -420,7 +420,7 @@ def test_where_everything_meets_the_target_the_least_private_end_is_the_answer()
         bracket=(1, 50),
     )
     assert (steps.value, steps.beyond) == (50, None)
-    assert found.to_json()["beyond"] is None
+    assert result.to_json()["beyond"] is None
 
 
 def test_a_parameter_that_runs_the_other_way_is_told() -> None:
@@ -479,12 +479,12 @@ def test_a_mistake_of_the_caller_s_function_is_not_hidden() -> None:
 
 
 def test_json_says_it_all() -> None:
-    found = noise_for_dp_sgd(2.0, 1e-6, sampling_probability=0.1, steps=100, adjacency="add_remove")
-    told = json.loads(json.dumps(found.to_json()))
+    result = noise_for_dp_sgd(2.0, 1e-6, sampling_probability=0.1, steps=100, adjacency="add_remove")
+    told = json.loads(json.dumps(result.to_json()))
     assert told["target"] == {"type": "ApproxDP", "epsilon": 2.0, "delta": 1e-6}
-    assert told["bound"] == json.loads(json.dumps(found.bound.to_json()))
-    assert (told["value"], told["beyond"], told["refuted"]) == (found.value, found.beyond, True)
-    assert set(told) == {field.name for field in dataclasses.fields(found)} | {"refuted"}
+    assert told["bound"] == json.loads(json.dumps(result.bound.to_json()))
+    assert (told["value"], told["beyond"], told["refuted"]) == (result.value, result.beyond, True)
+    assert set(told) == {field.name for field in dataclasses.fields(result)} | {"refuted"}
 
 
 def test_no_warning_of_widths_on_the_way() -> None:
@@ -541,21 +541,21 @@ def test_the_search_ends_at_a_crossing(
     curve = LossCurve(measure, bracket, rising=rising, integer=False, tolerance=tolerance)
     best, worst = bracket if rising else bracket[::-1]
     try:
-        found = curve.crossing(limit, lambda high: high <= limit, 1.0)
+        result = curve.crossing(limit, lambda high: high <= limit, 1.0)
     except Unreachable:
         assert exact(best) > limit - max(1e-4, 2 * narrowest)
         return
-    assert exact(found.last.value) <= found.last.answer <= limit
-    assert found.measurements <= 16 + 25  # patience, and then halvings of log(1e6) down to 1e-5
-    if found.beyond is None:
-        assert found.last.value == worst
+    assert exact(result.last.value) <= result.last.answer <= limit
+    assert result.measurements <= 16 + 25  # patience, and then halvings of log(1e6) down to 1e-5
+    if result.beyond is None:
+        assert result.last.value == worst
         return
-    assert found.beyond.answer > limit
-    assert 0 <= (found.beyond.place - found.last.place) <= tolerance
+    assert result.beyond.answer > limit
+    assert 0 <= (result.beyond.coordinate - result.last.coordinate) <= tolerance
     if not narrowest:  # as narrow as was asked for: the exact crossing is in between
-        assert exact(found.beyond.value) >= limit - 1e-6
+        assert exact(result.beyond.value) >= limit - 1e-6
     if not narrowest and shape in ("power", "bent"):
-        assert found.measurements <= 10
+        assert result.measurements <= 10
 
 
 @examples(34, 100, derandomize=True)
@@ -568,15 +568,15 @@ def test_the_search_among_whole_numbers_is_exact(last: int, power: float, seed: 
         return sign * power * math.log(n / (last + 0.5))
 
     curve = LossCurve(measurement(exact, seed=seed), (1, 10**7), rising=rising, integer=True, tolerance=1e-3)
-    found = curve.crossing(0.0, lambda high: high <= 0, 1000.0)
-    assert found.beyond is not None
+    result = curve.crossing(0.0, lambda high: high <= 0, 1000.0)
+    assert result.beyond is not None
     expected = (last, last + 1) if rising else (last + 1, last)
     if power / last > 2e-5:  # a step is more than the finest width
-        assert (found.last.value, found.beyond.value) == expected
+        assert (result.last.value, result.beyond.value) == expected
     else:
-        assert exact(found.last.value) <= 0
-        assert abs(found.last.value - found.beyond.value) == 1
-    assert type(found.last.value) is int
+        assert exact(result.last.value) <= 0
+        assert abs(result.last.value - result.beyond.value) == 1
+    assert type(result.last.value) is int
 
 
 def test_a_falling_level_is_refused() -> None:

@@ -41,32 +41,32 @@ def epsilon_of_gaussian(mu: float, delta: float) -> float:
         return float(high)
 
 
-def values(found: job.Comparison) -> dict[tuple[str, Rigor], float]:
-    return {(row.bound.method, row.bound.rigor): row.bound.value for row in found.rows}
+def values(result: job.Comparison) -> dict[tuple[str, Rigor], float]:
+    return {(row.bound.method, row.bound.rigor): row.bound.value for row in result.rows}
 
 
 # --- the table
 
 
 def test_every_accountant_has_a_row_or_a_reason() -> None:
-    found = compare(GAUSSIANS, adjacency="add_remove", delta=1e-5)
-    assert {row.bound.method for row in found.rows} | set(found.unsupported) == set(ACCOUNTANTS)
-    assert not {row.bound.method for row in found.rows} & set(found.unsupported)
-    assert all(row.seconds > 0 for row in found.rows)
-    assert "realised" in found.unsupported["ex_post"] or "pure" in found.unsupported["ex_post"]
-    ranks = [(row.bound.rigor is not Rigor.CERTIFIED, row.bound.value) for row in found.rows]
+    result = compare(GAUSSIANS, adjacency="add_remove", delta=1e-5)
+    assert {row.bound.method for row in result.rows} | set(result.unsupported) == set(ACCOUNTANTS)
+    assert not {row.bound.method for row in result.rows} & set(result.unsupported)
+    assert all(row.seconds > 0 for row in result.rows)
+    assert "realised" in result.unsupported["ex_post"] or "pure" in result.unsupported["ex_post"]
+    ranks = [(row.bound.rigor is not Rigor.CERTIFIED, row.bound.value) for row in result.rows]
     assert ranks == sorted(ranks)
     # ε of ten Gaussians, σ = 5: exact, and rounded up by at most a relative 1e-12 (the search in conversions.py).
     exact = epsilon_of_gaussian(math.sqrt(10) / 5, 1e-5)
-    gdp = values(found)["gdp", Rigor.CERTIFIED]
+    gdp = values(result)["gdp", Rigor.CERTIFIED]
     assert exact <= gdp <= exact * (1 + 1e-9)
-    certified = [row.bound.value for row in found.rows if row.bound.rigor is Rigor.CERTIFIED]
+    certified = [row.bound.value for row in result.rows if row.bound.rigor is Rigor.CERTIFIED]
     assert min(certified) >= exact * (1 - 1e-12)
 
 
 def test_rows_are_shown_as_they_arrive_the_certified_one_first() -> None:
     shown: list[str] = []
-    found = compare(
+    result = compare(
         SAMPLED,
         adjacency=Adjacency.ADD_REMOVE,
         delta=1e-5,
@@ -74,20 +74,20 @@ def test_rows_are_shown_as_they_arrive_the_certified_one_first() -> None:
         shown=lambda rows: shown.append(rows[0].bound.method),
     )
     assert shown == ["lattice", "rdp"]
-    assert found.inapplicable == ("basic",)
+    assert result.inapplicable == ("basic",)
 
 
 def test_what_is_too_large_for_a_library_is_its_reason_and_no_lack_of_a_bound() -> None:
     many = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.0)), 10**6)
-    found = compare(many, adjacency=Adjacency.ADD_REMOVE, delta=1e-5, methods=["prv", "gdp"])
-    assert "at most 4e+06 are allowed" in found.unsupported["prv"]
-    assert found.inapplicable == ("gdp",)
+    result = compare(many, adjacency=Adjacency.ADD_REMOVE, delta=1e-5, methods=["prv", "gdp"])
+    assert "at most 4e+06 are allowed" in result.unsupported["prv"]
+    assert result.inapplicable == ("gdp",)
 
 
 def test_rows_are_what_account_says() -> None:
     """But for the certified interval, which is narrower than the default and inside of it."""
-    found = compare(SAMPLED, adjacency=Adjacency.ADD_REMOVE, delta=1e-5)
-    for row in found.rows:
+    result = compare(SAMPLED, adjacency=Adjacency.ADD_REMOVE, delta=1e-5)
+    for row in result.rows:
         if (row.bound.method, row.bound.rigor) != ("rdp", Rigor.ESTIMATE):
             asked = account(SAMPLED, method=row.bound.method, adjacency="add_remove", delta=1e-5)
             if row.bound.method == "lattice":
@@ -99,22 +99,22 @@ def test_rows_are_what_account_says() -> None:
             else:
                 assert row.bound == asked
     estimate = accountant("rdp", "add_remove").compose(SAMPLED).estimate(1e-5)
-    assert values(found)["rdp", Rigor.ESTIMATE] == estimate.value
+    assert values(result)["rdp", Rigor.ESTIMATE] == estimate.value
 
 
 def test_a_published_row_of_selections() -> None:
     """Clip 9, denominator 64, temperature 1.5, 367 tokens, n = 108000: 9.888715 in the published table's arithmetic."""
     event = dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(2 * 9 / (64 * 1.5)), 367)
-    found = compare(event, adjacency="add_remove", delta=108000**-1.1, methods=("zcdp", "basic"))
-    assert values(found)["zcdp", Rigor.CERTIFIED] == pytest.approx(9.888715, abs=5e-7)
-    assert values(found)["basic", Rigor.CERTIFIED] == pytest.approx(367 * 18 / 96, rel=1e-12)
-    assert found.unsupported == {}
+    result = compare(event, adjacency="add_remove", delta=108000**-1.1, methods=("zcdp", "basic"))
+    assert values(result)["zcdp", Rigor.CERTIFIED] == pytest.approx(9.888715, abs=5e-7)
+    assert values(result)["basic", Rigor.CERTIFIED] == pytest.approx(367 * 18 / 96, rel=1e-12)
+    assert result.unsupported == {}
 
 
 def test_under_replace_one_only_those_who_can() -> None:
-    found = compare(SAMPLED, adjacency="replace_one", delta=1e-5)
-    assert "pld" in {row.bound.method for row in found.rows}
-    assert {"rdp", "prv", "zcdp", "basic"} <= set(found.unsupported)
+    result = compare(SAMPLED, adjacency="replace_one", delta=1e-5)
+    assert "pld" in {row.bound.method for row in result.rows}
+    assert {"rdp", "prv", "zcdp", "basic"} <= set(result.unsupported)
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_impossible_questions_are_refused(changes: dict[str, object], says: str)
 
 
 def test_json_has_all_and_no_infinities() -> None:
-    found = compare(dp_event.NonPrivateDpEvent(), adjacency="add_remove", delta=1e-5, methods=("basic", "gdp"))
-    written = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    result = compare(dp_event.NonPrivateDpEvent(), adjacency="add_remove", delta=1e-5, methods=("basic", "gdp"))
+    written = json.loads(json.dumps(result.to_json(), allow_nan=False))
     assert [row["value"] for row in written["rows"]] == ["inf", "inf"]
     assert written["about"] == {"type": "NonPrivateDpEvent"}
     assert written["quantity"] == "epsilon"
@@ -194,8 +194,8 @@ def test_a_mistake_in_an_event_is_no_reason_but_an_error() -> None:
 
 
 def test_epsilon_against_steps_of_gaussians_is_exact() -> None:
-    found = compare(GAUSSIANS, adjacency="add_remove", delta=1e-5, methods=("gdp", "zcdp"))
-    steps, profile, trade_off = curves.panels(GAUSSIANS, found)
+    result = compare(GAUSSIANS, adjacency="add_remove", delta=1e-5, methods=("gdp", "zcdp"))
+    steps, profile, trade_off = curves.panels(GAUSSIANS, result)
     assert (steps.argument, profile.argument, trade_off.argument) == ("steps", "epsilon", "alpha")
     assert steps.notes == profile.notes == trade_off.notes == ()
     gdp = next(curve for curve in steps.curves if curve.method == "gdp")
@@ -214,8 +214,8 @@ def test_a_trade_off_lies_closely_below_the_exact_one() -> None:
     """β = Φ(Φ⁻¹(1 − α) − μ) of a Gaussian is the largest f(ε) = 1 − δ(ε) − e^ε α. The grid's step is h = 0.065, so a
     point within h/2 of the best ε loses at most (h/2)²/2·|f″|, and |f″| ≤ φ(ε/μ − μ/2)/μ + e^ε α ≤ 0.64 + 1: 9e-4."""
     mu = math.sqrt(10) / 5
-    found = compare(GAUSSIANS, adjacency="add_remove", delta=1e-5, methods=("gdp",))
-    (curve,) = curves.panels(GAUSSIANS, found)[2].curves
+    result = compare(GAUSSIANS, adjacency="add_remove", delta=1e-5, methods=("gdp",))
+    (curve,) = curves.panels(GAUSSIANS, result)[2].curves
     for alpha, beta in zip(curve.arguments, curve.values, strict=True):
         with mpmath.workdps(50):
             quantile = mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * mpmath.mpf(alpha))
@@ -234,23 +234,23 @@ def test_the_trade_off_of_pure_dp_is_exact(epsilon: float) -> None:
 
 
 def test_what_the_time_limit_leaves_out_is_said() -> None:
-    found = compare(SAMPLED, adjacency="add_remove", delta=1e-5, methods=("rdp", "pld", "prv"))
-    panels = curves.panels(SAMPLED, found, seconds=1e-9)
+    result = compare(SAMPLED, adjacency="add_remove", delta=1e-5, methods=("rdp", "pld", "prv"))
+    panels = curves.panels(SAMPLED, result, seconds=1e-9)
     told = " ".join(note for panel in panels for note in panel.notes)
-    for row in found.rows:
+    for row in result.rows:
         assert f"{row.bound.method}: ε at 1 of" in told
         assert f"{row.bound.method} has no δ(ε) and no β(α) here" in told
     # What is known from the table needs no time.
     assert {curve.method: curve.arguments for curve in panels[0].curves} == {
-        row.bound.method: (100.0,) for row in found.rows
+        row.bound.method: (100.0,) for row in result.rows
     }
 
 
 def test_nothing_is_left_out_in_silence() -> None:
-    found = compare(SAMPLED, adjacency="add_remove", delta=1e-5, methods=("rdp", "prv"))
-    for panel in curves.panels(SAMPLED, found, seconds=60.0):
+    result = compare(SAMPLED, adjacency="add_remove", delta=1e-5, methods=("rdp", "prv"))
+    for panel in curves.panels(SAMPLED, result, seconds=60.0):
         drawn = {curve.method for curve in panel.curves}
-        for row in found.rows:
+        for row in result.rows:
             assert row.bound.method in drawn or any(note.startswith(row.bound.method) for note in panel.notes)
     assert all(curve.rigor is Rigor.CERTIFIED for curve in panel.curves if curve.method == "rdp")
 
@@ -258,8 +258,8 @@ def test_nothing_is_left_out_in_silence() -> None:
 def test_different_events_have_no_curve_against_steps() -> None:
     mixed = dp_event.ComposedDpEvent([dp_event.GaussianDpEvent(5.0), dp_event.LaplaceDpEvent(3.0)])
     for event in (mixed, dp_event.GaussianDpEvent(5.0)):
-        found = compare(event, adjacency="add_remove", delta=1e-5, methods=("zcdp", "gdp"))
-        assert [panel.argument for panel in curves.panels(event, found)] == ["epsilon", "alpha"]
+        result = compare(event, adjacency="add_remove", delta=1e-5, methods=("zcdp", "gdp"))
+        assert [panel.argument for panel in curves.panels(event, result)] == ["epsilon", "alpha"]
 
 
 def test_coarse_first_visits_all_once() -> None:

@@ -29,8 +29,8 @@ def test_logarithms_and_exponentials_are_accurate_to_four_units() -> None:
     rng = np.random.default_rng(1)
     with mpmath.workdps(40):
         for value in 10.0 ** rng.uniform(-300, 300, size=400):
-            for found in (math.log(value), float(np.log(value))):
-                assert abs(mpmath.mpf(found) / mpmath.log(mpmath.mpf(value)) - 1) <= 4 * formulas._UNIT * 2
+            for result in (math.log(value), float(np.log(value))):
+                assert abs(mpmath.mpf(result) / mpmath.log(mpmath.mpf(value)) - 1) <= 4 * formulas._UNIT * 2
         for value in rng.uniform(-700, 700, size=400):
-            for found in (math.exp(value), float(np.exp(value))):
-                assert abs(mpmath.mpf(found) / mpmath.exp(mpmath.mpf(value)) - 1) <= 4 * formulas._UNIT * 2
+            for result in (math.exp(value), float(np.exp(value))):
+                assert abs(mpmath.mpf(result) / mpmath.exp(mpmath.mpf(value)) - 1) <= 4 * formulas._UNIT * 2

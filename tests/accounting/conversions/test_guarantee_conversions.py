@@ -79,11 +79,11 @@ def renyi_of(p: Law, q: Law, order: Any) -> mpf:
 
 def blowup_of(p: Law, q: Law, at: Any) -> mpf:
     """The most probable event of Neyman and Pearson."""
-    left, found = mpf(at), mpf(0)
+    left, result = mpf(at), mpf(0)
     for a, b in sorted(zip(p, q, strict=True), key=lambda pair: -pair[0] / pair[1] if pair[1] else -mpmath.inf):
         share = min(mpf(1), left / b) if b else mpf(1)
-        found, left = found + share * a, left - share * b
-    return found
+        result, left = result + share * a, left - share * b
+    return result
 
 
 def response(epsilon: Any) -> tuple[Law, Law]:
@@ -212,9 +212,9 @@ def test_pure_dp_is_randomised_response(epsilon: float, delta: float, share: flo
         assert delta_of(*pair, got.epsilon) <= delta
         if got.epsilon > 0:
             assert delta_of(*pair, got.epsilon - 1e-12 * (1 + epsilon / delta) * (1 + epsilon)) >= delta
-        for place in (share * epsilon, -share * epsilon):
-            [value] = convert(pure, PrivacyProfile, epsilons=[place]).deltas
-            above(value, delta_of(*pair, place), 1e-13)
+        for point in (share * epsilon, -share * epsilon):
+            [value] = convert(pure, PrivacyProfile, epsilons=[point]).deltas
+            above(value, delta_of(*pair, point), 1e-13)
         above(convert(pure, SecretProtection, p=p).r, blowup_of(*pair, p), 1e-13)
         exact = renyi_of(*pair, order)
         assert exact <= convert(pure, RDP, alpha=order).epsilon <= exact + mpf(1e-13) * (epsilon + 1 / (order - 1))
@@ -255,9 +255,9 @@ def test_approximate_dp_is_response_or_leak(
 ) -> None:
     with mpmath.workdps(60):
         pair, guarantee = response_or_leak(epsilon, delta), ApproxDP(epsilon, delta)
-        for place in (share * epsilon, -share * epsilon):
-            [value] = convert(guarantee, PrivacyProfile, epsilons=[place]).deltas
-            above(value, delta_of(*pair, place), 1e-13)
+        for point in (share * epsilon, -share * epsilon):
+            [value] = convert(guarantee, PrivacyProfile, epsilons=[point]).deltas
+            above(value, delta_of(*pair, point), 1e-13)
         above(convert(guarantee, SecretProtection, p=p).r, blowup_of(*pair, p), 1e-13)
         wider = min(delta * factor, 0.99)
         if wider >= delta:
@@ -292,8 +292,8 @@ def worst_binary(order: float, divergence: float, epsilon: float) -> mpf:
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, 16)]
     golden = (mpmath.sqrt(5) - 1) / 2
     for _ in range(32):
-        one, two = high - golden * (high - low), low + golden * (high - low)
-        low, high = (one, high) if value(one) < value(two) else (low, two)
+        first, second = high - golden * (high - low), low + golden * (high - low)
+        low, high = (first, high) if value(first) < value(second) else (low, second)
     return value((low + high) / 2)
 
 
@@ -413,14 +413,14 @@ def test_no_concentrated_event_exceeds_the_gaussian_curve(rho: float) -> None:
 def test_gaussian_dp_is_that_of_normals(mu: float, delta: float, share: float, p: float, order: float) -> None:
     """Exact but for float error: 1e-13 of log Φ, over min(μ, 1) where the two terms of δ cancel."""
     with mpmath.workdps(60):
-        guarantee, place = GDP(mu), share * mu
+        guarantee, point = GDP(mu), share * mu
         got = convert(guarantee, ApproxDP, delta=delta).epsilon
         assert normal_delta(mu, got) <= delta
         if got > 1e-6:
             assert normal_delta(mu, got * (1 - 1e-6)) > delta * (1 - 1e-3)
-        [below, value] = convert(guarantee, PrivacyProfile, epsilons=[-place - 0.1, place]).deltas
-        above(value, normal_delta(mu, place), 1e-8)
-        above(below, normal_delta(mu, -place - 0.1), 1e-8)
+        [below, value] = convert(guarantee, PrivacyProfile, epsilons=[-point - 0.1, point]).deltas
+        above(value, normal_delta(mu, point), 1e-8)
+        above(below, normal_delta(mu, -point - 0.1), 1e-8)
         above(convert(guarantee, SecretProtection, p=p).r, mpmath.ncdf(quantile(p) + mpf(mu)), 1e-10)
         above(convert(guarantee, ZCDP).rho, mpf(mu) ** 2 / 2, 1e-15)
         above(convert(guarantee, RDP, alpha=order).epsilon, mpf(order) * mpf(mu) ** 2 / 2, 1e-15)
@@ -465,18 +465,18 @@ def test_a_profile_holds_for_the_pair_it_was_read_off(
 ) -> None:
     """The larger of both directions of a random pair, at random ε, rounded up; the answers bound both directions."""
     totals = [sum(mpf(mass[side]) for mass in masses) for side in (0, 1)]
-    one, two = ([mpf(mass[side]) / totals[side] for mass in masses] for side in (0, 1))
+    first, second = ([mpf(mass[side]) / totals[side] for mass in masses] for side in (0, 1))
     places = sorted(places)
 
     def worst(epsilon: float) -> mpf:
-        return max(delta_of(one, two, epsilon), delta_of(two, one, epsilon))
+        return max(delta_of(first, second, epsilon), delta_of(second, first, epsilon))
 
     listed = [min(float(worst(epsilon)) * (1 + 1e-15) + 1e-300, 1.0) for epsilon in places]
     profile = PrivacyProfile(tuple(places), tuple(np.minimum.accumulate(listed).tolist()))
     [value] = convert(profile, PrivacyProfile, epsilons=[asked]).deltas
     assert worst(asked) <= value
     assert value <= min([d for e, d in zip(places, profile.deltas, strict=True) if e <= asked], default=1.0)
-    assert max(blowup_of(one, two, p), blowup_of(two, one, p)) <= convert(profile, SecretProtection, p=p).r
+    assert max(blowup_of(first, second, p), blowup_of(second, first, p)) <= convert(profile, SecretProtection, p=p).r
     delta = float(worst(0.5))
     if delta > 0 and profile.deltas[-1] <= delta:
         assert worst(convert(profile, ApproxDP, delta=delta).epsilon) <= delta
@@ -497,9 +497,9 @@ def test_another_prior_is_bounded_by_lines_that_pairs_attain(p: float, r: float)
     """Left of p a leak, δ = (r − p)/(1 − p); right of it a pair whose curve is the line through 0 and (p, r)."""
     for other in (p * 0.3, p, p + (1 - p) * 0.4):
         got = convert(SecretProtection(p, r), SecretProtection, p=other).r
-        exact_r, exact_p, place = mpf(r), mpf(p), mpf(other)
+        exact_r, exact_p, point = mpf(r), mpf(p), mpf(other)
         leak = (exact_r - exact_p) / (1 - exact_p)
         laws = ((leak, 1 - leak), (mpf(0), mpf(1))) if other <= p else None
-        line = min(mpf(1), exact_r * place / exact_p)
-        above(got, blowup_of(*laws, place) if laws else line, 1e-14)
+        line = min(mpf(1), exact_r * point / exact_p)
+        above(got, blowup_of(*laws, point) if laws else line, 1e-14)
         assert got >= other

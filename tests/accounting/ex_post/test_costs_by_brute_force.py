@@ -176,9 +176,9 @@ def compare(given: Case, rng: np.random.Generator) -> float:
             assert [round(2 * z / GRID) for z in medians.median] == oracle.median(oracle.rows)
             excess = []
             for kind, costs in exact.items():
-                found = medians.costs(token, given.temperature, kind)
-                excess += [found.u_minus - costs[token][0], found.u_plus - costs[token][1]]
-                excess += [found.gamma - oracle.published(token)]
+                result = medians.costs(token, given.temperature, kind)
+                excess += [result.u_minus - costs[token][0], result.u_plus - costs[token][1]]
+                excess += [result.gamma - oracle.published(token)]
             losses = medians.leave_one_out(token, given.temperature)
             excess += [error + abs(a - b) for a, b in zip(losses, oracle.losses(token), strict=True)]
             assert min(excess) >= 0, (given, token)

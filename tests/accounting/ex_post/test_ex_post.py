@@ -244,7 +244,7 @@ def test_a_change_of_unit_changes_nothing(batch: tuple[list[Row], Row, int], fac
     rows, fallback, token = batch
     array = as_array(rows, fallback)
     for adjacency in ("add_remove", "replace_one"):
-        one = ex_post.gamma_star(array, token, adjacency=adjacency, fallback=np.array(fallback), **KEYWORDS)
+        item = ex_post.gamma_star(array, token, adjacency=adjacency, fallback=np.array(fallback), **KEYWORDS)
         other = ex_post.gamma_star(
             array * factor,
             token,
@@ -253,7 +253,7 @@ def test_a_change_of_unit_changes_nothing(batch: tuple[list[Row], Row, int], fac
             clip=CLIP * factor,
             temperature=TEMPERATURE * factor,
         )
-        assert other == pytest.approx(one, abs=FLOAT)
+        assert other == pytest.approx(item, abs=FLOAT)
 
 
 @pytest.mark.parametrize("size", range(8))
@@ -333,10 +333,10 @@ def test_minus_infinity_is_the_bottom_of_the_clip() -> None:
 
 def test_costs_of_one_batch_and_of_one_batch_a_token_agree() -> None:
     logits = np.random.default_rng(3).normal(size=(5, 9))
-    one = ex_post.token_costs(logits, [0, 4, 8], **KEYWORDS)
+    item = ex_post.token_costs(logits, [0, 4, 8], **KEYWORDS)
     many = ex_post.token_costs(np.stack([logits] * 3), [0, 4, 8], **KEYWORDS)
     for name in ("u_minus", "u_plus", "gamma"):
-        assert np.array_equal(getattr(one, name), getattr(many, name))
+        assert np.array_equal(getattr(item, name), getattr(many, name))
     losses = ex_post.leave_one_out(logits, [0, 4, 8], **KEYWORDS)
     assert losses.shape == (3, 5)
     assert np.array_equal(losses[1], ex_post.leave_one_out(logits, 4, **KEYWORDS))

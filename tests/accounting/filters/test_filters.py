@@ -373,16 +373,16 @@ def test_stopping_at_a_realised_cost_leaks_without_any_other_loss() -> None:
         return max(abs(math.log(laws[data][outcome] / laws[other][outcome])) for other in around)
 
     def transcripts(data: int, stop: Callable[[int, tuple[int, ...]], bool]) -> dict[tuple[int, ...], float]:
-        found: defaultdict[tuple[int, ...], float] = defaultdict(float)
+        result: defaultdict[tuple[int, ...], float] = defaultdict(float)
         open_ones: dict[tuple[int, ...], float] = {(): 1.0}
         while open_ones:
             seen, weight = open_ones.popitem()
             if len(seen) == 6 or stop(data, seen):
-                found[seen] += weight
+                result[seen] += weight
             else:
                 for outcome, probability in enumerate(laws[data]):
                     open_ones[(*seen, outcome)] = weight * probability
-        return found
+        return result
 
     def delta(stop: Callable[[int, tuple[int, ...]], bool], first: int, second: int, epsilon: float) -> float:
         p, q = transcripts(first, stop), transcripts(second, stop)
@@ -573,9 +573,9 @@ def test_the_order_of_the_plan_admits_the_plan() -> None:
     epsilon = accountant("rdp", "add_remove").compose(plan).epsilon(delta).value
     order = order_for(plan, delta, adjacency="add_remove")
     budget = ApproxDP(epsilon * (1 + 1e-12), delta)
-    one = Filter(budget, adjacency="add_remove", orders=order)
-    assert one.admits(plan)
-    assert not one.admits(dp_event.SelfComposedDpEvent(step, 1001))
+    item = Filter(budget, adjacency="add_remove", orders=order)
+    assert item.admits(plan)
+    assert not item.admits(dp_event.SelfComposedDpEvent(step, 1001))
     several = Filter(budget, adjacency="add_remove")
     assert not several.admits(plan)
     # An order of the mixture has at least 1/26 of δ, so the plan is admitted at what that costs.

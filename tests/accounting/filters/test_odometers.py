@@ -74,9 +74,9 @@ def readings_of(odometer: Odometer, spend: Spend, *, simultaneous: bool = False)
 
 @functools.cache
 def accountant_readings(epsilon: float, delta: float) -> list[float]:
-    one = dp_event.ZCDpEvent(epsilon**2 / 2)
+    item = dp_event.ZCDpEvent(epsilon**2 / 2)
     empty = accountant("zcdp", "replace_one")
-    return [0.0, *(empty.compose(one, n).epsilon(delta).value for n in range(1, RUNS + 1))]
+    return [0.0, *(empty.compose(item, n).epsilon(delta).value for n in range(1, RUNS + 1))]
 
 
 @functools.cache
@@ -230,9 +230,11 @@ def test_a_mixture_reads_at_most_what_a_union_over_filters_reads(raw: list[float
 def test_one_order_reads_its_conversion() -> None:
     for order in (1.125, 2.0, 17.0, 900.0):
         for total in (0.01, 0.7, 40.0):
-            one = np.array([order]), np.ones(1), np.array([total])
+            item = np.array([order]), np.ones(1), np.array([total])
             expected = float(formulas.epsilon_from_rdp(order, total, 1e-6))
-            assert stopped_epsilon(*one, 1e-6) == pytest.approx(expected, rel=1e-12)  # both round up by less than 1e-13
+            assert stopped_epsilon(*item, 1e-6) == pytest.approx(
+                expected, rel=1e-12
+            )  # both round up by less than 1e-13
 
 
 @pytest.mark.parametrize("rho", [1e-5, 0.02, 1.0, 70.0])

@@ -58,10 +58,10 @@ def identity(row: Row) -> str:
 
 def test_every_field_that_a_statement_contradicts_has_a_file() -> None:
     """And no file is of another field, or of another statement than the table's."""
-    listed = {(one.library, one.name): one.statement.strip("`") for one in FIELDS if one.statement != "–"}
+    listed = {(item.library, item.name): item.statement.strip("`") for item in FIELDS if item.statement != "–"}
     assert listed == {(row.library, row.field): row.statement for row in ROWS}
-    assert len({(one.library, one.name) for one in FIELDS}) == len(FIELDS)
-    assert list(dict.fromkeys(one.library for one in FIELDS)) == LIBRARIES.split(", ")
+    assert len({(item.library, item.name) for item in FIELDS}) == len(FIELDS)
+    assert list(dict.fromkeys(item.library for item in FIELDS)) == LIBRARIES.split(", ")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=identity)
@@ -87,7 +87,7 @@ def test_whatever_a_file_records_is_contradicted_by_another_value(path: Path) ->
     except ValueError:
         return
     others: dict[str, list[Any]] = {
-        "adjacency": [one for one in Adjacency if one is not Adjacency.SECRET],
+        "adjacency": [item for item in Adjacency if item is not Adjacency.SECRET],
         "sampler": list(Sampler),
         "unit": [Unit(), Unit("user")],
         "records": [1, 59_999, 10**6],
@@ -108,7 +108,7 @@ def test_a_statement_of_tensorflow_privacy_is_about_examples() -> None:
     """Its values of users are its own, by group privacy, and are shown; five examples of a user are a group."""
     state = read_state(FILES / "tensorflow-privacy-users.txt")
     assert (state.unit, state.adjacency, state.stated) == (Unit(), Adjacency.ADD_REMOVE, None)
-    (remark,) = [one for one in state.remarks if "users" in one or "user has" in one]
+    (remark,) = [item for item in state.remarks if "users" in item or "user has" in item]
     for number in ("567.740", "11.783", "at most 5 examples"):
         assert number in remark
     given: dict[str, Any] = {"sampler": Sampler.POISSON, "adjacency": Adjacency.ADD_REMOVE}
@@ -128,7 +128,7 @@ def test_one_name_of_tensorflow_privacy_means_two_relations() -> None:
     state = read_state(FILES / "tensorflow-privacy-without.txt")
     reading = read_as(state, Stated(adjacency=Adjacency.ZERO_OUT, sampler=Sampler.SHUFFLED))
     assert reading.adjacency is Adjacency.ZERO_OUT
-    assert any("by one name" in one for one in reading.assumptions)
+    assert any("by one name" in item for item in reading.assumptions)
     assert read_as(state, Stated(sampler=Sampler.POISSON)).adjacency is Adjacency.ADD_REMOVE
 
 
@@ -160,8 +160,8 @@ def test_a_statement_with_another_sentence_is_refused(tmp_path: Path, old: str, 
 
 def test_microbatches_name_their_condition() -> None:
     state = read_state(FILES / "tensorflow-privacy-with.txt")
-    assert any("moves no other example to another microbatch" in one for one in state.notes)
-    assert not any("microbatch" in one for one in read_state(FILES / "tensorflow-privacy-without.txt").notes)
+    assert any("moves no other example to another microbatch" in item for item in state.notes)
+    assert not any("microbatch" in item for item in read_state(FILES / "tensorflow-privacy-without.txt").notes)
 
 
 # --- what is left unread
@@ -179,9 +179,9 @@ def test_fields_that_are_left_unread_are_named(tmp_path: Path, name: str, unread
     """Those of the table, and any other."""
     state = read_state(FILES / name)
     assert f"It leaves unread: {', '.join(unread)}." in state.remarks
-    assert set(unread) <= {one.name for one in FIELDS if one.library == state.library and one.read == "left unread"}
+    assert set(unread) <= {item.name for item in FIELDS if item.library == state.library and item.read == "left unread"}
     content = json.loads((FILES / name).read_text()) | {"further": 1}
-    assert any("further" in one for one in state_of(tmp_path, json.dumps(content)).remarks)
+    assert any("further" in item for item in state_of(tmp_path, json.dumps(content)).remarks)
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,8 @@ def is_refused(path: Path) -> bool:
     message = message_of(lambda: read_state(path))
     if message is None:
         state = read_state(path)
-        found = [message_of(functools.partial(read_as, state, given)) for given in [Stated(), *GIVEN]]
-        assert not any("\n" in one for one in found if one)
+        results = [message_of(functools.partial(read_as, state, given)) for given in [Stated(), *GIVEN]]
+        assert not any("\n" in item for item in results if item)
         return False
     assert "\n" not in message
     assert message.startswith(str(path))
@@ -95,13 +95,13 @@ def changed(text: str, rng: random.Random) -> str:
                 text = text[:start] + text[end:]
             case 2:
                 end = min(len(text), start + rng.randrange(1, 60))
-                place = rng.randrange(len(text) + 1)
-                text = text[:place] + text[start:end] + text[place:]
+                position = rng.randrange(len(text) + 1)
+                text = text[:position] + text[start:end] + text[position:]
             case _:
-                numbers = [index for index, one in enumerate(text) if one.isdigit()]
+                numbers = [index for index, item in enumerate(text) if item.isdigit()]
                 if numbers:
-                    place = rng.choice(numbers)
-                    text = text[:place] + rng.choice(TOKENS[:15]) + text[place + 1 :]
+                    position = rng.choice(numbers)
+                    text = text[:position] + rng.choice(TOKENS[:15]) + text[position + 1 :]
     return text
 
 
@@ -111,8 +111,8 @@ def replaced(content: Any, rng: random.Random) -> Any:
         key = rng.choice(sorted(content))
         return content | {key: replaced(content[key], rng)}
     if isinstance(content, list) and content and rng.random() < 0.9:
-        place = rng.randrange(len(content))
-        return [replaced(one, rng) if index == place else one for index, one in enumerate(content)]
+        position = rng.randrange(len(content))
+        return [replaced(item, rng) if index == position else item for index, item in enumerate(content)]
     kinds = [
         None,
         True,

@@ -59,7 +59,7 @@ def test_epsilon_of_flower_at_replace_one_is_too_small() -> None:
     assert exact == pytest.approx(6.129, abs=1e-3)
     assert ANSWERS["flower-whole.json"] < exact / 2
     assert epsilon("flower-whole.json") == pytest.approx(exact, rel=1e-3)
-    assert any("twice that norm" in one for one in read_state(FILES / "flower-whole.json").notes)
+    assert any("twice that norm" in item for item in read_state(FILES / "flower-whole.json").notes)
 
 
 def test_epsilon_of_flower_without_replacement_is_too_small() -> None:

@@ -62,9 +62,9 @@ def test_configurations_of_jax_privacy(name: str, adjacency: str, rate: float, r
     assert (state.adjacency, state.sampler) == (Adjacency(adjacency), Sampler.POISSON)
     reading = reading_of(file)
     assert repr(reading.event) == ANSWERS[file]["event"]
-    found = bound_of(file, 1e-5)
-    assert found.interval is not None
-    assert found.interval.lower - 1e-4 <= ANSWERS[file]["epsilon"] <= found.value + 5e-3
+    result = bound_of(file, 1e-5)
+    assert result.interval is not None
+    assert result.interval.lower - 1e-4 <= ANSWERS[file]["epsilon"] <= result.value + 5e-3
 
 
 def test_blocks_of_a_banded_strategy_are_gaussians() -> None:
@@ -139,16 +139,16 @@ def test_a_state_of_opake() -> None:
         RepeatedEvent(EpsilonDeltaDpEvent(0.1, 1e-7)),
     )
     assert (state.delta, state.sampler, state.adjacency) == (1e-5, Sampler.POISSON, None)
-    found = bound_of("opake.json", 1e-5, adjacency=Adjacency.ADD_REMOVE)
-    assert 1 <= ANSWERS["opake.json"] / found.value <= 1.05, "it adds the ε of a mechanism by (ε, δ) nearly in full"
+    result = bound_of("opake.json", 1e-5, adjacency=Adjacency.ADD_REMOVE)
+    assert 1 <= ANSWERS["opake.json"] / result.value <= 1.05, "it adds the ε of a mechanism by (ε, δ) nearly in full"
     assert not read_as(state, Stated()).exact
 
 
 def test_steps_of_opake() -> None:
     """Its PLD is pessimistic, on a grid of 1e-4."""
-    found = bound_of("opake-steps.json", 1e-5, adjacency=Adjacency.ADD_REMOVE).interval
-    assert found is not None
-    assert found.lower <= ANSWERS["opake-steps.json"] <= found.upper + 1e-3
+    result = bound_of("opake-steps.json", 1e-5, adjacency=Adjacency.ADD_REMOVE).interval
+    assert result is not None
+    assert result.lower <= ANSWERS["opake-steps.json"] <= result.upper + 1e-3
 
 
 def test_a_deep_state_of_opake_is_walked_without_recursion() -> None:
@@ -157,7 +157,7 @@ def test_a_deep_state_of_opake_is_walked_without_recursion() -> None:
     process: dict[str, Any] = {"type": "Identity"}
     for _ in range(20_000):
         process = {"type": "Composed", "left": process, "right": {"type": "Gaussian", "noise_multiplier": 3.0}}
-    state = opake.found({"process": process})
+    state = opake.recognize({"process": process})
     assert state is not None
     assert len(state.parts) == 20_000
 
@@ -182,9 +182,9 @@ def test_pure_measurements_of_opendp(name: str, epsilon: float, adjacency: str |
     state = read_state(FILES / file)
     assert (None if state.adjacency is None else state.adjacency.value) == adjacency
     reading = reading_of(file)
-    found = accountant("basic", reading.adjacency).compose(reading.event).epsilon(0.0).value
-    assert epsilon * (1 - 1e-15) <= found <= epsilon * (1 + 1e-14)
-    assert found == pytest.approx(ANSWERS[file], rel=1e-14)
+    result = accountant("basic", reading.adjacency).compose(reading.event).epsilon(0.0).value
+    assert epsilon * (1 - 1e-15) <= result <= epsilon * (1 + 1e-14)
+    assert result == pytest.approx(ANSWERS[file], rel=1e-14)
 
 
 @pytest.mark.parametrize(("name", "rho"), [("gaussian-count", 1 / 200), ("gaussian-vector", 1 / 18)])
@@ -202,8 +202,8 @@ def test_a_measurement_of_opendp_with_a_fixed_delta() -> None:
     epsilon, delta = ANSWERS["opendp-fixed-delta.json"]
     state = read_state(FILES / "opendp-fixed-delta.json")
     assert state.delta == delta == 1e-6
-    found = bound_of("opendp-fixed-delta.json", delta).value
-    assert gaussian_epsilon(0.1, delta) < found <= epsilon * (1 + 1e-3)
+    result = bound_of("opendp-fixed-delta.json", delta).value
+    assert gaussian_epsilon(0.1, delta) < result <= epsilon * (1 + 1e-3)
 
 
 # --- SmartNoise, dpsynth: mechanisms by (ε, δ)
@@ -216,9 +216,9 @@ def test_steps_of_smartnoise() -> None:
     epsilon, delta = ANSWERS["smartnoise.json"]
     assert bound_of("smartnoise.json", delta).value <= epsilon
     steps = json.loads((FILES / "smartnoise.json").read_text())["steps"]
-    assert sum(one for one, _ in steps) == epsilon
+    assert sum(item for item, _ in steps) == epsilon
     # Exactly: all five reveal everything with probability 1 − Π(1 − δ_i), else they are five responses at ε = 0.5.
-    lost = 1 - mpmath.fprod(1 - mpmath.mpf(one) for _, one in steps)
+    lost = 1 - mpmath.fprod(1 - mpmath.mpf(item) for _, item in steps)
     e = mpmath.mpf(1) / 2
     likely = mpmath.exp(e) / (1 + mpmath.exp(e))
     rest = mpmath.fsum(
@@ -230,8 +230,8 @@ def test_steps_of_smartnoise() -> None:
     )
     exact = float(lost + (1 - lost) * rest)
     reading = reading_of("smartnoise.json")
-    found = accountant("lattice", reading.adjacency).compose(reading.event).delta(1.0).value
-    assert exact <= found * (1 + 1e-12) <= exact * (1 + 2e-3)
+    result = accountant("lattice", reading.adjacency).compose(reading.event).delta(1.0).value
+    assert exact <= result * (1 + 1e-12) <= exact * (1 + 2e-3)
 
 
 @pytest.mark.parametrize("name", ["dpsynth.txt", "dpsynth.json"])
@@ -254,8 +254,8 @@ def test_diagnostic_information_of_dpsynth(name: str) -> None:
 
 def test_exponential_mechanisms_of_mst_count_once(tmp_path: Path) -> None:
     body = json.loads((FILES / "dpsynth.json").read_text())
-    for one in body["dp_operations"]:
-        one["name"] = one["name"].replace("AIM", "MST")
+    for item in body["dp_operations"]:
+        item["name"] = item["name"].replace("AIM", "MST")
     (tmp_path / "mst.json").write_text(json.dumps(body))
     state = read_state(tmp_path / "mst.json")
     selection = state.parts[1]
@@ -280,9 +280,9 @@ def test_logs_of_private_evolution(name: str, count: int, delta: float) -> None:
     assert isinstance(part.event, dp_event.GaussianDpEvent)
     assert (part.count, state.delta) == (count, delta)
     assert ANSWERS[file] == pytest.approx(gaussian_epsilon(math.sqrt(count) / part.event.noise_multiplier, delta))
-    found = bound_of(file, delta).interval
-    assert found is not None
-    assert found.lower - 1e-9 <= ANSWERS[file] <= found.upper + 1e-9
+    result = bound_of(file, delta).interval
+    assert result is not None
+    assert result.lower - 1e-9 <= ANSWERS[file] <= result.upper + 1e-9
     assert state.stated == pytest.approx(ANSWERS[file], rel=1e-9)
 
 
@@ -303,8 +303,8 @@ def test_a_configured_epsilon_proves_nothing(name: str, delta: float | None) -> 
     assert (state.stated, state.delta) == (8.0, delta)
     assert any("not what ran" in note for note in state.notes)
     for adjacency in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT):
-        found = bound_of(file, 1e-5, adjacency=adjacency)
-        assert found.value == math.inf
+        result = bound_of(file, 1e-5, adjacency=adjacency)
+        assert result.value == math.inf
 
 
 # --- what is refused

@@ -36,10 +36,10 @@ def with_text(content: Any) -> Iterator[Any]:
     if isinstance(content, dict):
         yield {**content, PRIVATE: 1}
         for key, value in content.items():
-            yield from ({**content, key: one} for one in with_text(value))
+            yield from ({**content, key: item} for item in with_text(value))
     elif isinstance(content, list):
-        for place, value in enumerate(content[:4]):
-            yield from ([*content[:place], one, *content[place + 1 :]] for one in with_text(value))
+        for index, value in enumerate(content[:4]):
+            yield from ([*content[:index], item, *content[index + 1 :]] for item in with_text(value))
     else:
         yield PRIVATE
         yield [PRIVATE]

@@ -146,7 +146,7 @@ COUNTS: list[Any] = [
 @pytest.mark.grid("form", "scalar")
 @pytest.mark.parametrize("form", SAVERS)
 @pytest.mark.parametrize(
-    "scalar", SCALARS, ids=[f"{type(one).__name__}-{one.dtype}-{n}" for n, one in enumerate(SCALARS)]
+    "scalar", SCALARS, ids=[f"{type(item).__name__}-{item.dtype}-{n}" for n, item in enumerate(SCALARS)]
 )
 def test_scalars_are_the_numbers_that_they_are(tmp_path: Path, form: str, scalar: Any) -> None:
     """`float` of them by their own libraries, exactly."""
@@ -156,7 +156,7 @@ def test_scalars_are_the_numbers_that_they_are(tmp_path: Path, form: str, scalar
 
 @pytest.mark.grid("form", "scalar")
 @pytest.mark.parametrize("form", SAVERS)
-@pytest.mark.parametrize("scalar", COUNTS, ids=[f"{type(one).__name__}-{one.dtype}" for one in COUNTS])
+@pytest.mark.parametrize("scalar", COUNTS, ids=[f"{type(item).__name__}-{item.dtype}" for item in COUNTS])
 def test_counts_are_the_numbers_that_they_are(tmp_path: Path, form: str, scalar: Any) -> None:
     written = SAVERS[form]({"history": [(1.0, 0.01, scalar)], "mechanism": "rdp"})
     assert state_of(tmp_path, written).parts == (SampledGaussian(1.0, 0.01, 500),)
@@ -343,14 +343,14 @@ def test_the_line_of_older_versions() -> None:
     assert (state.adjacency, state.unit, state.sampler, state.records, state.exact) == (None, None, None, None, False)
     given = Stated(adjacency=Adjacency.ADD_REMOVE, sampler=Sampler.POISSON, normalizer=Normalizer.PUBLIC)
     reading = read_as(state, given)
-    found = account(reading.event, adjacency="add_remove", delta=1e-5).value
+    result = account(reading.event, adjacency="add_remove", delta=1e-5).value
     exact = dp_event.SelfComposedDpEvent(
         dp_event.PoissonSampledDpEvent(250 / 60_000, dp_event.GaussianDpEvent(1.3)), 15 * 240
     )
     least = account(exact, adjacency="add_remove", delta=1e-5).interval
     assert least is not None
-    assert least.lower <= found <= 0.942
-    assert any("with three digits" in one for one in state.notes)
+    assert least.lower <= result <= 0.942
+    assert any("with three digits" in item for item in state.notes)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.01, 0.009996, 0.0100499, 0.99951, 1.0, 1 / 3, 4.16666e-7, 0.0004175])

@@ -44,9 +44,9 @@ def test_plain_values_are_those_of_pickle(protocol: int) -> None:
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_nothing_is_executed(tmp_path: Path, protocol: int) -> None:
     target = tmp_path / "touched"
-    found = values(pickle.dumps({"evil": Evil(target), "kept": 1}, protocol=protocol))
-    assert isinstance(found["evil"], Opaque)
-    assert found["kept"] == 1
+    result = values(pickle.dumps({"evil": Evil(target), "kept": 1}, protocol=protocol))
+    assert isinstance(result["evil"], Opaque)
+    assert result["kept"] == 1
     assert not target.exists()
 
 
@@ -58,10 +58,10 @@ def test_a_checkpoint_of_pytorch_without_its_tensors(tmp_path: Path) -> None:
     held = {"model": layer.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3, "nested": {"lr": [1e-3]}}
     torch.save(held, tmp_path / "checkpoint.pt")
     assert is_checkpoint(tmp_path / "checkpoint.pt")
-    found = read_checkpoint(tmp_path / "checkpoint.pt")
-    assert (found["epoch"], found["nested"]) == (3, {"lr": [1e-3]})
-    assert isinstance(found["model"]["weight"], Opaque)
-    assert found["optimizer"]["param_groups"][0]["lr"] == 1e-3
+    result = read_checkpoint(tmp_path / "checkpoint.pt")
+    assert (result["epoch"], result["nested"]) == (3, {"lr": [1e-3]})
+    assert isinstance(result["model"]["weight"], Opaque)
+    assert result["optimizer"]["param_groups"][0]["lr"] == 1e-3
 
 
 def test_mutated_pickles_are_read_or_refused_in_one_line(tmp_path: Path) -> None:

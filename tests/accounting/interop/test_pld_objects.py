@@ -25,8 +25,8 @@ def exact_profile(made: LossDistribution, epsilon: float | mpmath.mpf) -> mpmath
     """G(ε) with 40 digits, losses i·h not rounded."""
     with mpmath.workdps(40):
         h, total = mpmath.mpf(made.discretization), mpmath.mpf(made.infinity_mass)
-        for place, weight in enumerate(made.probabilities):
-            loss = (made.lowest + place) * h
+        for index, weight in enumerate(made.probabilities):
+            loss = (made.lowest + index) * h
             if weight and loss > epsilon:
                 total += mpmath.mpf(float(weight)) * -mpmath.expm1(mpmath.mpf(epsilon) - loss)
         return total
@@ -74,13 +74,13 @@ def test_rounding_is_on_the_safe_side_of_the_pair_s_own_bounds(pessimistic: bool
     low, high = pair.privacy_profile(np.asarray(asked, dtype=np.float64), "remove")
     for index, least, most in zip(indices, low, high, strict=True):
         with mpmath.workdps(40):
-            found = exact_profile(made, (made.lowest + int(index)) * mpmath.mpf(h))
+            result = exact_profile(made, (made.lowest + int(index)) * mpmath.mpf(h))
         if pessimistic:
-            assert found >= most
-            assert found <= most * (1 + 1e-10)
+            assert result >= most
+            assert result <= most * (1 + 1e-10)
         elif least > 0:
-            assert found <= least
-            assert found >= least * (1 - 1e-10) - 1e-15 or index == indices[0]
+            assert result <= least
+            assert result >= least * (1 - 1e-10) - 1e-15 or index == indices[0]
 
 
 PAIRS = [
@@ -96,15 +96,15 @@ PAIRS = [
 @pytest.mark.parametrize(("p", "q"), PAIRS)
 def test_estimates_of_finite_pairs_bound_brute_force(p: list[float], q: list[float]) -> None:
     pair = DominatingPair.finite(p, q)
-    for side, (one, other) in (("remove", (p, q)), ("add", (q, p))):
+    for side, (first, second) in (("remove", (p, q)), ("add", (q, p))):
         above = loss_distribution(pair, side, discretization=0.03)
         below = loss_distribution(pair, side, discretization=0.03, pessimistic=False)
         for epsilon in [*EPSILONS, *(math.log(a / b) for a, b in zip(p, q, strict=True) if a and b)]:
-            exact = exact_finite(one, other, epsilon)
+            exact = exact_finite(first, second, epsilon)
             # The vectors are normalised in float64, which moves them by an ulp.
             assert exact_profile(below, epsilon) <= exact + 1e-15
             assert exact <= exact_profile(above, epsilon) + 1e-15
-            assert float(exact_profile(above, epsilon)) <= float(exact_finite(one, other, epsilon - 0.06)) + 1e-12
+            assert float(exact_profile(above, epsilon)) <= float(exact_finite(first, second, epsilon - 0.06)) + 1e-12
 
 
 @pytest.mark.parametrize("count", [1, 4])
@@ -112,7 +112,7 @@ def test_compositions_of_finite_pairs_bound_brute_force(count: int) -> None:
     p, q = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
     pair = DominatingPair.finite(p, q).self_compose(count)
     products = [
-        (math.prod(p[one] for one in each), math.prod(q[one] for one in each))
+        (math.prod(p[item] for item in each), math.prod(q[item] for item in each))
         for each in itertools.product(range(3), repeat=count)
     ]
     above = pld_objects.to_dp_accounting(pair, discretization=0.01)
@@ -189,8 +189,8 @@ def test_a_symmetric_pair_is_one_distribution(pair: DominatingPair, symmetric: b
     assert made._symmetric is symmetric
     assert (made._pmf_add is made._pmf_remove) is symmetric
     both = [loss_distribution(pair, side, discretization=1e-2) for side in ("remove", "add")]
-    for one, pmf in zip(both, (made._pmf_remove, made._pmf_add), strict=True):
-        assert pmf.get_delta_for_epsilon(0.5) == pytest.approx(float(one.profile(np.array([0.5]))[0]), rel=1e-6)
+    for item, pmf in zip(both, (made._pmf_remove, made._pmf_add), strict=True):
+        assert pmf.get_delta_for_epsilon(0.5) == pytest.approx(float(item.profile(np.array([0.5]))[0]), rel=1e-6)
 
 
 def test_variables_of_riskcal() -> None:

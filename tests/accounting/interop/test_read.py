@@ -84,7 +84,7 @@ ONE = State(library="x", what="x", parts=(SampledGaussian(1.0, 0.1, 25),))
         ("zero_out", "shuffled", dp_event.SelfComposedDpEvent(GAUSSIAN, 25)),
         ("replace_one", "unknown", dp_event.SelfComposedDpEvent(GAUSSIAN, 25)),
         ("replace_one", None, dp_event.SelfComposedDpEvent(GAUSSIAN, 25)),
-        *(("add_remove", one, None) for one in ("fixed", "shuffled", "unknown", None)),
+        *(("add_remove", item, None) for item in ("fixed", "shuffled", "unknown", None)),
     ],
 )
 def test_events_by_sampler(adjacency: str, sampler: str | None, event: Any) -> None:
@@ -93,7 +93,7 @@ def test_events_by_sampler(adjacency: str, sampler: str | None, event: Any) -> N
     reading = read_as(ONE, given)
     assert reading.event == (dp_event.NonPrivateDpEvent() if event is None else event)
     assert reading.exact is (sampler in ("poisson", "fixed") and event is not None)
-    assert any("clipped each record" in one for one in reading.assumptions)
+    assert any("clipped each record" in item for item in reading.assumptions)
 
 
 HALF = dp_event.GaussianDpEvent(0.5)
@@ -122,8 +122,8 @@ def test_shuffled_epochs_by_what_is_stated(stated: tuple[str, ...], event: Any, 
     given = Stated(adjacency=Adjacency.ZERO_OUT, sampler=Sampler.SHUFFLED, conditions=frozenset(map(Condition, stated)))
     reading = read_as(ONE, given)
     assert events.counted([(reading.event, 1)]) == events.counted([(event, 1)])
-    assert sum(says in one for one in reading.assumptions) == 1
-    assert not {"epochs", *stated} & {one.name for one in reading.unstated}
+    assert sum(says in item for item in reading.assumptions) == 1
+    assert not {"epochs", *stated} & {item.name for item in reading.unstated}
     assert set(stated) <= reading.used
 
 
@@ -143,11 +143,11 @@ def test_steps_that_gather_gradients_across_epochs(seed: int) -> None:
     )
     epochs = -(-steps * a // k)
     worst = 0
-    for places in itertools.product(range(k), repeat=epochs):
+    for indices in itertools.product(range(k), repeat=epochs):
         shares = [0] * steps
-        for epoch, place in enumerate(places):
-            if (epoch * k + place) // a < steps:
-                shares[(epoch * k + place) // a] += 1
+        for epoch, index in enumerate(indices):
+            if (epoch * k + index) // a < steps:
+                shares[(epoch * k + index) // a] += 1
         worst = max(worst, sum(share**2 for share in shares))
     assert worst <= charged
 
@@ -160,7 +160,7 @@ def test_that_samples_do_not_depend_on_values_is_left_open_where_nobody_says_how
     reading = read_as(ONE, given)
     says = "Which records were in a step did not depend on their values; each may have been in all 25 steps."
     assert says in reading.assumptions
-    assert (says in {one.sentence for one in reading.unstated if one.name == "sampler"}) is (stated is None)
+    assert (says in {item.sentence for item in reading.unstated if item.name == "sampler"}) is (stated is None)
 
 
 def test_a_record_twice_in_a_step_of_opacus() -> None:
@@ -183,11 +183,11 @@ def test_a_record_twice_in_a_step_of_opacus() -> None:
 def test_that_a_record_is_once_in_a_step_is_a_condition_of_every_sampler(sampler: str) -> None:
     given = Stated(adjacency=Adjacency.ZERO_OUT, sampler=Sampler(sampler), records=200)
     reading = read_as(ONE, given)
-    assert "once" in {one.name for one in reading.unstated}
-    assert any("in a step at most once" in one for one in reading.assumptions)
+    assert "once" in {item.name for item in reading.unstated}
+    assert any("in a step at most once" in item for item in reading.assumptions)
     stated = read_as(ONE, dataclasses.replace(given, conditions=frozenset({Condition.ONCE})))
-    assert "once" not in {one.name for one in stated.unstated}
-    assert any("in a step at most once" in one for one in stated.assumptions)
+    assert "once" not in {item.name for item in stated.unstated}
+    assert any("in a step at most once" in item for item in stated.assumptions)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_divisor_that_follows_the_data_has_no_bound_at_add_remove(
     other = read_as(ONE, given)
     assert (other.event == dp_event.NonPrivateDpEvent()) is (not bounded and normalizer is not None)
     left_open = adjacency == "add_remove" and normalizer is None
-    assert ("normalizer" in {one.name for one in other.unstated}) is left_open
+    assert ("normalizer" in {item.name for item in other.unstated}) is left_open
 
 
 def test_steps_whose_other_records_do_not_depend_on_one_have_a_bound_at_add_remove() -> None:
@@ -228,7 +228,7 @@ def test_steps_whose_other_records_do_not_depend_on_one_have_a_bound_at_add_remo
     given = Stated(adjacency=Adjacency.ADD_REMOVE, sampler=Sampler.UNKNOWN, conditions=independent)
     reading = read_as(ONE, given)
     assert (reading.event, reading.hints) == (dp_event.SelfComposedDpEvent(GAUSSIAN, 25), ())
-    assert any("does not depend on whether a record is in the data" in one for one in reading.assumptions)
+    assert any("does not depend on whether a record is in the data" in item for item in reading.assumptions)
     shuffled = dataclasses.replace(given, sampler=Sampler.SHUFFLED)
     assert read_as(ONE, shuffled).hints
     with pytest.raises(ValueError, match="condition independent does not apply"):
@@ -240,7 +240,7 @@ def test_opacus_is_read_at_zero_out_unless_somebody_says_otherwise(tmp_path: Pat
     state = read_state(opacus_file(tmp_path, "json"))
     reading = read_as(state, Stated(sampler=Sampler.POISSON))
     assert (reading.adjacency, reading.hints) == (Adjacency.ZERO_OUT, ())
-    assert {"adjacency", "unit", "clipping", "noise", "once"} == {one.name for one in reading.unstated}
+    assert {"adjacency", "unit", "clipping", "noise", "once"} == {item.name for item in reading.unstated}
     assert int(1000 * 0.1) != int(999 * 0.1)
 
 
@@ -252,12 +252,12 @@ def test_one_record_more_in_shuffled_batches_moves_others() -> None:
     def sums(records: list[int]) -> list[int]:
         return [sum(records[start : start + 2]) for start in range(0, 16, 2)]
 
-    one, other = sums(data), sums(near)
-    assert max(abs(a - b) for a, b in zip(one, other, strict=True)) == 2
-    assert sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) == 4  # the first batch; the others agree
+    first, second = sums(data), sums(near)
+    assert max(abs(a - b) for a, b in zip(first, second, strict=True)) == 2
+    assert sum((a - b) ** 2 for a, b in zip(first, second, strict=True)) == 4  # the first batch; the others agree
     data = [-1, -1, 1, 1] * 4
-    one, other = sums(data), sums([-1, *data])
-    assert sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) == 4 * 7  # here all but one move by 2
+    first, second = sums(data), sums([-1, *data])
+    assert sum((a - b) ** 2 for a, b in zip(first, second, strict=True)) == 4 * 7  # here all but one move by 2
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -266,12 +266,12 @@ def test_no_record_is_in_more_steps_of_shuffled_epochs_than_are_charged(seed: in
     rng = random.Random(seed)
     epoch = rng.randint(1, 12)
     counts = [rng.randint(1, 40) for _ in range(rng.randint(1, 3))]
-    parts = tuple(SampledGaussian(1.0 + place, 1 / epoch, steps) for place, steps in enumerate(counts))
+    parts = tuple(SampledGaussian(1.0 + index, 1 / epoch, steps) for index, steps in enumerate(counts))
     said = frozenset({Condition.EPOCHS, Condition.ONCE})
     given = Stated(adjacency=Adjacency.ZERO_OUT, sampler=Sampler.SHUFFLED, conditions=said)
     charged = events.counted([(read_as(State(library="x", what="x", parts=parts), given).event, 1)])
     bounds = [charged[repr(dp_event.GaussianDpEvent(part.noise_multiplier))][1] for part in parts]
-    starts = [sum(counts[:place]) for place in range(len(counts))]
+    starts = [sum(counts[:index]) for index in range(len(counts))]
     for start, steps, bound in zip(starts, counts, bounds, strict=True):
         touched = {step // epoch for step in range(start, start + steps)}
         most = len(touched)  # in each epoch that a part touches, the record may be in one of its steps
@@ -290,8 +290,8 @@ EVENT = dp_event.ComposedDpEvent(
 def nested(value: Any) -> Any:
     """A named tuple as JSON with the names of its fields."""
     if hasattr(value, "_asdict"):
-        return {key: nested(one) for key, one in value._asdict().items()}
-    return [nested(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: nested(item) for key, item in value._asdict().items()}
+    return [nested(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 @pytest.mark.parametrize("form", ["named", "listed", "text"])
@@ -307,7 +307,7 @@ def test_events_of_dp_accounting(tmp_path: Path, form: str) -> None:
     assert reading.event == events.compose([(EVENT, 1)])
     exchange = read_as(state, Stated(adjacency=Adjacency.REPLACE_ONE))
     assert not exchange.exact, "what dp_accounting's noise multipliers refer to is then not recorded"
-    assert any("records moves a sum by twice" in one for one in exchange.assumptions)
+    assert any("records moves a sum by twice" in item for item in exchange.assumptions)
 
 
 def test_a_truncated_sample_of_dp_accounting(tmp_path: Path) -> None:

@@ -94,13 +94,13 @@ adjacencies = st.sampled_from([Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adja
 
 def others(event: DpEvent, adjacency: Adjacency, ask: Callable[[Accountant[Any]], Bound]) -> dict[str, float]:
     """The certified bounds of all other accountants that support the event."""
-    found = {}
+    results = {}
     for name, kind in ACCOUNTANTS.items():
         if name not in ("lattice", "pld", "prv", "ex_post") and kind(adjacency).supports(event) is None:
             bound = ask(kind(adjacency).compose(event))
             assert bound.rigor is Rigor.CERTIFIED
-            found[name] = bound.value
-    return found
+            results[name] = bound.value
+    return results
 
 
 def never_worse(answer: Bound, known: dict[str, float]) -> None:
@@ -121,11 +121,11 @@ def test_there_is_always_an_answer(event: DpEvent, adjacency: Adjacency, delta: 
     """At three widths, held against the answers of the other accountants and each other."""
     if Lattice(adjacency).supports(event) is not None:
         return
-    found = [Lattice(adjacency, width=width).compose(event).epsilon(delta) for width in WIDTHS]
+    results = [Lattice(adjacency, width=width).compose(event).epsilon(delta) for width in WIDTHS]
     known = others(event, adjacency, lambda other: other.epsilon(delta))
-    for answer in found:
+    for answer in results:
         never_worse(answer, known)
-    for wider, narrower in itertools.pairwise(found):
+    for wider, narrower in itertools.pairwise(results):
         assert narrower.value <= wider.value
         if wider.interval is not None and narrower.interval is not None:
             assert narrower.interval.lower >= wider.interval.lower
@@ -147,10 +147,10 @@ def test_selections_beside_many_laplaces_cost_what_zcdp_knows() -> None:
     rho = 95 * eta**2 / 8 + 60258 * math.tanh(1 / scale / 2) / scale
     order = np.geomspace(1.01, 1e6, 200_001)
     converted = rho * order + (np.log1p(-1 / order) * (order - 1) - np.log(order) - math.log(delta)) / (order - 1)
-    found = Lattice("add_remove").compose(event).epsilon(delta)
-    assert found.value <= float(converted.min()) * (1 + 1e-6)
-    assert found.source == "zcdp"
-    assert found.by == "lattice (zcdp)"
+    result = Lattice("add_remove").compose(event).epsilon(delta)
+    assert result.value <= float(converted.min()) * (1 + 1e-6)
+    assert result.source == "zcdp"
+    assert result.by == "lattice (zcdp)"
 
 
 def test_other_questions_are_never_worse_either() -> None:
@@ -175,8 +175,8 @@ def gaussian_epsilon(mu: mpmath.mpf, delta: mpmath.mpf) -> mpmath.mpf:
         middle = (low + high) / 2
         # e^ε Φ(−x) by its logarithm, which mpmath's ncdf keeps digits of
         rest = mpmath.exp(middle + mpmath.log(mpmath.erfc((mu / 2 + middle / mu) / mpmath.sqrt(2)) / 2))
-        found = mpmath.erfc((middle / mu - mu / 2) / mpmath.sqrt(2)) / 2 - rest
-        low, high = (middle, high) if found > delta else (low, middle)
+        result = mpmath.erfc((middle / mu - mu / 2) / mpmath.sqrt(2)) / 2 - rest
+        low, high = (middle, high) if result > delta else (low, middle)
     return high
 
 
@@ -277,20 +277,20 @@ def test_rare_losses_are_enclosed_narrowly() -> None:
     """Where the rounding of float64, counted n-fold, gave [.243, .327]; a transform in longer floats gave [.292, .2966]
     and dp_accounting answers .297 from above."""
     step = dp_event.PoissonSampledDpEvent(1e-6, dp_event.GaussianDpEvent(0.5))
-    found = Lattice("add_remove").compose(dp_event.SelfComposedDpEvent(step, 10**6)).epsilon(1e-8).interval
-    assert found is not None
-    assert 0.292 <= found.lower <= found.upper <= 0.2966
-    assert found.upper - found.lower <= 1e-3 * found.upper
+    result = Lattice("add_remove").compose(dp_event.SelfComposedDpEvent(step, 10**6)).epsilon(1e-8).interval
+    assert result is not None
+    assert 0.292 <= result.lower <= result.upper <= 0.2966
+    assert result.upper - result.lower <= 1e-3 * result.upper
 
 
 def test_a_hundred_million_runs_are_enclosed_narrowly() -> None:
     """Where it was 1 % wide; held against the inversion of a transform."""
     step = dp_event.PoissonSampledDpEvent(1e-5, dp_event.GaussianDpEvent(1.0))
-    found = Lattice("add_remove").compose(dp_event.SelfComposedDpEvent(step, 10**8)).epsilon(1e-8).interval
-    assert found is not None
-    assert found.upper - found.lower <= 1e-3 * found.upper
+    result = Lattice("add_remove").compose(dp_event.SelfComposedDpEvent(step, 10**8)).epsilon(1e-8).interval
+    assert result is not None
+    assert result.upper - result.lower <= 1e-3 * result.upper
     truth = sampled_gaussian(1e-5)
-    below, above = (composed_delta(*truth, 1.0, 10**8, end, "remove") for end in (found.lower, found.upper))
+    below, above = (composed_delta(*truth, 1.0, 10**8, end, "remove") for end in (result.lower, result.upper))
     assert below * (1 + 1e-9) >= 1e-8 >= above * (1 - 1e-9)
 
 
@@ -311,8 +311,8 @@ def _sampled(noise: float, rate: float, count: int) -> DpEvent:
 def test_answers_at_many_widths_are_nested(parts: tuple[DpEvent, ...]) -> None:
     """What decides which of two nearly equal alternatives or directions is asked exactly must not be the width."""
     widths = [*np.geomspace(1.2e-3, 1e-4, 25), 1e-5]
-    found = [Lattice("add_remove", width=width).compose(ParallelDpEvent(parts)).epsilon(1e-9) for width in widths]
-    for wider, narrower in itertools.pairwise(found):
+    results = [Lattice("add_remove", width=width).compose(ParallelDpEvent(parts)).epsilon(1e-9) for width in widths]
+    for wider, narrower in itertools.pairwise(results):
         assert wider.interval is not None
         assert narrower.interval is not None
         assert wider.interval.lower <= narrower.interval.lower <= narrower.value <= wider.value

@@ -40,9 +40,9 @@ def test_of_gaussians_it_is_off_by_a_small_factor_of_the_exponent(mu: float, cou
     exact = oracle.gaussian(1 / (mu * math.sqrt(count)))
     for epsilon in (15.0, 30.0):
         truth = exact.delta(epsilon, "remove")
-        found = tail_bound(laws, epsilon)
-        assert truth <= found
-        assert oracle.mp.log(found) <= 0.7 * oracle.mp.log(truth)
+        result = tail_bound(laws, epsilon)
+        assert truth <= result
+        assert oracle.mp.log(result) <= 0.7 * oracle.mp.log(truth)
 
 
 @pytest.mark.slow
@@ -51,6 +51,8 @@ def test_one_rare_large_loss_is_counted_as_such() -> None:
     """Moments alone would say 2.5e-8: most of e^{λL} comes from losses that never happen."""
     pair = DominatingPair.gaussian(1.0).poisson_sampled(1e-6)
     truth = oracle.sampled_gaussian(1.0, 1e-6).delta(0.5, "remove")
-    found = pair.self_compose(100).delta(0.5, direction="remove")
-    assert truth <= found.lower * 1.001
-    assert found.upper <= 100 * 100 * truth  # a hundred runs, and the probability of an event of whose loss δ is a part
+    result = pair.self_compose(100).delta(0.5, direction="remove")
+    assert truth <= result.lower * 1.001
+    assert (
+        result.upper <= 100 * 100 * truth
+    )  # a hundred runs, and the probability of an event of whose loss δ is a part

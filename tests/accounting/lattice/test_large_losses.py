@@ -26,12 +26,12 @@ def _narrow() -> Iterator[None]:
         yield
 
 
-def holds(found: Interval, exact: oracle.Exact, delta: float, side: oracle.Direction | None) -> bool:
+def holds(result: Interval, exact: oracle.Exact, delta: float, side: oracle.Direction | None) -> bool:
     """Whether ε(δ) is inside: δ(ε) falls strictly wherever it is above its limit."""
     return bool(
-        exact.delta(found.upper, side) <= delta
-        and (found.lower <= 0 or exact.delta(found.lower, side) >= delta)
-        and found.width <= 1e-3 * found.upper
+        exact.delta(result.upper, side) <= delta
+        and (result.lower <= 0 or exact.delta(result.lower, side) >= delta)
+        and result.width <= 1e-3 * result.upper
     )
 
 
@@ -40,10 +40,10 @@ def test_discrete_laplaces_of_very_different_noise() -> None:
     strong, weak = dp_event.DiscreteLaplaceDpEvent(9.249, 5), dp_event.DiscreteLaplaceDpEvent(0.355, 5)
     event = dp_event.ComposedDpEvent([dp_event.SelfComposedDpEvent(strong, 4), dp_event.SelfComposedDpEvent(weak, 3)])
     exact = oracle.discrete_laplace_power(9.249, 10, 4).times(oracle.discrete_laplace_power(0.355, 10, 3))
-    found = Lattice("replace_one").compose(event).epsilon(9.8e-7).interval
-    assert found is not None
-    assert holds(found, exact, 9.8e-7, None)
-    assert found.lower > 380.2
+    result = Lattice("replace_one").compose(event).epsilon(9.8e-7).interval
+    assert result is not None
+    assert holds(result, exact, 9.8e-7, None)
+    assert result.lower > 380.2
 
 
 Case = tuple[DominatingPair, oracle.Atoms]
@@ -71,8 +71,8 @@ def test_both_ends_are_near_what_outcomes_one_by_one_give(seed: int) -> None:
     """Finite laws, on a lattice although few outcomes need none; every fourth time beside a Laplace mechanism."""
     chance = random.Random(f"large losses {seed}")
     kinds = [chance.choice([_discrete_laplace, _response]) for _ in range(2)]
-    (first, one), (second, other) = (kind(chance, chance.choice([1, 2, 3, 4, 7])) for kind in kinds)
-    pair, exact = first.compose(second), one.times(other)
+    (first, item), (second, other) = (kind(chance, chance.choice([1, 2, 3, 4, 7])) for kind in kinds)
+    pair, exact = first.compose(second), item.times(other)
     whole: oracle.Exact = exact
     if seed % 4 == 0:
         noise, line = _laplace(chance, 1)
@@ -90,20 +90,20 @@ def test_losses_beyond_float64(noise: float, parameter: float, count: int, delta
     exact = oracle.gaussian(noise).with_atoms(oracle.discrete_laplace_power(parameter, 10, count))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WidthNotMet)
-        found = pair.epsilon(delta)
-    assert found.lower > 650
-    assert math.isfinite(found.upper)
-    assert exact.delta(found.lower) >= delta >= exact.delta(found.upper)
-    assert found.width <= 0.05 * found.upper
+        result = pair.epsilon(delta)
+    assert result.lower > 650
+    assert math.isfinite(result.upper)
+    assert exact.delta(result.lower) >= delta >= exact.delta(result.upper)
+    assert result.width <= 0.05 * result.upper
 
 
 def test_a_saddle_point_is_found_behind_rare_small_losses() -> None:
     """A law whose small losses are far from all others, and one that reaches the loss of interest only far out."""
     sampled = DominatingPair.gaussian(5.0).poisson_sampled(0.25).self_compose(2)
     response = DominatingPair.finite([1 - 2.0**-60, 2.0**-60], [2.0**-60, 1 - 2.0**-60])
-    found, rest = response.compose(sampled).epsilon(1e-10), sampled.epsilon(1e-10)
+    result, rest = response.compose(sampled).epsilon(1e-10), sampled.epsilon(1e-10)
     # A response is its input but with probability 2^−60, so that its loss is 60·log 2 almost surely, and at most that.
     loss = 60 * math.log(2)
-    assert found.lower <= loss + rest.upper
-    assert found.upper >= (loss + rest.lower) * (1 - 1e-12)
-    assert found.width <= 1e-3 * found.upper
+    assert result.lower <= loss + rest.upper
+    assert result.upper >= (loss + rest.lower) * (1 - 1e-12)
+    assert result.width <= 1e-3 * result.upper

@@ -64,14 +64,14 @@ def test_every_weight_is_within_its_error(count: int, seed: int) -> None:
     weights[[chance.randrange(7, 40) for _ in range(5)]] = 10.0 ** -chance.randint(6, 12)
     weights /= weights.sum()
     size = 512
-    found = convolution.convolved_by_logarithm([part_of(weights, count)], size, -np.inf, 1e-30)
+    result = convolution.convolved_by_logarithm([part_of(weights, count)], size, -np.inf, 1e-30)
     plain, plain_error = convolution.convolved([part_of(weights, count)], size)
     truth = np.array(exact_power(weights, count, 400)[: 4 * count + 300])
     beyond = truth.size - 3 * count  # the recurrence begins at the first cell
-    for weight, error in ((found.weights, found.error), (plain, plain_error)):
+    for weight, error in ((result.weights, result.error), (plain, plain_error)):
         for k in range(4 * count - 20, 3 * count + beyond):
-            assert abs(weight[k % size] - truth[k]) <= error + found.scale_error * truth[k]
-    assert found.error < plain_error / 10
+            assert abs(weight[k % size] - truth[k]) <= error + result.scale_error * truth[k]
+    assert result.error < plain_error / 10
 
 
 @pytest.mark.skipif(bool(np.finfo(np.longdouble).eps > 2e-19), reason="no longer floats here")
@@ -89,14 +89,14 @@ def test_of_many_copies_the_error_does_not_grow_with_their_number(count: int, wi
         weights = np.zeros(300)
         weights[[0, 7, 90, 299]] = [1.0, 3.0 / count, 0.5 / count, 1e-3 / count]
         weights[0] = 1 - weights[1:].sum()
-    found = convolution.convolved_by_logarithm([part_of(weights, count)], size, -np.inf, 1e-30)
+    result = convolution.convolved_by_logarithm([part_of(weights, count)], size, -np.inf, 1e-30)
     truth = rounded_power(weights, count, size)
     # Each of some 40 squarings of sums of 1024 terms errs by a relative 2^-64 a term, and errors double.
     own = float(np.finfo(np.longdouble).eps) * 1100 * 2 * count
-    room = found.error + (found.scale_error + own) * np.asarray(truth, dtype=np.float64)
-    assert (np.abs(found.weights - truth) <= room).all()
-    assert found.error < 1e-13
-    assert found.error < convolution.convolved([part_of(weights, count)], size)[1]
+    room = result.error + (result.scale_error + own) * np.asarray(truth, dtype=np.float64)
+    assert (np.abs(result.weights - truth) <= room).all()
+    assert result.error < 1e-13
+    assert result.error < convolution.convolved([part_of(weights, count)], size)[1]
 
 
 @pytest.mark.parametrize("count", [64, 300])
@@ -106,15 +106,15 @@ def test_rare_losses_alone_reach_the_focus(count: int) -> None:
     weights[[0, 1, 25, 50]] = [1.0, 1e-3, 1e-7, 1e-8]
     weights /= weights.sum()
     focus, size = 20.5 * STEP, 512
-    found = convolution.convolved_by_logarithm([part_of(weights, count)], size, focus, 1e-13)
-    assert found.floor == focus
-    assert 0 < found.missing < 1e-13
+    result = convolution.convolved_by_logarithm([part_of(weights, count)], size, focus, 1e-13)
+    assert result.floor == focus
+    assert 0 < result.missing < 1e-13
     truth = exact_power(weights, count, 120)
-    left_out = [max(0.0, truth[k] - found.weights[k] - found.error) for k in range(21, 120)]
-    assert sum(left_out) <= found.missing + found.scale_error
+    left_out = [max(0.0, truth[k] - result.weights[k] - result.error) for k in range(21, 120)]
+    assert sum(left_out) <= result.missing + result.scale_error
     for k in range(21, 120):
-        assert found.weights[k] - found.error <= truth[k] * (1 + found.scale_error)
-    assert found.error < 1e-17 < convolution.convolved([part_of(weights, count)], size)[1]
+        assert result.weights[k] - result.error <= truth[k] * (1 + result.scale_error)
+    assert result.error < 1e-17 < convolution.convolved([part_of(weights, count)], size)[1]
 
 
 @pytest.mark.parametrize("size", [0, 1, 128, 257, 1000, 40_000])
@@ -138,9 +138,9 @@ def test_elementary_functions_err_by_at_most_four_units(name: str) -> None:
     arguments = sizes * (1.0 if name == "log" else chance.choice([-1.0, 1.0], sizes.size))
     if name == "log1p":
         arguments = np.where(arguments < -1 + 1e-9, -arguments, arguments)
-    found = getattr(np, name)(arguments)
+    result = getattr(np, name)(arguments)
     with mpmath.workdps(40):
-        for argument, value in zip(arguments, found, strict=True):
+        for argument, value in zip(arguments, result, strict=True):
             exact = getattr(mpmath, name)(mpmath.mpf(float(argument)))
             assert abs(mpmath.mpf(float(value)) - exact) <= 4 * mpmath.mpf(2) ** -53 * (
                 1 if name == "cos" else abs(exact)

@@ -76,8 +76,8 @@ def test_a_second_direction_takes_one_lattice_from_above(
 
 def test_lattices_of_few_points_are_made_finer() -> None:
     """Ten runs need some hundred points for a width of 1e-3; thousands cost little more."""
-    found = DominatingPair.gaussian(1.0).poisson_sampled(0.1).self_compose(10).epsilon(1e-6)
-    assert found.width < 3e-5 * found.upper
+    result = DominatingPair.gaussian(1.0).poisson_sampled(0.1).self_compose(10).epsilon(1e-6)
+    assert result.width < 3e-5 * result.upper
 
 
 @pytest.mark.grid("dents", "empty")
@@ -113,16 +113,16 @@ def test_a_curve_with_dents_gets_its_greatest_convex_minorant(dents: tuple[int, 
 
 def _curve(masses: np.ndarray, t: list[mpmath.mpf]) -> list[mpmath.mpf]:
     """Σ_{j>i} m_j (1 − t_i/t_j)."""
-    found, mass, kinks = [], mpmath.mpf(0), mpmath.mpf(0)
+    results, mass, kinks = [], mpmath.mpf(0), mpmath.mpf(0)
     for each, point in zip(masses[::-1], t[::-1], strict=True):
-        found.append(mass - point * kinks)
+        results.append(mass - point * kinks)
         mass, kinks = mass + mpmath.mpf(float(each)), kinks + mpmath.mpf(float(each)) / point
-    return found[::-1]
+    return results[::-1]
 
 
 def _on(hull: list[tuple[mpmath.mpf, mpmath.mpf]], x: mpmath.mpf) -> mpmath.mpf:
-    place = min(max(bisect.bisect_left([point for point, _ in hull], x), 1), len(hull) - 1)
-    (x0, y0), (x1, y1) = hull[place - 1], hull[place]
+    index = min(max(bisect.bisect_left([point for point, _ in hull], x), 1), len(hull) - 1)
+    (x0, y0), (x1, y1) = hull[index - 1], hull[index]
     return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
 
 

@@ -43,23 +43,23 @@ def _warnings_are_not_asked_about() -> Iterator[None]:
 
 
 def holds_delta(pair: DominatingPair, exact: Exact, epsilon: float, side: Direction | None) -> None:
-    found = pair.delta(epsilon, direction=side)
-    assert found.lower <= exact.delta(epsilon, side) <= found.upper, (epsilon, side)
+    result = pair.delta(epsilon, direction=side)
+    assert result.lower <= exact.delta(epsilon, side) <= result.upper, (epsilon, side)
 
 
 def holds_epsilon(pair: DominatingPair, exact: Exact, delta: float, side: Direction | None) -> None:
     """By the curve at both ends: where δ(ε) is above its limit it falls strictly."""
-    found = pair.epsilon(delta, direction=side)
-    assert found.upper == math.inf or exact.delta(found.upper, side) <= delta, (delta, side, found)
-    if found.lower == math.inf:
+    result = pair.epsilon(delta, direction=side)
+    assert result.upper == math.inf or exact.delta(result.upper, side) <= delta, (delta, side, result)
+    if result.lower == math.inf:
         assert exact.epsilon(delta, side) == oracle.INFINITY, (delta, side)
     else:
-        assert found.lower == 0 or exact.delta(found.lower, side) >= delta, (delta, side, found)
+        assert result.lower == 0 or exact.delta(result.lower, side) >= delta, (delta, side, result)
 
 
 def holds_blowup(pair: DominatingPair, exact: Exact, p: float, side: Direction | None) -> None:
-    found = pair.blowup(p, direction=side)
-    assert found.lower <= exact.blowup(p, side) <= found.upper, (p, side)
+    result = pair.blowup(p, direction=side)
+    assert result.lower <= exact.blowup(p, side) <= result.upper, (p, side)
 
 
 # --- sampling rates next to 1: the loss of adding a unit ends at −log(1 − q), or at that of the last likelihood ratio
@@ -113,16 +113,16 @@ def sampled_laplace_twice_add(scale: float, rate: float, gap: float) -> tuple[Re
     δ(ε) = ∫ p(x) δ₁(ε − L(x)) dx, x the first output. The loss is largest on (−∞, 0), half of P; δ₁ is 0 from where
     L(x) has fallen to ε less its largest value.
     """
-    one, b = oracle.sampled_laplace(scale, rate), oracle.real(scale)
+    item, b = oracle.sampled_laplace(scale, rate), oracle.real(scale)
     top = largest_loss_of_adding(rate, mp.exp(-1 / b))
     epsilon = oracle.real(float(2 * top * (1 - mp.mpf(gap))))
 
     def part(x: Real) -> Real:
         loss = largest_loss_of_adding(rate, mp.exp((2 * x - 1) / b))
-        return mp.exp(-x / b) / (2 * b) * one.one_sided(epsilon - loss, "add")
+        return mp.exp(-x / b) / (2 * b) * item.one_sided(epsilon - loss, "add")
 
-    end = one.crossing(top - epsilon)
-    return epsilon, one.one_sided(epsilon - top, "add") / 2 + mp.quad(part, [0, end])
+    end = item.crossing(top - epsilon)
+    return epsilon, item.one_sided(epsilon - top, "add") / 2 + mp.quad(part, [0, end])
 
 
 @pytest.mark.parametrize("rate", [1 - 1e-10, pytest.param(1 - 1e-7, marks=pytest.mark.slow)])
@@ -131,8 +131,8 @@ def sampled_laplace_twice_add(scale: float, rate: float, gap: float) -> tuple[Re
 def test_sampled_laplace_twice_at_the_end_of_its_losses(rate: float, scale: float, gap: float) -> None:
     pair = DominatingPair.laplace(scale).poisson_sampled(rate).self_compose(2)
     epsilon, truth = sampled_laplace_twice_add(scale, rate, gap)
-    found = pair.delta(float(epsilon), direction="add")
-    assert found.lower <= truth <= found.upper
+    result = pair.delta(float(epsilon), direction="add")
+    assert result.lower <= truth <= result.upper
     mirrored = pair.delta(-float(epsilon), direction="remove")  # δ_{P‖Q}(−ε) = 1 − e^{−ε}(1 − δ_{Q‖P}(ε))
     assert mirrored.lower <= 1 - mp.exp(-epsilon) * (1 - truth) <= mirrored.upper
 
@@ -179,11 +179,11 @@ def test_a_delta_below_the_least_double() -> None:
 @pytest.mark.parametrize("kind", ["discrete_laplace", "approx_dp", "approx_dp with δ"])
 def test_pure_losses_near_and_beyond_the_largest_double(size: float, count: int, kind: str) -> None:
     if kind == "discrete_laplace":
-        pair, one = DominatingPair.discrete_laplace(size), oracle.discrete_laplace(size)
+        pair, item = DominatingPair.discrete_laplace(size), oracle.discrete_laplace(size)
     else:
         lost = 0.0 if kind == "approx_dp" else 1e-9
-        pair, one = DominatingPair.approx_dp(size, lost), oracle.approx_dp(size, lost)
-    pair, exact = pair.self_compose(count), one.power(count)
+        pair, item = DominatingPair.approx_dp(size, lost), oracle.approx_dp(size, lost)
+    pair, exact = pair.self_compose(count), item.power(count)
     for side in DIRECTIONS:
         for delta in (1e-5, 0.3):
             holds_epsilon(pair, exact, delta, side)
@@ -303,9 +303,9 @@ def holds_everywhere(pair: DominatingPair, exact: Exact, epsilons: Sequence[floa
                 holds_delta(pair, exact, epsilon, side)
             for delta in deltas:
                 holds_epsilon(pair, exact, delta, side)
-            found = pair.blowup(0.01, direction=side)
-            assert found.lower <= oracle.real(0.01) + exact.delta(0, side)
-            assert found.upper >= 0.01
+            result = pair.blowup(0.01, direction=side)
+            assert result.lower <= oracle.real(0.01) + exact.delta(0, side)
+            assert result.upper >= 0.01
 
 
 NOISE = [1e-300, 1e-160, 1e-150, 1e-140, 1e-100, 1e-20, 1e20, 1e100, 1e160, 1e200, 1e300]
@@ -398,12 +398,12 @@ def test_no_mu_is_needed_where_every_delta_is_small_enough() -> None:
 
 def test_a_hundred_thousand_equal_gaussians_are_counted_without_rounding() -> None:
     sigma, count = 300.0, 10**5
-    one = DominatingPair.gaussian(sigma)
-    chained = DominatingPair.identity().compose(*[one] * count)
-    assert chained.gaussian_mu == one.self_compose(count).gaussian_mu
+    item = DominatingPair.gaussian(sigma)
+    chained = DominatingPair.identity().compose(*[item] * count)
+    assert chained.gaussian_mu == item.self_compose(count).gaussian_mu
     exact = oracle.gaussians([sigma], [count])
     for delta in (1e-3, 1e-12):
-        assert chained.epsilon(delta) == one.self_compose(count).epsilon(delta)
+        assert chained.epsilon(delta) == item.self_compose(count).epsilon(delta)
         holds_epsilon(chained, exact, delta, None)
 
 
@@ -453,17 +453,17 @@ def bits(exact: oracle.Line, x: Real) -> Atoms:
 )
 def test_half_samples_with_hardly_any_noise(sigma: float, count: int) -> None:
     """Between what a bit of each output tells and, as H_t is convex, what knowing the draws tells."""
-    one = oracle.sampled_gaussian(sigma, 0.5)
+    item = oracle.sampled_gaussian(sigma, 0.5)
     pair = DominatingPair.gaussian(sigma).poisson_sampled(0.5).self_compose(count)
-    least = bits(one, mp.mpf(1) / 2).power(count)
+    least = bits(item, mp.mpf(1) / 2).power(count)
     for side in DIRECTIONS:
         for epsilon in (0.6, 500.0):
-            found = pair.delta(epsilon, direction=side)
-            assert least.delta(epsilon, side) <= found.upper
-            assert found.lower <= told_draws(sigma, 0.5, count, epsilon, side)
-        found = pair.epsilon(1e-5, direction=side)
-        assert found.lower == 0 or told_draws(sigma, 0.5, count, found.lower, side) >= 1e-5
-        assert found.upper == math.inf or least.delta(found.upper, side) <= 1e-5
+            result = pair.delta(epsilon, direction=side)
+            assert least.delta(epsilon, side) <= result.upper
+            assert result.lower <= told_draws(sigma, 0.5, count, epsilon, side)
+        result = pair.epsilon(1e-5, direction=side)
+        assert result.lower == 0 or told_draws(sigma, 0.5, count, result.lower, side) >= 1e-5
+        assert result.upper == math.inf or least.delta(result.upper, side) <= 1e-5
         assert least.blowup(1e-3, side) <= pair.blowup(1e-3, direction=side).upper
 
 
@@ -480,8 +480,8 @@ def half_lines(event: TruncatedPoissonSampledDpEvent, others: int, x: Real, *, n
     q, size, limit = oracle.real(event.sampling_probability), event.source_dataset_size - 1, event.max_batch_size
     chances = [math.comb(size, k) * q**k * (1 - q) ** (size - k) for k in range(size + 1)]
 
-    def above(place: Real) -> Real:
-        return oracle.normal_cdf((place - x) / oracle.real(event.event.noise_multiplier))
+    def above(index: Real) -> Real:
+        return oracle.normal_cdf((index - x) / oracle.real(event.event.noise_multiplier))
 
     replaced = mp.fsum(chances[k] * q * limit / (k + 1) for k in range(limit, size + 1))
     kept = mp.fsum(chances[limit:]) - replaced
@@ -510,8 +510,8 @@ def test_truncated_samples_cover_a_sum(size: int, limit: int, rate: float, null:
         (side, epsilon): pair.delta(epsilon, direction=side).upper for side in DIRECTIONS for epsilon in (0.0, 0.5, 2.0)
     }
     for others in (0, -1):
-        for place in (0.5, 1, 1.5):
-            told = half_lines(event, others, others * limit + mp.mpf(place), null=null).power(count)
+        for index in (0.5, 1, 1.5):
+            told = half_lines(event, others, others * limit + mp.mpf(index), null=null).power(count)
             for (side, epsilon), upper in bounds.items():
                 assert told.delta(epsilon, side) <= upper
 
@@ -681,7 +681,7 @@ def test_the_curve_of_zcdp_tries_every_order_that_is_best_somewhere(rho: float, 
     low, high = law.support(0.0, 0.0)
     losses = np.linspace(low, high, 5001)
     together = law.hockey_stick_upper(losses)
-    apart = np.concatenate([law.hockey_stick_upper(losses[place : place + 1]) for place in range(0, losses.size, 50)])
+    apart = np.concatenate([law.hockey_stick_upper(losses[index : index + 1]) for index in range(0, losses.size, 50)])
     np.testing.assert_array_equal(together[::50], apart)
 
 
@@ -692,10 +692,10 @@ def test_a_shift_that_underflows_counts_as_still(shift: float, side: Direction) 
     tiny = DominatingPair.gaussian_mixture([0.5, 0.3, 0.2], [0.0, shift, 1e150], 1e150)
     none = DominatingPair.gaussian_mixture([0.8, 0.2], [0.0, 1e150], 1e150)
     for epsilon in (0.0, 0.5):
-        found, expected = tiny.delta(epsilon, direction=side), none.delta(epsilon, direction=side)
-        assert found.lower <= expected.upper
-        assert expected.lower <= found.upper
-        assert found.width <= 1e-3 * found.upper or found.upper < 1e-300  # 0 beyond −log of what is still
+        result, expected = tiny.delta(epsilon, direction=side), none.delta(epsilon, direction=side)
+        assert result.lower <= expected.upper
+        assert expected.lower <= result.upper
+        assert result.width <= 1e-3 * result.upper or result.upper < 1e-300  # 0 beyond −log of what is still
 
 
 @pytest.mark.parametrize("side", DIRECTIONS)
@@ -707,8 +707,8 @@ def test_samples_of_what_may_tell_all_have_narrow_answers(
 ) -> None:
     """Of what is left when the other law is taken out, too, only the finite losses are merged into the last point."""
     pair = DominatingPair.approx_dp(epsilon, delta).poisson_sampled(0.1).self_compose(count)
-    found = pair.epsilon(at, direction=side)
-    assert found.upper - found.lower <= 1e-3 * found.upper
+    result = pair.epsilon(at, direction=side)
+    assert result.upper - result.lower <= 1e-3 * result.upper
 
 
 @pytest.mark.parametrize("rate", [1e-290, 1e-300, 1e-302])
@@ -738,6 +738,6 @@ def test_a_mixture_that_hardly_moves_costs_hardly_anything(
     assert pair.epsilon(1e-5) == Interval(0.0, 0.0)
     assert pair.delta(0.1).upper <= 1e-300
     alone = DominatingPair.laplace(1.0)
-    both, one = pair.compose(alone).epsilon(0.1), alone.epsilon(0.1)
-    assert both.lower <= one.upper * (1 + 1e-12)
-    assert one.lower <= both.upper <= 1.001 * one.upper
+    both, item = pair.compose(alone).epsilon(0.1), alone.epsilon(0.1)
+    assert both.lower <= item.upper * (1 + 1e-12)
+    assert item.lower <= both.upper <= 1.001 * item.upper

@@ -41,11 +41,11 @@ def enclosure(sigma: float, rate: float, count: int, delta: float) -> Interval:
     pair = DominatingPair.gaussian(sigma).poisson_sampled(rate).self_compose(count)
     with warnings.catch_warnings():
         warnings.simplefilter("error", WidthNotMet)
-        found = pair.epsilon(delta, direction="remove", width=WIDTH)
+        result = pair.epsilon(delta, direction="remove", width=WIDTH)
     laws = sampled_gaussian(rate)
-    assert composed_delta(*laws, sigma, count, found.upper, "remove") <= delta * (1 + DIGITS)
-    assert composed_delta(*laws, sigma, count, found.lower, "remove") >= delta * (1 - DIGITS)
-    return found
+    assert composed_delta(*laws, sigma, count, result.upper, "remove") <= delta * (1 + DIGITS)
+    assert composed_delta(*laws, sigma, count, result.lower, "remove") >= delta * (1 - DIGITS)
+    return result
 
 
 def by_prv(sigma: float, rate: float, count: int, delta: float) -> Interval:

@@ -29,22 +29,22 @@ WIDTH = 1e-3
 SIDES: tuple[Direction | None, ...] = (*DIRECTIONS, None)
 
 
-def contains_delta(found: Interval, exact: oracle.Exact, epsilon: float, side: Direction | None) -> bool:
-    return bool(found.lower <= exact.delta(epsilon, side) <= found.upper)
+def contains_delta(result: Interval, exact: oracle.Exact, epsilon: float, side: Direction | None) -> bool:
+    return bool(result.lower <= exact.delta(epsilon, side) <= result.upper)
 
 
-def contains_epsilon(found: Interval, exact: oracle.Exact, delta: float, side: Direction | None) -> bool:
+def contains_epsilon(result: Interval, exact: oracle.Exact, delta: float, side: Direction | None) -> bool:
     """Whether ε(δ) is inside, by the curve at both ends: δ(ε) falls strictly wherever it is above its limit."""
-    if found.upper < math.inf and exact.delta(found.upper, side) > delta:
+    if result.upper < math.inf and exact.delta(result.upper, side) > delta:
         return False
-    if found.lower == math.inf:
+    if result.lower == math.inf:
         return bool(exact.epsilon(delta, side) == oracle.INFINITY)
-    return found.lower == 0 or bool(exact.delta(found.lower, side) >= delta)
+    return result.lower == 0 or bool(exact.delta(result.lower, side) >= delta)
 
 
-def contains_blowup(found: Interval, exact: oracle.Exact, p: float, side: Direction | None) -> bool:
+def contains_blowup(result: Interval, exact: oracle.Exact, p: float, side: Direction | None) -> bool:
     truth = exact.blowup(p, side)
-    return bool(found.lower * (1 - oracle.ROOM) <= truth <= found.upper * (1 + oracle.ROOM))
+    return bool(result.lower * (1 - oracle.ROOM) <= truth <= result.upper * (1 + oracle.ROOM))
 
 
 @contextmanager
@@ -55,9 +55,9 @@ def narrow() -> Iterator[None]:
         yield
 
 
-def is_narrow(found: Interval, floor: float) -> bool:
+def is_narrow(result: Interval, floor: float) -> bool:
     """Whether the width is met, or below what the rounding of masses and losses near 1 allows."""
-    return found.width <= max(WIDTH * found.upper, floor) or found.lower == found.upper
+    return result.width <= max(WIDTH * result.upper, floor) or result.lower == result.upper
 
 
 def check(case: Case, chance: random.Random) -> None:
@@ -66,23 +66,23 @@ def check(case: Case, chance: random.Random) -> None:
     for side in SIDES:
         where = f"{case.label}, {side}"
         delta = log_uniform(chance, 1e-14, 0.1)
-        found = pair.epsilon(delta, direction=side)
-        assert contains_epsilon(found, exact, delta, side), (where, delta, found)
+        result = pair.epsilon(delta, direction=side)
+        assert contains_epsilon(result, exact, delta, side), (where, delta, result)
         assert pair.tight
-        assert is_narrow(found, 1e-10), (where, delta, found)
+        assert is_narrow(result, 1e-10), (where, delta, result)
 
-        reach = found.upper if math.isfinite(found.upper) else 1.0
+        reach = result.upper if math.isfinite(result.upper) else 1.0
         epsilon = reach * chance.choice([chance.uniform(0.1, 1.1), chance.uniform(-1, 0), 0.0])
-        found = pair.delta(epsilon, direction=side)
-        assert contains_delta(found, exact, epsilon, side), (where, epsilon, found)
-        assert is_narrow(found, 1e-12), (where, epsilon, found)
+        result = pair.delta(epsilon, direction=side)
+        assert contains_delta(result, exact, epsilon, side), (where, epsilon, result)
+        assert is_narrow(result, 1e-12), (where, epsilon, result)
 
         p = log_uniform(chance, 1e-9, 0.9)
-        found = pair.blowup(p, direction=side)
+        result = pair.blowup(p, direction=side)
         other = pair.beta(p, direction=side)
-        assert is_narrow(found, 1e-12), (where, p, found)
+        assert is_narrow(result, 1e-12), (where, p, result)
         if not isinstance(exact, oracle.Curve):
-            assert contains_blowup(found, exact, p, side), (where, p, found)
+            assert contains_blowup(result, exact, p, side), (where, p, result)
             assert other.lower <= 1 - exact.blowup(p, side) <= other.upper, (where, p, other)
 
 
@@ -117,18 +117,18 @@ def test_composed_gaussians(count: int, delta: float) -> None:
     exact = oracle.gaussians([1 / oracle.real(mu)], [count])
     for pair in (unrecognised(mu), gaussian_by_cdfs(mu))[: 2 if count <= 1000 else 1]:
         with narrow():
-            found = pair.self_compose(count).epsilon(delta)
-        assert contains_epsilon(found, exact, delta, None), found
-        assert found.width <= WIDTH * found.upper
+            result = pair.self_compose(count).epsilon(delta)
+        assert contains_epsilon(result, exact, delta, None), result
+        assert result.width <= WIDTH * result.upper
 
 
 def test_a_delta_that_is_far_out() -> None:
     """n = 10⁴, σ = 100, δ = 1e-14: 7.868736 by independent computation."""
     for pair in (DominatingPair.gaussian(100.0), unrecognised(0.01)):
         with narrow():
-            found = pair.self_compose(10**4).epsilon(1e-14)
-        assert 7.868736 in Interval(found.lower - 5e-7, found.upper + 5e-7)
-        assert contains_epsilon(found, oracle.gaussians([100.0], [10**4]), 1e-14, None)
+            result = pair.self_compose(10**4).epsilon(1e-14)
+        assert 7.868736 in Interval(result.lower - 5e-7, result.upper + 5e-7)
+        assert contains_epsilon(result, oracle.gaussians([100.0], [10**4]), 1e-14, None)
 
 
 def test_different_gaussians_compose() -> None:
@@ -158,8 +158,8 @@ def test_randomised_response_many_times(uniform: float, count: int, null: bool) 
     exact = oracle.randomised_response_power(uniform, count, null=null)
     for side in DIRECTIONS:
         for delta in (1e-3, 1e-10):
-            found = pair.epsilon(delta, direction=side)
-            assert contains_epsilon(found, exact, delta, side), (side, delta, found)
+            result = pair.epsilon(delta, direction=side)
+            assert contains_epsilon(result, exact, delta, side), (side, delta, result)
         p = 1e-4
         assert contains_blowup(pair.blowup(p, direction=side), exact, p, side)
 
@@ -171,8 +171,8 @@ def test_discrete_laplace_many_times(parameter: float, sensitivity: int, count: 
     exact = oracle.discrete_laplace_power(parameter, sensitivity, count)
     for side in DIRECTIONS:
         for delta in (1e-2, 1e-6, 1e-12):
-            found = pair.epsilon(delta, direction=side)
-            assert contains_epsilon(found, exact, delta, side), (side, delta, found)
+            result = pair.epsilon(delta, direction=side)
+            assert contains_epsilon(result, exact, delta, side), (side, delta, result)
         for epsilon in (-0.7, 0.0, 0.5 * parameter * sensitivity * math.sqrt(count)):
             assert contains_delta(pair.delta(epsilon, direction=side), exact, epsilon, side)
 
@@ -187,12 +187,12 @@ def test_finite_pairs_by_enumeration(seed: int) -> None:
     pair, exact = case.pair.self_compose(count), case.exact.power(count)
     for side in DIRECTIONS:
         for delta in (0.1, 1e-4):
-            found = pair.epsilon(delta, direction=side)
-            assert contains_epsilon(found, exact, delta, side), (case.label, count, side, delta, found)
+            result = pair.epsilon(delta, direction=side)
+            assert contains_epsilon(result, exact, delta, side), (case.label, count, side, delta, result)
         for epsilon in (-0.4, 0.0, 1.3):
-            found = pair.delta(epsilon, direction=side)
-            assert contains_delta(found, exact, epsilon, side), (case.label, count, side, epsilon, found)
-            assert found.width <= 1e-9 * found.upper + 1e-12  # few outcomes need no lattice
+            result = pair.delta(epsilon, direction=side)
+            assert contains_delta(result, exact, epsilon, side), (case.label, count, side, epsilon, result)
+            assert result.width <= 1e-9 * result.upper + 1e-12  # few outcomes need no lattice
         assert contains_blowup(pair.blowup(1e-3, direction=side), exact, 1e-3, side)
 
 
@@ -220,11 +220,11 @@ def test_a_continuous_mechanism_with_a_finite_one(seed: int) -> None:
     assert isinstance(second.exact, oracle.Atoms)
     pair, exact = first.pair.compose(second.pair), first.exact.with_atoms(second.exact)
     for side in DIRECTIONS:
-        found = pair.epsilon(1e-3, direction=side)
-        assert contains_epsilon(found, exact, 1e-3, side), (first.label, second.label, side, found)
+        result = pair.epsilon(1e-3, direction=side)
+        assert contains_epsilon(result, exact, 1e-3, side), (first.label, second.label, side, result)
         for epsilon in (0.0, 0.8):
-            found = pair.delta(epsilon, direction=side)
-            assert contains_delta(found, exact, epsilon, side), (first.label, second.label, side, epsilon, found)
+            result = pair.delta(epsilon, direction=side)
+            assert contains_delta(result, exact, epsilon, side), (first.label, second.label, side, epsilon, result)
 
 
 # --- sampled Gaussians, many times
@@ -243,9 +243,9 @@ def test_private_training(sigma: float, rate: float, count: int, delta: float, a
     laws = sampled_gaussian(rate, replace=adjacency == "replace_one")
     for side in DIRECTIONS:
         with narrow():
-            found = pair.epsilon(delta, direction=side, width=width)
-        assert composed_delta(*laws, sigma, count, found.upper, side) <= delta * (1 + 1e-10)
-        assert composed_delta(*laws, sigma, count, found.lower, side) >= delta * (1 - 1e-10)
+            result = pair.epsilon(delta, direction=side, width=width)
+        assert composed_delta(*laws, sigma, count, result.upper, side) <= delta * (1 + 1e-10)
+        assert composed_delta(*laws, sigma, count, result.lower, side) >= delta * (1 - 1e-10)
 
 
 # --- the oracle itself

@@ -52,8 +52,8 @@ def meet(first: Interval, second: Interval, slack: float = 0.0) -> bool:
 # --- lower ≤ truth ≤ upper
 
 
-def inside(found: Interval, truth: oracle.Real) -> bool:
-    return bool(found.lower * (1 - oracle.ROOM) <= truth <= found.upper * (1 + oracle.ROOM))
+def inside(result: Interval, truth: oracle.Real) -> bool:
+    return bool(result.lower * (1 - oracle.ROOM) <= truth <= result.upper * (1 + oracle.ROOM))
 
 
 def composed(family: str, chance: random.Random) -> Case:
@@ -78,21 +78,21 @@ def test_the_truth_is_inside(family: str, chance: random.Random, side: Direction
     pair, exact = case.pair, case.exact
     if question == "epsilon":
         delta = log_uniform(chance, 1e-14, 0.2)
-        found = pair.epsilon(delta, direction=side)
+        result = pair.epsilon(delta, direction=side)
         most, least = delta * (1 + oracle.ROOM), delta * (1 - oracle.ROOM)
-        assert found.upper == math.inf or exact.delta(found.upper, side) <= most, (case.label, delta, found)
-        if found.lower == math.inf:
-            assert exact.epsilon(delta, side) == oracle.INFINITY, (case.label, delta, found)
+        assert result.upper == math.inf or exact.delta(result.upper, side) <= most, (case.label, delta, result)
+        if result.lower == math.inf:
+            assert exact.epsilon(delta, side) == oracle.INFINITY, (case.label, delta, result)
         else:
-            assert found.lower == 0 or exact.delta(found.lower, side) >= least, (case.label, delta, found)
+            assert result.lower == 0 or exact.delta(result.lower, side) >= least, (case.label, delta, result)
     elif question == "delta" or not isinstance(exact, oracle.Line | oracle.Atoms):
         epsilon = chance.choice([-1, 1]) * log_uniform(chance, 1e-6, 20)
-        found = pair.delta(epsilon, direction=side)
-        assert inside(found, exact.delta(epsilon, side)), (case.label, epsilon, found)
+        result = pair.delta(epsilon, direction=side)
+        assert inside(result, exact.delta(epsilon, side)), (case.label, epsilon, result)
     else:
         p = log_uniform(chance, 1e-12, 1)
-        found = pair.blowup(p, direction=side)
-        assert inside(found, exact.blowup(p, side)), (case.label, p, found)
+        result = pair.blowup(p, direction=side)
+        assert inside(result, exact.blowup(p, side)), (case.label, p, result)
 
 
 # --- composition
@@ -197,8 +197,8 @@ def test_the_unit_does_not_matter(chance: random.Random, power: int, count: int)
         return [composition.epsilon(1e-6), composition.delta(0.3), composition.blowup(1e-3)]
 
     assert answer(2.0**power) == answer(1.0)
-    for one, two in zip(answer(3e-7), answer(1.0), strict=True):
-        assert meet(one, two, ROUNDING * max(1.0, two.upper))
+    for first, second in zip(answer(3e-7), answer(1.0), strict=True):
+        assert meet(first, second, ROUNDING * max(1.0, second.upper))
 
 
 @quick
@@ -244,11 +244,11 @@ def test_epsilon_and_delta_are_inverse(
     family: str, chance: random.Random, side: Direction | None, delta: float
 ) -> None:
     pair = FAMILIES[family](chance).pair
-    found = pair.epsilon(delta, direction=side)
-    if found.upper < math.inf:
-        assert pair.delta(found.upper, direction=side).lower <= delta
-    if 0 < found.lower < math.inf:
-        assert pair.delta(found.lower, direction=side).upper >= delta
+    result = pair.epsilon(delta, direction=side)
+    if result.upper < math.inf:
+        assert pair.delta(result.upper, direction=side).lower <= delta
+    if 0 < result.lower < math.inf:
+        assert pair.delta(result.lower, direction=side).upper >= delta
 
 
 @quick
@@ -310,8 +310,8 @@ def test_advantage_and_bayes_risk(family: str, chance: random.Random, prior: flo
     assert meet(fair, Interval((1 - advantage.upper) / 2, (1 - advantage.lower) / 2), ROUNDING)
     likely = oracle.real(prior)
     truth = min(likely * (1 - exact.delta(oracle.mp.log((1 - likely) / likely), side)) for side in DIRECTIONS)
-    found = pair.bayes_risk(prior)
-    assert found.lower <= truth <= found.upper
+    result = pair.bayes_risk(prior)
+    assert result.lower <= truth <= result.upper
 
 
 # --- parts
@@ -327,10 +327,10 @@ def test_disjoint_parts(names: list[str], chance: random.Random, delta: float) -
         first.compose(way) for first, second in itertools.combinations(pairs, 2) for way in (second, second.reversed())
     ]
     doubles = [move.epsilon(delta) for move in moves]
-    for one, parts in ((True, singles), (False, doubles)):
-        found = DominatingPair.parallel(pairs, one=one).epsilon(delta)
-        assert meet(found, Interval(max(part.lower for part in parts), max(part.upper for part in parts)))
-    assert DominatingPair.parallel(pairs[:1], one=False).epsilon(delta) == singles[0]
+    for item, parts in ((True, singles), (False, doubles)):
+        result = DominatingPair.parallel(pairs, single=item).epsilon(delta)
+        assert meet(result, Interval(max(part.lower for part in parts), max(part.upper for part in parts)))
+    assert DominatingPair.parallel(pairs[:1], single=False).epsilon(delta) == singles[0]
 
 
 # --- whole curves
@@ -360,7 +360,7 @@ def test_the_gaussian_envelope(family: str) -> None:
     """At the upper μ the Gaussian curve lies above wherever δ(ε) exceeds δ; a little below the lower one not."""
     case = FAMILIES[family](random.Random(f"envelope {family}"))
     delta = 1e-6
-    found = case.pair.mu(delta)
+    result = case.pair.mu(delta)
     epsilons = np.linspace(0, float(case.exact.epsilon(delta)), 200)
     truth = [case.exact.delta(float(point)) for point in epsilons]
 
@@ -368,16 +368,16 @@ def test_the_gaussian_envelope(family: str) -> None:
         curve = oracle.gaussian(1 / oracle.real(mu))
         return all(t <= delta or t <= curve.delta(float(e)) for t, e in zip(truth, epsilons, strict=True))
 
-    assert above(found.upper)
-    assert not above(found.lower * 0.98)  # 200 points lie close enough to the binding one for 2 %
+    assert above(result.upper)
+    assert not above(result.lower * 0.98)  # 200 points lie close enough to the binding one for 2 %
 
 
 def test_the_gaussian_envelope_of_a_gaussian() -> None:
     for mu in (0.1, 1.0, 5.0):
         for pair in (DominatingPair.gaussian(1 / mu), gaussian_by_cdfs(mu)):
-            found = pair.mu(1e-9)
-            assert found.lower <= mu * (1 + 2.0**-52)  # 1/(1/μ) is a rounding off
-            assert found.upper >= mu * (1 - 2.0**-52)
+            result = pair.mu(1e-9)
+            assert result.lower <= mu * (1 + 2.0**-52)  # 1/(1/μ) is a rounding off
+            assert result.upper >= mu * (1 - 2.0**-52)
 
 
 @pytest.mark.parametrize("p", [1e-9, 1e-6, 1e-3, 0.1, 0.9])

@@ -100,11 +100,11 @@ def test_what_json_lacks_is_refused(little: Any, path: Path, value: Any) -> None
 
 
 def test_a_second_commit_loses_and_takes_the_first_value(little: Any, path: Path) -> None:
-    with Ledger.open(path) as one, Ledger.open(path) as two:
-        first, second = little.begin(one), little.begin(two)
+    with Ledger.open(path) as item, Ledger.open(path) as two:
+        first, second = little.begin(item), little.begin(two)
         first.step(charge=little.charge(0))
         second.step(charge=little.charge(0))  # the same charge: used again, not paid again
-        assert one.entries == two.entries == 3
+        assert item.entries == two.entries == 3
         first.step(commit=little.commit(0), charge=little.charge(1))
         with pytest.raises(AlreadyCommitted) as caught:
             second.step(commit=Commit(key="tokens/0", value="other"), charge=little.charge(1))
@@ -116,11 +116,11 @@ def test_a_second_commit_loses_and_takes_the_first_value(little: Any, path: Path
         with pytest.raises(AlreadyCommitted):
             second.step(commit=little.commit(0), charge=little.charge(2))
         assert not first.charged("tokens/2")
-        assert one.entries == 5
+        assert item.entries == 5
         second.step(charge=little.charge(1))
         second.step(commit=little.commit(1), charge=little.charge(2))
         assert first.last_committed("tokens") == 2
-        one.verify()
+        item.verify()
 
 
 def test_a_charge_without_its_commit_is_used_again(little: Any, path: Path) -> None:

@@ -124,18 +124,18 @@ def test_a_byte_changed_behind_the_back_of_sqlite_is_found(little: Any, path: Pa
     with Ledger.open(path) as ledger:
         little.run(ledger)
     whole = path.read_bytes()
-    found = 0
+    result = 0
     for row in stored_rows(path):
         start = whole.find(row[3].encode())
         if start < 0:
             continue  # it spans two pages
-        found += 1
+        result += 1
         for offset in (0, len(row[3]) // 2, len(row[3]) - 1):
             content = bytearray(whole)
             content[start + offset] ^= 1
             path.write_bytes(content)
             refused(path, f"entry {row[0]}: ")
-    assert found >= 5
+    assert result >= 5
 
 
 def test_bytes_that_are_no_text_are_found(little: Any, path: Path) -> None:
@@ -201,9 +201,9 @@ def test_a_rewritten_chain_shows_against_a_known_head_only(little: Any, path: Pa
         head = ledger.head
     rewrite_chain(path, lambda seq, run, kind, body: (run, kind, body.replace("[5,7,6]", "[5,7,7]")))
     with Ledger.open(path, anchor=False) as ledger:
-        found = ledger.run("run").outcome("counts")
-        assert found is not None
-        assert found.value == [5, 7, 7]
+        result = ledger.run("run").outcome("counts")
+        assert result is not None
+        assert result.value == [5, 7, 7]
         ledger.verify()
         with pytest.raises(LedgerError, match="cut off or rewritten"):
             ledger.verify(expected_head=head)

@@ -26,14 +26,14 @@ EVENTS = st.sampled_from([COUNTS, SELECTION, dp_event.GaussianDpEvent(2.0), dp_e
 @st.composite
 def charges(draw: st.DrawFn) -> list[tuple[str, DpEvent, str | None, dict[str, int]]]:
     """(run, event, partition, part → count) of several charges."""
-    found = []
+    results = []
     for _ in range(draw(st.integers(0, 8))):
         run, event = draw(st.sampled_from("ab")), draw(EVENTS)
         partition = draw(st.sampled_from([None, "slots", "labels"]))
         names = [""] if partition is None else [f"{partition}-{part}" for part in range(3)]
         parts = draw(st.dictionaries(st.sampled_from(names), st.integers(1, 3), min_size=1))
-        found.append((run, event, partition, parts))
-    return found
+        results.append((run, event, partition, parts))
+    return results
 
 
 def composed_by_hand(own: list[tuple[str, DpEvent, str | None, dict[str, int]]]) -> DpEvent:

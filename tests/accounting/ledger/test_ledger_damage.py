@@ -59,8 +59,11 @@ def remove_the_log(path: Path, draw: random.Random) -> None:
 
 def swap_pages(path: Path, draw: random.Random) -> None:
     content = bytearray(path.read_bytes())
-    one, two = (PAGE * place for place in draw.sample(range(len(content) // PAGE), 2))
-    content[one : one + PAGE], content[two : two + PAGE] = content[two : two + PAGE], content[one : one + PAGE]
+    first, second = (PAGE * index for index in draw.sample(range(len(content) // PAGE), 2))
+    content[first : first + PAGE], content[second : second + PAGE] = (
+        content[second : second + PAGE],
+        content[first : first + PAGE],
+    )
     path.write_bytes(content)
 
 
@@ -79,13 +82,13 @@ def append_junk(path: Path, draw: random.Random) -> None:
 
 def edited(body: str, draw: random.Random) -> str:
     """A body with one number or word replaced."""
-    found = draw.choice(list(re.finditer(r"\d+(?:\.\d+)?|[a-z_-]{3,}", body)))
-    text = found[0]
+    result = draw.choice(list(re.finditer(r"\d+(?:\.\d+)?|[a-z_-]{3,}", body)))
+    text = result[0]
     if text in ("null", "true", "false"):
         other = "0"
     else:
         other = str(float(text) / 7) if "." in text else str(int(text) + 1) if text.isdecimal() else text[::-1]
-    return body[: found.start()] + other + body[found.end() :]
+    return body[: result.start()] + other + body[result.end() :]
 
 
 def edit_text(path: Path, draw: random.Random) -> None:
@@ -94,8 +97,8 @@ def edit_text(path: Path, draw: random.Random) -> None:
 
 
 def edit_text_and_hashes(path: Path, draw: random.Random) -> None:
-    place = draw.randrange(2, len(stored_rows(path)) + 1)
-    rewrite_chain(path, lambda seq, run, kind, body: (run, kind, edited(body, draw) if seq == place else body))
+    index = draw.randrange(2, len(stored_rows(path)) + 1)
+    rewrite_chain(path, lambda seq, run, kind, body: (run, kind, edited(body, draw) if seq == index else body))
 
 
 def edit_everywhere(path: Path, draw: random.Random) -> None:
@@ -162,7 +165,7 @@ def test_a_damaged_ledger_is_refused_or_unharmed(
         path = copied(original, tmp_path / str(number))
         damage(path, draw)
         try:
-            found = contents(path)
+            result = contents(path)
         except LedgerError as error:
             outcomes["refused"] += 1
             if len(str(error).splitlines()) > 1:
@@ -171,7 +174,7 @@ def test_a_damaged_ledger_is_refused_or_unharmed(
             wrong.append((damage.__name__, type(error).__name__))
         else:
             outcomes["accepted"] += 1
-            if found != expected:
+            if result != expected:
                 wrong.append((damage.__name__, "accepted"))
     assert not wrong, f"{len(wrong)} of {DAMAGES} were not refused, with other contents: {Counter(wrong)}"
     # Both occur: a test in which everything is refused, or nothing, would show nothing.

@@ -360,8 +360,8 @@ def write_run(path: Path, name: str, ready: Any, answers: Any) -> None:
 
 def values_in(run: Run) -> list[Any]:
     """What every step committed."""
-    found = [run.outcome(f"s/{step}") for step in range(STEPS)]
-    return [each.value for each in found if each is not None]
+    results = [run.outcome(f"s/{step}") for step in range(STEPS)]
+    return [each.value for each in results if each is not None]
 
 
 def race(path: Path, *names: str) -> list[tuple[str, list[str], int]]:
@@ -370,21 +370,21 @@ def race(path: Path, *names: str) -> list[tuple[str, list[str], int]]:
     children = [FORK.Process(target=write_run, args=(path, name, ready, answers)) for name in names]
     for child in children:
         child.start()
-    found = [answers.get(timeout=120) for _ in children]
+    results = [answers.get(timeout=120) for _ in children]
     for child in children:
         child.join()
         assert child.exitcode == 0
-    return found
+    return results
 
 
 @needs_fork
 def test_two_processes_write_two_runs_into_one_chain(path: Path) -> None:
-    found = race(path, "a", "b")
+    result = race(path, "a", "b")
     with Ledger.open(path, read_only=True) as ledger:
         ledger.verify()
         assert ledger.entries == 1 + 2 * (2 + 2 * STEPS)
         assert ledger.event() == events.compose([(COUNTS, 2 * STEPS)])
-        for name, kept, lost in found:
+        for name, kept, lost in result:
             assert lost == 0
             assert values_in(ledger.run(name)) == kept
     with sqlite3.connect(path) as database:

@@ -226,9 +226,9 @@ def kill_at_random(folder: Path, kills: int, seed: int) -> dict[int, int]:
     (folder / "timing").mkdir()
     assert in_child(mechanism, Files(folder / "timing")) == 0
     whole = time.perf_counter() - started
-    found: dict[int, int] = {}
-    for place in range(10 * kills):
-        watch = Watch(Files(folder / str(place)))
+    results: dict[int, int] = {}
+    for index in range(10 * kills):
+        watch = Watch(Files(folder / str(index)))
         watch.files.ledger.parent.mkdir()
         # A kill spends a third of a run on average, so that most runs are killed more than once.
         for _ in range(4):
@@ -240,18 +240,18 @@ def kill_at_random(folder: Path, kills: int, seed: int) -> dict[int, int]:
             watch.check()
             if child.exitcode == 0:
                 break  # it was finished already: no kill
-            found[len(watch.committed)] = found.get(len(watch.committed), 0) + 1
+            results[len(watch.committed)] = results.get(len(watch.committed), 0) + 1
         watch.finish()
-        if sum(found.values()) >= kills:
-            return found
-    raise AssertionError(f"only {sum(found.values())} kills hit a run in progress")
+        if sum(results.values()) >= kills:
+            return results
+    raise AssertionError(f"only {sum(results.values())} kills hit a run in progress")
 
 
 def test_killed_at_random(tmp_path: Path) -> None:
     wanted = number(8, 100)
-    found = kill_at_random(tmp_path, kills=wanted, seed=2)
-    kills, between = sum(found.values()), sum(count for steps, count in found.items() if 0 < steps < STEPS)
-    print(f"\n{kills} kills at {len(found)} different numbers of committed steps; {between} in the middle of a run")
+    results = kill_at_random(tmp_path, kills=wanted, seed=2)
+    kills, between = sum(results.values()), sum(count for steps, count in results.items() if 0 < steps < STEPS)
+    print(f"\n{kills} kills at {len(results)} different numbers of committed steps; {between} in the middle of a run")
     assert kills >= wanted
     assert between >= number(0, 50)
 
@@ -273,5 +273,5 @@ def kill_one_of_two(folder: Path, delay: float) -> None:
 def test_one_of_two_writers_is_killed(tmp_path: Path) -> None:
     """Two processes in the same run; the one that is killed stops neither the other nor the count."""
     generator = random.Random(3)
-    for place, delay in enumerate([0.01, 0.04, 0.08, *(generator.uniform(0, 0.2) for _ in range(number(0, 50)))]):
-        kill_one_of_two(tmp_path / str(place), delay)
+    for index, delay in enumerate([0.01, 0.04, 0.08, *(generator.uniform(0, 0.2) for _ in range(number(0, 50)))]):
+        kill_one_of_two(tmp_path / str(index), delay)

@@ -40,7 +40,7 @@ def fits(whole: Counter[str], parallel: list[tuple[Parts, bool]], charged: dict[
 
     def inside(parts: list[Counter[str]], planned: Parts) -> bool:
         ways = itertools.permutations(planned, len(parts))
-        return any(all(one <= other for one, other in zip(parts, way, strict=True)) for way in ways)
+        return any(all(first <= second for first, second in zip(parts, way, strict=True)) for way in ways)
 
     public = {"p": False, "q": True}
     return any(

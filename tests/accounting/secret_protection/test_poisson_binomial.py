@@ -96,7 +96,7 @@ def test_an_envelope_is_larger_than_each_law_and_no_larger_than_needed(secrets: 
     exact = [exact_law(secret) for secret in secrets]
     for k in range(13):
         above = sum(weights[min(k, len(weights) - 1) :]) / total
-        largest = max(sum(one[k:], Fraction(0)) for one in exact)
+        largest = max(sum(item[k:], Fraction(0)) for item in exact)
         assert above >= largest
         assert above <= largest * (1 + Fraction(1, 10**12)) + 3 * Fraction(tail)
 

@@ -51,9 +51,9 @@ def worst_guess(epsilon: float, delta: float, prior: list[float]) -> float:
     size = len(prior)
     rows, limits = dp_rows(epsilon, delta, size, size)
     sums = np.kron(np.eye(size), np.ones(size))
-    found = linprog(-np.diag(prior).ravel(), A_ub=rows, b_ub=limits, A_eq=sums, b_eq=np.ones(size), bounds=(0, 1))
-    assert found.fun is not None
-    return -float(found.fun)
+    result = linprog(-np.diag(prior).ravel(), A_ub=rows, b_ub=limits, A_eq=sums, b_eq=np.ones(size), bounds=(0, 1))
+    assert result.fun is not None
+    return -float(result.fun)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (1.0, 0.05), (0.3, 0.2), (4.0, 1e-3)])
@@ -61,11 +61,11 @@ def worst_guess(epsilon: float, delta: float, prior: list[float]) -> float:
 def test_r_of_approx_dp_is_the_worst_pair(epsilon: float, delta: float, p: float) -> None:
     """A linear program over two laws on two outcomes, the second with P(E) = p; its tolerance is 1e-7."""
     rows, limits = dp_rows(epsilon, delta, 2, 2)
-    found = linprog(
+    result = linprog(
         [-1, 0, 0, 0], A_ub=rows, b_ub=limits, A_eq=[[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], b_eq=[1, p, 1 - p]
     )
-    assert found.fun is not None
-    assert sp.r_of_approx_dp(epsilon, delta, p) == pytest.approx(-found.fun, abs=1e-7)
+    assert result.fun is not None
+    assert sp.r_of_approx_dp(epsilon, delta, p) == pytest.approx(-result.fun, abs=1e-7)
 
 
 @examples(67, 200, derandomize=True)
@@ -152,10 +152,10 @@ def test_composition_holds_for_every_mixture_of_curves(
     generator = np.random.default_rng(1)
     for _ in range(20):
         shares = generator.dirichlet(np.ones(len(curves)))
-        places = np.clip(first + generator.normal(size=len(curves)) * 0.3, 0, 1)
-        places *= min(1.0, first / max(float(shares @ places), 1e-300))
+        indices = np.clip(first + generator.normal(size=len(curves)) * 0.3, 0, 1)
+        indices *= min(1.0, first / max(float(shares @ indices), 1e-300))
         attained = sum(
-            share * concave(lines, place) for share, lines, place in zip(shares, curves, places, strict=True)
+            share * concave(lines, index) for share, lines, index in zip(shares, curves, indices, strict=True)
         )
         assert attained <= got + 1e-12  # the test's own sums of at most 1
 

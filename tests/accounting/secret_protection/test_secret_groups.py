@@ -65,13 +65,13 @@ def test_the_worst_group_decides() -> None:
         for count in (1, 3):
             leaves = [SELDOM, OFTEN] if event is TWO else [SELDOM, OFTEN, SURE]
             spent, alone = accounted(event, count), [accounted(leaf, count) for leaf in leaves]
-            assert spent.protection(P).value == max(one.protection(P).value for one in alone)
-            assert spent.delta(0.3).value == max(one.delta(0.3).value for one in alone)
-            assert spent.epsilon(1e-2).value == max(one.epsilon(1e-2).value for one in alone)
-            assert spent.beta(0.1).value == min(one.beta(0.1).value for one in alone)
+            assert spent.protection(P).value == max(item.protection(P).value for item in alone)
+            assert spent.delta(0.3).value == max(item.delta(0.3).value for item in alone)
+            assert spent.epsilon(1e-2).value == max(item.epsilon(1e-2).value for item in alone)
+            assert spent.beta(0.1).value == min(item.beta(0.1).value for item in alone)
             interval = spent.protection(P).interval
             assert interval is not None
-            lowers = [bound.interval.lower for one in alone if (bound := one.protection(P)).interval is not None]
+            lowers = [bound.interval.lower for item in alone if (bound := item.protection(P)).interval is not None]
             assert interval.lower == max(lowers)
 
 
@@ -102,10 +102,10 @@ def test_a_group_sees_its_own_releases_and_those_for_all() -> None:
 @pytest.mark.parametrize("kinds", [False, True])
 def test_two_runs_may_number_their_groups_differently(kinds: bool) -> None:
     """A secret may be in the first group of one run and in the second of the other: certified is the worst of these."""
-    one, two = (SecretGroupsReleaseDpEvent(groups) for groups in ((SELDOM, OFTEN), (OFTEN, SELDOM)))
+    first, second = (SecretGroupsReleaseDpEvent(groups) for groups in ((SELDOM, OFTEN), (OFTEN, SELDOM)))
     if kinds:
-        one, two = SecretGroupsReleaseDpEvent((one,)), SecretGroupsReleaseDpEvent((two,))
-    both = events.compose([(one, 1), (two, 2), (SURE, 1)])
+        first, second = SecretGroupsReleaseDpEvent((first,)), SecretGroupsReleaseDpEvent((second,))
+    both = events.compose([(first, 1), (second, 2), (SURE, 1)])
     least = max(
         r_of(events.compose([(a, 1), (b, 2), (SURE, 1)])) for a, b in itertools.product((SELDOM, OFTEN), repeat=2)
     )
@@ -119,13 +119,13 @@ def test_runs_of_other_groups_compose_at_the_worst_of_each() -> None:
     """Laws of which none is above the other, more groups than before, other noise, and a secret that occurs nowhere."""
     large, small = SecretReleaseDpEvent(1.5, (0.9, 0.0, 0.0, 0.1)), SecretReleaseDpEvent(1.5, (0.2, 0.8))
     loud = SecretReleaseDpEvent(2.5, (0.5, 0.5))
-    one = SecretGroupsReleaseDpEvent((large, small, SecretReleaseDpEvent(0.0, (1.0,), 1e-300)))
+    item = SecretGroupsReleaseDpEvent((large, small, SecretReleaseDpEvent(0.0, (1.0,), 1e-300)))
     two = SecretGroupsReleaseDpEvent((SELDOM, SecretGroupsReleaseDpEvent((loud, SURE))))
     for p in (1e-6, 1e-3, 0.1):
         pairs = itertools.product((large, small), (SELDOM, loud, SURE))
         least = max(r_of(events.compose([(a, 1), (b, 1)]), p=p) for a, b in pairs)
-        assert least <= r_of(events.compose([(one, 1), (two, 1)]), p=p) < 1
-    assert accounted(one).compose(dp_event.NonPrivateDpEvent()).protection(P).value == 1
+        assert least <= r_of(events.compose([(item, 1), (two, 1)]), p=p) < 1
+    assert accounted(item).compose(dp_event.NonPrivateDpEvent()).protection(P).value == 1
 
 
 # Noise
@@ -162,10 +162,10 @@ def test_every_secret_is_covered_at_hardly_more_noise_than_the_worst_needs(round
     groups[0] += [generator.uniform(0, 0.5, generator.integers(1, 8)) for _ in range(6)]
     groups[1] += [generator.uniform(0, 0.2, generator.integers(1, 8)) for _ in range(6)]
     goals = [SecretProtection(1e-3, 2e-2), SecretProtection(1e-2, 5e-2)]
-    found = sp.releases_for_groups(groups, goals, rounds, 1e-300)
-    kinds = [kinds_of(release) for release in found]
+    result = sp.releases_for_groups(groups, goals, rounds, 1e-300)
+    kinds = [kinds_of(release) for release in result]
     (sigma,) = {kind.noise_multiplier for its in kinds for kind in its}
-    for release, goal, secrets, its in zip(found, goals, groups, kinds, strict=True):
+    for release, goal, secrets, its in zip(result, goals, groups, kinds, strict=True):
         assert r_of(release, rounds, goal.p) <= goal.r
         assert all(kind.remainder >= 1e-300 for kind in its)
         for secret in secrets:

@@ -75,9 +75,9 @@ def test_many_at_once_are_the_same_as_one_by_one() -> None:
     lower, upper = sp.blowups(BIN80, sigmas, ps)
     assert lower.shape == (3, 4)
     for i, j in itertools.product(range(3), range(4)):
-        one = sp.blowup(BIN80, float(sigmas[i, 0]), float(ps[j]))
+        item = sp.blowup(BIN80, float(sigmas[i, 0]), float(ps[j]))
         # smaller p's in the same call leave out less, which is far below a relative 1e-15
-        assert (lower[i, j], upper[i, j]) == pytest.approx((one.lower, one.upper), rel=1e-15)
+        assert (lower[i, j], upper[i, j]) == pytest.approx((item.lower, item.upper), rel=1e-15)
 
 
 def test_no_test_of_a_fine_grid_does_better() -> None:

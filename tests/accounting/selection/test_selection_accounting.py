@@ -106,7 +106,7 @@ def one(epsilon: Number, eta: Number) -> Number:
 @pytest.mark.parametrize("eta", [1e-3, 0.1875, 2.0, 20.0])
 def test_one_selection_is_exact(eta: float) -> None:
     """The closed form is the maximum over t, and lies within the enclosure at its nodes and between them."""
-    found = selection_curve(eta, 1, 256, 1e-12)
+    result = selection_curve(eta, 1, 256, 1e-12)
     for share in (-0.75, 0.0, 0.125, 0.3, 0.71):
         epsilon = share * eta
         with mpmath.workdps(50):
@@ -115,7 +115,7 @@ def test_one_selection_is_exact(eta: float) -> None:
             assert searched <= exact * (1 + Number(10) ** -40)
             assert searched >= exact * (1 - Number(10) ** -25)
         if epsilon >= 0:
-            interval = found.delta(epsilon)
+            interval = result.delta(epsilon)
             # Linear interpolation of a function with |G''| ≤ 2G/(η − ε)² or so: (h/0.29η)²/8·2 at most, e^η apart.
             assert interval.lower <= exact <= interval.upper
             assert interval.upper <= exact * (1 + max(1.0, eta) ** 2 * (1 / (0.29 * 256)) ** 2)
@@ -161,10 +161,10 @@ def test_no_adversary_does_better(eta: float, epsilons: list[float], seed: int, 
         t = eta * (random.beta(8, 8, p.size) if tilted else random.random(p.size))
         high = -np.expm1(t - eta) / -math.expm1(-eta)
         p, loss = np.concatenate([p * high, p * (1 - high)]), np.concatenate([loss + t, loss + t - eta])
-    found = selection_curve(eta, 6, 64, 1e-14)
+    result = selection_curve(eta, 6, 64, 1e-14)
     shares = np.array(epsilons) * eta
     exact = np.array([p @ np.maximum(-np.expm1(epsilon - loss), 0) for epsilon in shares])
-    assert (exact * (1 - FLOAT) <= found.upper_at(shares)).all()
+    assert (exact * (1 - FLOAT) <= result.upper_at(shares)).all()
 
 
 @examples(14, 40, derandomize=True)
@@ -201,10 +201,10 @@ def test_finer_lattices_enclose_the_same_number() -> None:
 @pytest.mark.parametrize(("eta", "count", "cells"), [(0.5, 30, 32), (4.0, 12, 64), (33.3, 6, 128), (1e-5, 20, 64)])
 def test_lower_lies_under_upper_at_every_node(eta: float, count: int, cells: int) -> None:
     """33.3 has nodes where δ is 1 to float precision, and cells whose curvature is all rounding."""
-    found = selection_curve(eta, count, cells, 1e-15)
-    assert (found.lower <= found.upper).all()
-    assert found.upper.max() <= 1
-    assert found.lower.min() >= 0
+    result = selection_curve(eta, count, cells, 1e-15)
+    assert (result.lower <= result.upper).all()
+    assert result.upper.max() <= 1
+    assert result.lower.min() >= 0
 
 
 @pytest.mark.parametrize(("eta", "count"), [(0.1875, 1), (0.1875, 2), (0.1875, 40), (2.0, 5), (9.0, 3)])
@@ -215,12 +215,12 @@ def test_a_step_takes_the_highest_chord_of_the_interpolant(eta: float, count: in
     upper = selection_curve(eta, count, cells, floor).upper
     raised, _ = curve_module._upper_step(lattice, upper, floor, floor)
     nodes = lattice.extended(upper, floor, lattice.error)
-    places = np.exp(lattice.step * np.arange(-cells, len(nodes) - cells))
+    indices = np.exp(lattice.step * np.arange(-cells, len(nodes) - cells))
     for index in range(len(raised)):
-        x = places[index + cells]
-        start = np.linspace(places[index : index + cells], places[index + 1 : index + cells + 1], 64).ravel()
+        x = indices[index + cells]
+        start = np.linspace(indices[index : index + cells], indices[index + 1 : index + cells + 1], 64).ravel()
         start = np.clip(start, x * math.exp(-eta), x)
-        left, right = (np.interp(y, places, nodes) for y in (start, np.minimum(start * math.exp(eta), places[-1])))
+        left, right = (np.interp(y, indices, nodes) for y in (start, np.minimum(start * math.exp(eta), indices[-1])))
         right_share = (x - start) / (start * math.expm1(eta))
         chords = left * (1 - right_share) + right * right_share
         # np.interp of products of e^{ih} errs by 1e-13 of the values at the ends of the chord.

@@ -83,11 +83,11 @@ def test_every_parameter_of_dp_sgd(find: str, arguments: list[object]) -> None:
 
 def test_adjacency_is_heard() -> None:
     """Exchanging a record needs twice the noise of adding one, where nothing is sampled."""
-    one, two = (
+    first, second = (
         found("gaussian", *EPSILON, "--count", 1, "--adjacency", adjacency)["value"]
         for adjacency in ("add_remove", "replace_one")
     )
-    assert two == pytest.approx(2 * one, rel=2e-3)
+    assert second == pytest.approx(2 * first, rel=2e-3)
 
 
 def test_the_clip_of_a_published_row() -> None:

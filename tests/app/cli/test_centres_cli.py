@@ -22,9 +22,9 @@ def test_centres_are_written_and_read_again(public: Path, tmp_path: Path, capsys
     output = tmp_path / "centres.safetensors"
     assert run_command(["centres", str(public), "-o", str(output), "--count", "5", "--text", "body"]) == 0
     assert capsys.readouterr().out == f"5 centres of 30 public texts in {output}\n"
-    found = Centres.load(output)
-    assert found.count == 5
-    assert found.fingerprint == Centres.fit([f"text number {i} of {i * i}" for i in range(30)], 5).fingerprint
+    result = Centres.load(output)
+    assert result.count == 5
+    assert result.fingerprint == Centres.fit([f"text number {i} of {i * i}" for i in range(30)], 5).fingerprint
 
 
 @pytest.mark.parametrize(

@@ -314,11 +314,11 @@ def test_account_reads_one_ledger_and_several(claim: Path, tmp_path: Path) -> No
     assert dpassay("generate", claim, "-o", tmp_path / "a", "-q").returncode == 0
     assert dpassay("generate", claim, "-o", tmp_path / "b", "-q").returncode == 0
     ledgers = [tmp_path / name / "private" / "ledger.sqlite" for name in "ab"]
-    one = json.loads(dpassay("account", ledgers[0], "--delta", "1e-5", "--json").stdout)
+    item = json.loads(dpassay("account", ledgers[0], "--delta", "1e-5", "--json").stdout)
     both = json.loads(dpassay("account", *ledgers, "--delta", "1e-5", "--json").stdout)
     basic = {
         name: next(row["value"] for row in rows["bounds"] if row["method"] == "basic")
-        for name, rows in (("one", one), ("both", both))
+        for name, rows in (("one", item), ("both", both))
     }
     # Basic composition of the same events twice costs exactly twice.
     assert basic["both"] == pytest.approx(2 * basic["one"], rel=1e-12)

@@ -19,7 +19,7 @@ from dpassay.base.terminal import LONGEST, escaped, one_line
 from dpassay.claims.read import LARGEST_FILE
 from dpassay.data.records import read_rows
 from dpassay.generators.registry import read_claim
-from dpassay.mechanisms.private_inference.generator import MOST_SLOTS, PrivateInference
+from dpassay.mechanisms.private_inference.generator import MAX_SLOTS, PrivateInference
 
 CLAIM = """name: tiny
 data: {source: file, path: data.jsonl, text: text}
@@ -174,11 +174,11 @@ def test_sizes_that_cannot_be_meant_are_refused_before_anything_is_made(
 
 def test_the_plan_of_many_slots_holds_one_event() -> None:
     mechanism = PrivateInference(
-        aggregate="median", clip=10.0, temperature=1.2, batch_size=1, tokens=4, records=MOST_SLOTS
+        aggregate="median", clip=10.0, temperature=1.2, batch_size=1, tokens=4, records=MAX_SLOTS
     )
     plan = mechanism.plan()
     assert isinstance(plan, ParallelDpEvent)
-    assert len(plan.events) == MOST_SLOTS
+    assert len(plan.events) == MAX_SLOTS
     assert len({id(part) for part in plan.events}) == 1
 
 

@@ -69,14 +69,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tree(folder: Path) -> dict[str, object]:
     """All that lies in a folder: name → content, target of a link, or None for other things; no log of SQLite."""
-    found: dict[str, object] = {}
+    results: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.is_symlink():
-            found[name] = os.readlink(path)
+            results[name] = os.readlink(path)
         elif not name.endswith(("-wal", "-shm")):
-            found[name] = path.read_bytes() if path.is_file() and os.access(path, os.R_OK) else None
-    return found
+            results[name] = path.read_bytes() if path.is_file() and os.access(path, os.R_OK) else None
+    return results
 
 
 def one_line(result: command.Result, says: str) -> None:
@@ -336,8 +336,8 @@ def inputs(here: Path, centres: Centres, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Centres, "fit", lambda *_, **__: centres)
     monkeypatch.setattr("dpassay.utility.frechet.REPLICATES", 20)
     monkeypatch.setattr("dpassay.utility.frechet.HALVINGS", 4)
-    monkeypatch.setattr("dpassay.auditing.secrets.games._MOST_GAMES", 60)
-    monkeypatch.setattr("dpassay.auditing.secrets.games._MOST_ENTROPY_GAMES", 30)
+    monkeypatch.setattr("dpassay.auditing.secrets.games._MAX_GAMES", 60)
+    monkeypatch.setattr("dpassay.auditing.secrets.games._MAX_ENTROPY_GAMES", 30)
     texts = [json.dumps({"text": text}) + "\n" for text, _ in notes(80, 0)]
     for name, some in (("texts", texts), ("seen", texts[:40]), ("unseen", texts[40:])):
         Path(f"{name}.jsonl").write_text("".join(some))

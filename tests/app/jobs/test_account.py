@@ -35,9 +35,9 @@ def ledger(path: Path, *charged: DpEvent) -> Path:
     with Ledger.open(path) as kept:
         plan = events.compose([(event, 1) for event in charged])
         run = kept.begin("run", plan=plan, adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about={})
-        for place, event in enumerate(charged):
-            run.step(charge=Charge(key=f"releases/{place}", event=event, stage="releases"))
-            run.step(commit=Commit(key=f"releases/{place}", value=place))
+        for index, event in enumerate(charged):
+            run.step(charge=Charge(key=f"releases/{index}", event=event, stage="releases"))
+            run.step(commit=Commit(key=f"releases/{index}", value=index))
         run.finish()
     return path
 
@@ -46,17 +46,17 @@ def test_the_lattice_is_listed_first_and_encloses_the_exact_value(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """σ = 2 twice and σ = 1 in another ledger are μ² = 1/4 + 1/4 + 1, whose ε(δ) is a closed form."""
-    one = ledger(tmp_path / "one.sqlite", *[dp_event.GaussianDpEvent(2.0)] * 2)
+    item = ledger(tmp_path / "one.sqlite", *[dp_event.GaussianDpEvent(2.0)] * 2)
     other = ledger(tmp_path / "other.sqlite", dp_event.GaussianDpEvent(1.0))
-    found = account_files([one, other], delta=1e-5, method=None)
+    result = account_files([item, other], delta=1e-5, method=None)
     exact = formulas.epsilon_from_gdp(1.5**0.5, 1e-5)
-    lattice = next(bound for bound in found.bounds if bound.method == "lattice")
+    lattice = next(bound for bound in result.bounds if bound.method == "lattice")
     assert lattice.rigor is Rigor.CERTIFIED
     assert lattice.interval is not None
     assert lattice.interval.lower <= exact * (1 + 1e-9)
     assert exact * (1 - 1e-9) <= lattice.interval.upper <= exact * (1 + 1e-3)
-    assert {bound.method for bound in found.bounds} == {"lattice", "gdp", "zcdp", "rdp", "pld", "prv"}
-    print_table(found)
+    assert {bound.method for bound in result.bounds} == {"lattice", "gdp", "zcdp", "rdp", "pld", "prv"}
+    print_table(result)
     printed = capsys.readouterr().out
     assert "at least" in printed
     assert "at most" in printed
@@ -66,11 +66,11 @@ def test_selections_have_a_bound_without_a_lower_end(tmp_path: Path, capsys: pyt
     """The worst case of selections need not be reached by a mechanism, so nothing is enclosed and no column says so."""
     selections = ParallelDpEvent([dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(0.125), 16)] * 3)
     path = ledger(tmp_path / "one.sqlite", selections)
-    found = account_files([path], delta=1e-5, method=None)
-    at_delta = [bound for bound in found.bounds if bound.delta is not None and bound.rigor is Rigor.CERTIFIED]
+    result = account_files([path], delta=1e-5, method=None)
+    at_delta = [bound for bound in result.bounds if bound.delta is not None and bound.rigor is Rigor.CERTIFIED]
     assert min(at_delta, key=lambda bound: bound.value).method == "lattice"
-    assert all(bound.interval is None for bound in found.bounds)
-    print_table(found)
+    assert all(bound.interval is None for bound in result.bounds)
+    print_table(result)
     assert "at least" not in capsys.readouterr().out
 
 
@@ -84,8 +84,8 @@ def test_one_method_is_asked_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return upper_bounds(*arguments, **options)
 
     monkeypatch.setattr(account, "upper_bounds", watched)
-    found = account_files([path], delta=1e-5, method="basic")
-    assert [(bound.method, bound.value) for bound in found.bounds] == [("basic", 0.25)] * 2
+    result = account_files([path], delta=1e-5, method="basic")
+    assert [(bound.method, bound.value) for bound in result.bounds] == [("basic", 0.25)] * 2
     assert asked == [["basic"]] * 2
     with pytest.raises(InputError, match="zcdp has no bound here: give --delta"):
         account_files([path], delta=None, method="zcdp")
@@ -99,13 +99,13 @@ CLAIMS = Path(__file__).parents[3] / "examples" / "claims"
 def test_a_claim_is_charged_as_planned_before_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """The known ε of the example, at the δ that it claims; the table does not say that it was charged."""
     path = CLAIMS / "keys-mean.yaml"
-    found = account_files([path], delta=None, method="zcdp")
-    (bound,) = found.bounds
+    result = account_files([path], delta=None, method="zcdp")
+    (bound,) = result.bounds
     assert bound.value == pytest.approx(1.33168, abs=5e-6)
     assert bound.delta == pytest.approx(4096**-1.1)
-    print_table(found)
+    print_table(result)
     assert "would be charged" in capsys.readouterr().out
-    assert found.to_json()["planned"] is True
+    assert result.to_json()["planned"] is True
 
 
 def test_a_claim_composes_with_what_was_spent(tmp_path: Path) -> None:
@@ -146,17 +146,17 @@ def test_every_bound_on_r_says_whose_it_is(
         run.step(charge=Charge(key="release/0", event=release, stage="release"))
         run.step(commit=Commit(key="release/0", value=0))
         run.finish()
-    found = account_files([path], delta=None, method=None)
-    assert found.budgets == budgets
-    assert [bound.value > 0.01 + 1e-9 for bound in found.bounds] == [True, False]  # the others occur nowhere
-    assert found.to_json()["budgets"] == [{"p": 0.01, "r": 0.1}, {"p": 0.01, "r": 0.2}]
+    result = account_files([path], delta=None, method=None)
+    assert result.budgets == budgets
+    assert [bound.value > 0.01 + 1e-9 for bound in result.bounds] == [True, False]  # the others occur nowhere
+    assert result.to_json()["budgets"] == [{"p": 0.01, "r": 0.1}, {"p": 0.01, "r": 0.2}]
     monkeypatch.setenv("COLUMNS", "120")
-    print_table(found)
+    print_table(result)
     printed = capsys.readouterr().out
     rows = [line.split("│")[1:] for line in printed.splitlines() if "secret_protection" in line and "│" in line]
     assert [(row[2].strip(), row[5].strip()) for row in rows] == [("0.1", "0.01"), ("0.2", "0.01")]
     at_p = account_files([path], delta=None, method=None, p=0.01)
-    assert (at_p.budgets, [bound.value for bound in at_p.bounds]) == ((), [found.bounds[0].value])
+    assert (at_p.budgets, [bound.value for bound in at_p.bounds]) == ((), [result.bounds[0].value])
     assert "budgets" not in at_p.to_json()
     with pytest.raises(InputError, match="--delta does not apply to unit secret; give --p, or neither"):
         account_files([path], delta=1e-5, method=None)
@@ -176,19 +176,19 @@ def test_an_account_says_which_ledgers_are_anchored_and_which_runs_unfinished(
         run = kept.begin("the run", plan=plan, adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about={})
         run.step(charge=Charge(key="releases/0", event=step, stage="releases"))
         head = kept.head
-    found = account_files([path, done], delta=None, method="basic")
-    assert [bound.value for bound in found.bounds] == [0.5]
-    assert [bound.value for bound in found.whole_plan] == [1.25]
-    part, finished = found.ledgers
+    result = account_files([path, done], delta=None, method="basic")
+    assert [bound.value for bound in result.bounds] == [0.5]
+    assert [bound.value for bound in result.whole_plan] == [1.25]
+    part, finished = result.ledgers
     assert (part.head, part.entries, part.anchored, part.unfinished) == (head, 3, False, ("the run",))
     assert (finished.anchored, finished.unfinished) == (True, ())
-    print_table(found)
+    print_table(result)
     printed = capsys.readouterr().out
     assert "If each unfinished run charges its whole plan" in printed
     assert f"{path}: verified, 3 entries, head {head}; no anchor of this ledger was found, so a restored" in printed
     assert f"{path}: run 'the run' is unfinished: its charges so far are counted" in printed
     assert f"{done}: verified, 5 entries, head {finished.head}; agrees with its anchor" in printed
-    written = found.to_json()
+    written = result.to_json()
     assert written["ledgers"][0] == {
         "path": str(path),
         "head": head,

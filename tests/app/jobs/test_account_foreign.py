@@ -32,24 +32,24 @@ def test_a_file_of_another_library_under_what_is_stated(tmp_path: Path) -> None:
     from opacus.accountants import PRVAccountant
 
     path = written(tmp_path, HISTORY)
-    found = account(path, delta=1e-5, sampler="poisson", adjacency="add_remove", normalizer="public")
+    result = account(path, delta=1e-5, sampler="poisson", adjacency="add_remove", normalizer="public")
     other = PRVAccountant()
     other.history = [(1.0, 0.01, 500)]
-    best = next(bound for bound in found.bounds if bound.method == "lattice")
+    best = next(bound for bound in result.bounds if bound.method == "lattice")
     assert best.value == pytest.approx(other.get_epsilon(1e-5), abs=0.02)
     assert best.interval is not None
-    assert any("Records were sampled: poisson, as stated" in one for one in best.assumptions)
-    assert found.if_sampled == ()
-    (file,) = found.foreign
+    assert any("Records were sampled: poisson, as stated" in item for item in best.assumptions)
+    assert result.if_sampled == ()
+    (file,) = result.foreign
     assert (file.library, file.path) == ("Opacus", path)
-    assert json.loads(json.dumps(found.to_json()))["foreign"][0]["library"] == "Opacus"
+    assert json.loads(json.dumps(result.to_json()))["foreign"][0]["library"] == "Opacus"
 
 
 def test_what_nobody_states_has_no_bound_and_each_sampler_its_own(tmp_path: Path) -> None:
-    found = account(written(tmp_path, HISTORY), delta=1e-5, records=10_000)
-    assert found.adjacency is Adjacency.ZERO_OUT
-    assert all(bound.interval is None for bound in found.bounds), "a worse event gives no lower end"
-    values = by_sampler(found)
+    result = account(written(tmp_path, HISTORY), delta=1e-5, records=10_000)
+    assert result.adjacency is Adjacency.ZERO_OUT
+    assert all(bound.interval is None for bound in result.bounds), "a worse event gives no lower end"
+    values = by_sampler(result)
     assert values["poisson", "zero_out"] == pytest.approx(1.326, abs=1e-3)
     for adjacency, fixed in (("zero_out", ()), ("replace_one", ("fixed",))):
         ordered = [values[sampler, adjacency] for sampler in ("poisson", *fixed, "shuffled", "unknown")]
@@ -64,10 +64,10 @@ def test_what_nobody_states_has_no_bound_and_each_sampler_its_own(tmp_path: Path
         assert by_sampler(none)[sampler, "add_remove"] is None
 
 
-def by_sampler(found: Account) -> dict[tuple[str, str], float | None]:
+def by_sampler(result: Account) -> dict[tuple[str, str], float | None]:
     return {
-        (one.sampler.value, one.adjacency.value): None if one.bound is None else one.bound.value
-        for one in found.if_sampled
+        (item.sampler.value, item.adjacency.value): None if item.bound is None else item.bound.value
+        for item in result.if_sampled
     }
 
 
@@ -118,12 +118,12 @@ def test_a_group_over_sampled_steps_is_told_what_follows_from_one_record(tmp_pat
     """kε, and δ (e^{kε} − 1)/(e^ε − 1): Vadhan (2017), Lemma 2.2."""
     path = written(tmp_path, HISTORY)
     given: dict[str, Any] = {"delta": 1e-5, "sampler": "poisson", "adjacency": "zero_out"}
-    found, one = account(path, unit="group(3)", **given), account(path, **given).bounds[0].value
-    assert found.bounds == ()
-    (hint,) = (hint for hint in found.hints if "a group of 3" in hint)
+    outcome, item = account(path, unit="group(3)", **given), account(path, **given).bounds[0].value
+    assert outcome.bounds == ()
+    (hint,) = (hint for hint in outcome.hints if "a group of 3" in hint)
     epsilon, delta = re.findall(r"the group it follows that ε is at most ([\d.]+) at δ = ([\d.]+) × 10⁻⁴", hint)[0]
-    assert float(epsilon) == pytest.approx(3 * one, rel=1e-5)
-    assert float(delta) == pytest.approx(1e-1 * math.expm1(3 * one) / math.expm1(one), rel=1e-5)
+    assert float(epsilon) == pytest.approx(3 * item, rel=1e-5)
+    assert float(delta) == pytest.approx(1e-1 * math.expm1(3 * item) / math.expm1(item), rel=1e-5)
     (far,) = (hint for hint in account(path, unit="group(300)", **given).hints if "a group of 300" in hint)
     assert "at a much smaller δ" in far
     assert "a group" not in "".join(account(path, unit="group(3)", **{**given, "sampler": "shuffled"}).hints)
@@ -146,27 +146,27 @@ def test_a_group_over_sampled_steps_is_told_what_follows_from_one_record(tmp_pat
 def test_every_bound_assumes_the_unit_that_a_file_does_not_record(tmp_path: Path, unit: str | None, says: str) -> None:
     """Record and user cost the same: whose contribution was clipped is what is assumed."""
     path = written(tmp_path, HISTORY)
-    found = account(path, delta=1e-5, sampler="poisson", adjacency="zero_out", unit=unit)
-    assert all(sum(one.startswith(says) for one in bound.assumptions) == 1 for bound in found.bounds)
+    result = account(path, delta=1e-5, sampler="poisson", adjacency="zero_out", unit=unit)
+    assert all(sum(item.startswith(says) for item in bound.assumptions) == 1 for bound in result.bounds)
     record = account(path, delta=1e-5, sampler="poisson", adjacency="zero_out")
     if unit is not None:
-        assert [bound.value for bound in found.bounds] == [bound.value for bound in record.bounds]
+        assert [bound.value for bound in result.bounds] == [bound.value for bound in record.bounds]
     conditional = account(path, delta=1e-5, unit=unit).if_sampled[0]
     assert conditional.bound is not None
-    assert any(one.startswith(says) for one in conditional.bound.assumptions)
+    assert any(item.startswith(says) for item in conditional.bound.assumptions)
 
 
 def test_a_group_is_of_records_that_are_assumed_to_be_charged_one_by_one(tmp_path: Path) -> None:
-    found = account(written(tmp_path, "GaussianDpEvent(noise_multiplier=10.0)"), delta=1e-5, unit="group(3)")
-    assert found.bounds
+    result = account(written(tmp_path, "GaussianDpEvent(noise_multiplier=10.0)"), delta=1e-5, unit="group(3)")
+    assert result.bounds
     says = "The unit is group(3), as stated: its events are charged for one record, and a group has 3;"
-    assert all(any(one.startswith(says) for one in bound.assumptions) for bound in found.bounds)
+    assert all(any(item.startswith(says) for item in bound.assumptions) for bound in result.bounds)
 
 
 def test_a_recorded_unit_is_not_assumed() -> None:
-    found = account(FILES / "flower-poisson.json")
-    assert str(found.unit) == "user"
-    assert not any(one.startswith("The unit is") for bound in found.bounds for one in bound.assumptions)
+    result = account(FILES / "flower-poisson.json")
+    assert str(result.unit) == "user"
+    assert not any(item.startswith("The unit is") for bound in result.bounds for item in bound.assumptions)
 
 
 FILES = Path(__file__).parents[2] / "accounting" / "interop" / "files"
@@ -190,9 +190,9 @@ def test_a_pure_epsilon_without_delta_says_that_delta_is_missing(tmp_path: Path)
 def test_deltas_that_use_up_delta_are_named(tmp_path: Path) -> None:
     """0.6 + 0.6 of 1 in units of 1e-5; at a larger δ there is a bound."""
     path = written(tmp_path, {"steps": [[0.1, 6e-6], [0.2, 6e-6]]})
-    found = account(path, delta=1e-5)
-    assert {bound.value for bound in found.bounds} == {math.inf}
-    (hint,) = found.hints
+    result = account(path, delta=1e-5)
+    assert {bound.value for bound in result.bounds} == {math.inf}
+    (hint,) = result.hints
     assert format_number(1.2e-5) in hint
     assert "--delta" in hint
     larger = account(path, delta=2e-5)
@@ -217,7 +217,7 @@ def test_what_is_printed_where_nobody_states_the_sampler(tmp_path: Path) -> None
     assert f"nobody stated: {options}" in printed
     body = json.loads(run("account", written(tmp_path, HISTORY), "--delta", 1e-5, "--json").stdout)
     assert len(body["hints"]) == 2
-    assert {one["name"] for one in body["unstated"]} == {
+    assert {item["name"] for item in body["unstated"]} == {
         *("adjacency", "unit", "clipping", "noise", "once", "sampler"),
     }
     assert "secret_protection" in body["unsupported"]

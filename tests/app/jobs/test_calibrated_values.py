@@ -25,9 +25,9 @@ def printed(command: str, *arguments: object) -> float:
     """The value in the first line of the answer."""
     done = run("calibrate", command, "--delta", DELTA, *arguments)
     assert done.returncode == 0, done.stderr
-    found = re.match(r"[a-z ]+ ([0-9.]+):", done.stdout)
-    assert found is not None, done.stdout
-    return float(found.group(1))
+    result = re.match(r"[a-z ]+ ([0-9.]+):", done.stdout)
+    assert result is not None, done.stdout
+    return float(result.group(1))
 
 
 def claim(folder: Path, part: dict[str, Any], epsilon: float) -> Path:

@@ -53,14 +53,14 @@ def test_one_row_is_explained(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert done.stdout.startswith("000-4: REFUTED\nStatement: ")
     assert re.search(r"^1\. .*^2\. ", done.stdout, re.MULTILINE | re.DOTALL)
-    (found,) = json.loads(run("claims", "000-4", "--json").stdout)["claims"]
-    assert {"id", "statement", "source", "verdict", "note", "published", "recomputed", "as_recorded"} <= found.keys()
-    assert (found["verdict"], found["as_recorded"], found["published"]) == ("REFUTED", True, 0)
-    assert found["recomputed"]["lower"] > 13.85
+    (result,) = json.loads(run("claims", "000-4", "--json").stdout)["claims"]
+    assert {"id", "statement", "source", "verdict", "note", "published", "recomputed", "as_recorded"} <= result.keys()
+    assert (result["verdict"], result["as_recorded"], result["published"]) == ("REFUTED", True, 0)
+    assert result["recomputed"]["lower"] > 13.85
 
 
 def test_a_row_that_comes_out_otherwise_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    (claim,) = (one for one in read_published_claims() if one.id == "000-4")
+    (claim,) = (item for item in read_published_claims() if item.id == "000-4")
     wrong = claim.model_copy(update={"recorded": "SUPPORTED"})
     monkeypatch.setattr("dpassay.jobs.claims.read_published_claims", lambda: (wrong,))
     done = run("claims")
@@ -93,7 +93,7 @@ def test_the_verdict_follows_from_the_numbers(lower: float | None, upper: float 
     ],
 )
 def test_a_row_without_a_check_is_an_error(changes: dict[str, str], says: str) -> None:
-    (claim,) = (one for one in read_published_claims() if one.id == "000-4")
+    (claim,) = (item for item in read_published_claims() if item.id == "000-4")
     with pytest.raises(ValueError, match=says):
         check_claim(claim.model_copy(update=changes))
 
@@ -102,7 +102,7 @@ def test_a_row_without_a_check_is_an_error(changes: dict[str, str], says: str) -
 def test_a_number_is_either_printed_or_computed(
     monkeypatch: pytest.MonkeyPatch, published: float | None, claimed: float | None
 ) -> None:
-    (claim,) = (one for one in read_published_claims() if one.id == "000-4")
+    (claim,) = (item for item in read_published_claims() if item.id == "000-4")
     given = claim.model_copy(update={"published": published})
     monkeypatch.setattr(registry, "_check_of", lambda of: lambda **values: CheckResult(claimed=claimed, steps=()))
     with pytest.raises(ValueError, match="either the file states the published number"):

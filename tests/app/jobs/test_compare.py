@@ -178,8 +178,8 @@ def test_a_comparison_of_ledgers_says_what_it_assumes_of_them(ledger: Path, tmp_
         plan = dp_event.SelfComposedDpEvent(event, 2)
         run = kept.begin("run", plan=plan, adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about={})
         run.step(charge=Charge(key="s", event=event, stage="s"))
-    found = json.loads(dpassay("compare", path, "--delta", 1e-5, "--method", "basic", "--json").stdout)
-    assert found["assumptions"] == [
+    result = json.loads(dpassay("compare", path, "--delta", 1e-5, "--method", "basic", "--json").stdout)
+    assert result["assumptions"] == [
         "part.sqlite: run 'run' is unfinished; its charges so far are compared, not its whole plan.",
         "part.sqlite: no anchor of this ledger was found, so a restored or rewritten file would not show.",
         f"part.sqlite: assumed: {not_recorded('run')}",
@@ -274,11 +274,11 @@ def test_every_command_of_the_guide_runs(ledger: Path, tmp_path: Path) -> None:
 
 
 def test_the_registry_is_a_table_with_reasons() -> None:
-    one = dpassay("accountants", "--adjacency", "replace_one")
-    assert one.returncode == 0, one.stderr
-    assert "rdp has no bound for Poisson sampling under replace_one" in " ".join(one.stdout.split())
-    header = one.stdout.splitlines()[2].split()
-    gaussian = next(line for line in one.stdout.splitlines() if line.startswith(" Gaussian noise ")).split()
+    item = dpassay("accountants", "--adjacency", "replace_one")
+    assert item.returncode == 0, item.stderr
+    assert "rdp has no bound for Poisson sampling under replace_one" in " ".join(item.stdout.split())
+    header = item.stdout.splitlines()[2].split()
+    gaussian = next(line for line in item.stdout.splitlines() if line.startswith(" Gaussian noise ")).split()
     marks = dict(zip(header[1:], gaussian[2:], strict=True))
     assert (marks["basic"], marks["gdp"], marks["pld"]) == ("–", "C", "E")
     answers = json.loads(dpassay("accountants", "--json").stdout)

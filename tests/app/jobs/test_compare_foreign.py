@@ -28,7 +28,7 @@ def test_all_accountants_beside_each_other(state: Path) -> None:
     other.history = [(1.0, 0.01, 500)]
     assert rows["rdp"]["value"] == pytest.approx(other.get_epsilon(1e-5), rel=0.02)
     assert rows["lattice"]["interval"] is not None
-    assert any("sampled: poisson, as stated" in one for one in body["assumptions"])
+    assert any("sampled: poisson, as stated" in item for item in body["assumptions"])
 
 
 def test_an_event_that_is_worse_than_what_ran_has_no_lower_end(state: Path) -> None:

@@ -105,10 +105,10 @@ def test_a_group_of_examples_contradicts_no_statement_about_examples(tmp_path: P
     text = USERS.read_text().replace("256 examples per", "60000 examples per")
     (tmp_path / "file").write_text(text)
     given: dict[str, Any] = {"delta": DELTA, "adjacency": "zero_out", "method": "gdp"}
-    one, five = (account(tmp_path / "file", unit=unit, **given) for unit in ("record", "group(5)"))
-    assert (str(one.unit), str(five.unit)) == ("record", "group(5)")
-    for found, size in ((one, 1), (five, 5)):
-        (bound,) = found.bounds
+    item, five = (account(tmp_path / "file", unit=unit, **given) for unit in ("record", "group(5)"))
+    assert (str(item.unit), str(five.unit)) == ("record", "group(5)")
+    for result, size in ((item, 1), (five, 5)):
+        (bound,) = result.bounds
         assert bound.value == pytest.approx(epsilon_of(size * 15**0.5 / 1.1), rel=1e-6)
 
 

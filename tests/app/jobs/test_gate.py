@@ -30,9 +30,9 @@ def ledger(path: Path, event: DpEvent, *, planned: int = 1, charged: int = 1, un
     with Ledger.open(path) as kept:
         plan = events.compose([(event, planned)])
         begun = kept.begin("run", plan=plan, adjacency=Adjacency.ADD_REMOVE, unit=Unit.parse(unit), about=RECORDED)
-        for place in range(charged):
-            begun.step(charge=Charge(key=f"releases/{place}", event=event, stage="releases"))
-            begun.step(commit=Commit(key=f"releases/{place}", value=place))
+        for index in range(charged):
+            begun.step(charge=Charge(key=f"releases/{index}", event=event, stage="releases"))
+            begun.step(commit=Commit(key=f"releases/{index}", value=index))
         if charged == planned:
             begun.finish()
     return path

@@ -56,8 +56,8 @@ def refused(folder: Path) -> None:
 
 def rows_of(page: str) -> dict[str, str]:
     """The rows of tables of two columns on a page."""
-    found = re.findall(r"<tr[^>]*><th[^>]*>([^<]*)</th><td[^>]*>([^<]*)</td></tr>", page)
-    return {html.unescape(label): html.unescape(value).replace("\N{NO-BREAK SPACE}", " ") for label, value in found}
+    result = re.findall(r"<tr[^>]*><th[^>]*>([^<]*)</th><td[^>]*>([^<]*)</td></tr>", page)
+    return {html.unescape(label): html.unescape(value).replace("\N{NO-BREAK SPACE}", " ") for label, value in result}
 
 
 def test_one_token_makes_no_document_and_nothing_is_released(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_pages_json_and_terminal_count_the_documents(tmp_path: Path) -> None:
     one of at most 1e-11.
     """
     said = assayed(tmp_path, claim(26)).stdout
-    found = json.loads((tmp_path / "run" / "private" / "assay.json").read_text())
+    result = json.loads((tmp_path / "run" / "private" / "assay.json").read_text())
     released = command.run("release", tmp_path / "run", "-o", tmp_path / "out", "--json")
     assert released.returncode == 0, released.stderr
     texts = [json.loads(line)["text"] for line in (tmp_path / "out" / "synthetic.jsonl").read_text().splitlines()]
@@ -104,22 +104,22 @@ def test_pages_json_and_terminal_count_the_documents(tmp_path: Path) -> None:
     assert lengths
     counted = {"least": lengths[0], "median": median(lengths), "most": lengths[-1]}
     empty = sum(text.strip() == small_claims.PREFIX.strip() for text in texts)
-    for made in (found["output"], json.loads(released.stdout)["output"]):
+    for made in (result["output"], json.loads(released.stdout)["output"]):
         assert {"documents", "empty", "characters", "complete", "ends"} == set(made)
         assert (made["documents"], made["complete"], made["empty"]) == (len(texts), len(texts), empty)
         assert made["characters"] == counted
     # A batch counts the documents that it began.
-    assert found["unfinished"] == sum(batch["documents"] for batch in found["batches"]) - len(texts)
+    assert result["unfinished"] == sum(batch["documents"] for batch in result["batches"]) - len(texts)
     assert f"Output: {len(texts)} complete document" in said
     private = rows_of((tmp_path / "run" / "private" / "report.html").read_text())
     public = rows_of((tmp_path / "out" / "report.html").read_text())
     for page in (private, public):
         assert (page["Documents"], page["Complete"]) == (str(len(texts)), str(len(texts)))
         assert f"{lengths[-1]} characters" in page["Length"]
-    assert private["Begun and not finished"] == str(found["unfinished"])
+    assert private["Begun and not finished"] == str(result["unfinished"])
     assert "Begun and not finished" not in public
     again = command.run("generate", tmp_path / "claim.yaml", "-o", tmp_path / "run", "--json")
-    assert json.loads(again.stdout)["output"] == found["output"]
+    assert json.loads(again.stdout)["output"] == result["output"]
 
 
 def test_a_table_has_rows_without_lengths() -> None:
@@ -159,9 +159,9 @@ def test_lengths_in_words() -> None:
     ],
 )
 def test_plans_without_complete_documents_are_warned_of(changes: dict[str, Any], words: str) -> None:
-    found = public_warnings(make_claim(claim(**{"tokens": 64} | changes) | {"guarantee": None}))
-    assert len(found) == bool(words)
-    assert words in " ".join(found)
+    result = public_warnings(make_claim(claim(**{"tokens": 64} | changes) | {"guarantee": None}))
+    assert len(result) == bool(words)
+    assert words in " ".join(result)
 
 
 def test_writers_of_short_texts_are_warned_of() -> None:

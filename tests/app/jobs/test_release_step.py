@@ -99,8 +99,8 @@ class Finished:
     def verdict(self) -> dict[str, Any]:
         result = self.assay()
         assert result.stdout, result.stderr
-        found: dict[str, Any] = json.loads(result.stdout)
-        return found
+        outcome: dict[str, Any] = json.loads(result.stdout)
+        return outcome
 
     def release(self, *options: object, output: str = "out") -> command.Result:
         return command.run("release", self.folder / "run", "-o", self.folder / output, *options)
@@ -549,11 +549,11 @@ def test_all_audits_of_a_run_share_one_probability_of_error(
     case = finish(UNDERSTATED, "generate")
     sampled = Sampled(0.1, 0.2, 0.3, 0.75)
     monkeypatch.setattr(registry, "audit", lambda run, claimed, confidence: sampled(confidence))
-    found = [case.verdict() for _ in range(4)]
+    results = [case.verdict() for _ in range(4)]
     assert sampled.asked == [1 - ALLOWED_ERROR / 2**j for j in (1, 2, 3, 4)]
     assert sum(1 - confidence for confidence in sampled.asked) < ALLOWED_ERROR
-    assert [one["verdict"] for one in found] == ["UNPROVEN"] * 3 + ["REFUTED"]
-    lower = [bound["value"] for bound in found[-1]["bounds"] if bound["direction"] == "lower"]
+    assert [item["verdict"] for item in results] == ["UNPROVEN"] * 3 + ["REFUTED"]
+    lower = [bound["value"] for bound in results[-1]["bounds"] if bound["direction"] == "lower"]
     assert sorted(lower) == [0.1, 0.2, 0.3, 0.75]
 
 

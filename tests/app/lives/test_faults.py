@@ -114,13 +114,13 @@ def test_a_full_disk_is_one_line_until_there_is_room(lives: Lives, server: TextS
 def raced(lives: Lives, seen: Visible, command: str, processes: int = 3) -> int:
     """Starts one command in several processes at once; the number that were told to wait."""
     ended = lives.race(seen.folder, processes, command)
-    assert any(one.code == 0 for one in ended), [one.errors for one in ended]
+    assert any(item.code == 0 for item in ended), [item.errors for item in ended]
     told = (BUSY, RELEASED) if command == "release" else (BUSY,)
-    assert all(one.code == 0 or (one.code == 2 and one.errors in told) for one in ended), [
-        (one.code, one.errors) for one in ended
+    assert all(item.code == 0 or (item.code == 2 and item.errors in told) for item in ended), [
+        (item.code, item.errors) for item in ended
     ]
     seen.check()
-    return sum(one.code == 2 for one in ended)
+    return sum(item.code == 2 for item in ended)
 
 
 def test_of_processes_in_one_folder_one_works(lives: Lives, server: TextServer, tmp_path: Path) -> None:
@@ -146,11 +146,11 @@ def generator_on_full_disks(generator: str, folder: Path, url: str) -> tuple[int
 def test_every_generator_on_full_disks(server: TextServer, tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         counts = pool.map(lambda name: generator_on_full_disks(name, tmp_path / name, server.url), GENERATORS)
-        found = dict(zip(GENERATORS, counts, strict=True))
-    for name, (points, small) in found.items():
+        results = dict(zip(GENERATORS, counts, strict=True))
+    for name, (points, small) in results.items():
         print(f"\n{name}: {points} calls failed on a full disk, and {small} disks were too small", end="")
-    print(f"\n{sum(map(sum, found.values()))} full disks")
-    assert all(points >= 15 and small >= 6 for points, small in found.values())
+    print(f"\n{sum(map(sum, results.values()))} full disks")
+    assert all(points >= 15 and small >= 6 for points, small in results.values())
 
 
 @pytest.mark.slow

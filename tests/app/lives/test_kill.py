@@ -111,10 +111,10 @@ def generator_killed(generator: str, folder: Path, url: str) -> tuple[int, int]:
 def test_every_generator_killed_everywhere(server: TextServer, tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         counts = pool.map(lambda name: generator_killed(name, tmp_path / name, server.url), GENERATORS)
-        found = dict(zip(GENERATORS, counts, strict=True))
-    for name, (points, times) in found.items():
+        results = dict(zip(GENERATORS, counts, strict=True))
+    for name, (points, times) in results.items():
         print(f"\n{name}: killed at {points} points, and {times} times after a random time", end="")
-    kills = sum(map(sum, found.values()))
+    kills = sum(map(sum, results.values()))
     print(f"\n{kills} kills of lives of a run by SIGKILL")
     assert kills >= 200
 

@@ -73,10 +73,10 @@ def neighbours(claim: str) -> dict[str, list[str]]:
     records = [f"{MARK}{index} came to the ward and stayed for {index} days" for index in range(12)] + public
     if claim == "secrets":
         return {"all": records, "other": [text.replace(f"{MARK}3 ", f"{MARK}{'7' * 300} ") for text in records]}
-    found = {"all": records, "one more": [*records, f"{MARK}12 came too"]}
+    results = {"all": records, "one more": [*records, f"{MARK}12 came too"]}
     if claim in ("inference", "vectors"):
-        found |= {"one removed": records[1:], "one longer": [*records[:3], " ".join([records[3]] * 60), *records[4:]]}
-    return found
+        results |= {"one removed": records[1:], "one longer": [*records[:3], " ".join([records[3]] * 60), *records[4:]]}
+    return results
 
 
 def written(folder: Path, claim: str, records: list[str]) -> Path:
@@ -137,17 +137,17 @@ def test_neighbours_are_told_apart_by_nothing_that_is_shown(
     for name, records in neighbours(claim).items():
         path = written(tmp_path / name, CLAIMS[claim], records)
         out = path.parent / "out"
-        found = [shown(command.run("assay", path, "-o", out, "--model", small, "--device", "cpu", "--json"))]
-        found.append(shown(command.run("account", out / "private" / "ledger.sqlite", *asked, "--json")))
-        found.append(shown(command.run("release", out, "-o", path.parent / "released", "--json")))
-        found.append(
+        results = [shown(command.run("assay", path, "-o", out, "--model", small, "--device", "cpu", "--json"))]
+        results.append(shown(command.run("account", out / "private" / "ledger.sqlite", *asked, "--json")))
+        results.append(shown(command.run("release", out, "-o", path.parent / "released", "--json")))
+        results.append(
             shown(command.run("utility", path.parent / "public.jsonl", "--real", path.parent / "notes.jsonl", "--json"))
         )
-        assert all(code == ExitCode.DONE for code, _ in found), name
+        assert all(code == ExitCode.DONE for code, _ in results), name
         again = command.run("assay", path, "-o", out, "--model", small, "--device", "cpu", "-q")
         assert (again.stdout, again.stderr) == ("", ""), name
-        seen[name] = found
-    assert all(found == seen["all"] for found in seen.values())
+        seen[name] = results
+    assert all(results == seen["all"] for results in seen.values())
     assert logged == []
 
 

@@ -46,10 +46,10 @@ def head(ledger: Path) -> str:
 
 
 def test_a_finished_run_has_the_head_that_its_version_anchored(older: Path) -> None:
-    found = {head(older / name / "run" / "private" / "ledger.sqlite") for name in ("finished", "vectors")}
+    results = {head(older / name / "run" / "private" / "ledger.sqlite") for name in ("finished", "vectors")}
     anchored = [anchor for file in ANCHORS for anchor in json.loads(file.read_text()).values()]
     assert len(anchored) == 2
-    assert found == {anchor["head"] for anchor in anchored}
+    assert results == {anchor["head"] for anchor in anchored}
 
 
 def test_an_anchor_that_its_version_wrote_detects_rollback(older: Path) -> None:
@@ -126,8 +126,8 @@ def test_vectors_are_read_and_written_as_the_same_bytes() -> None:
 def test_digests_of_a_run_s_inputs_are_those_of_its_version() -> None:
     """As version 0.2.0 printed them; with others no run of it could be resumed."""
     ngrams = HashedNgrams(dimension=24, buckets=512, seed=3).fingerprint
-    places = csr_array(np.array([[False, True, False, True, False], [True, False, False, False, False]]))
-    incidence = Incidence(places, (SecretProtection(0.1, 0.3),), np.zeros(2, dtype=np.int64)).fingerprint
+    indices = csr_array(np.array([[False, True, False, True, False], [True, False, False, False, False]]))
+    incidence = Incidence(indices, (SecretProtection(0.1, 0.3),), np.zeros(2, dtype=np.int64)).fingerprint
     assert [ngrams, incidence, texts_digest(["one", "two"])] == [
         "500f73ae8ed1140be945a546fd68f0c39f0fc238635c5d2ca15d1af3900bbc12",
         "2e6e0612e55c1c9f87d0628bb9ea1ea02e3b9c00366ed24a0ae1917d2173fa71",

@@ -80,10 +80,10 @@ def test_a_mechanism_that_takes_a_numpy_generator() -> None:
 
 
 def test_the_generator_and_the_source_of_a_run_differ_from_those_of_others() -> None:
-    one, same, other = (SeededSource(np.random.SeedSequence(5, spawn_key=(key,))) for key in (0, 0, 1))
-    assert one.generator.normal() == same.generator.normal() != other.generator.normal()
-    assert one.below(10**9) == same.below(10**9) != other.below(10**9)
-    assert one.name == "recorded"
+    first, same, second = (SeededSource(np.random.SeedSequence(5, spawn_key=(key,))) for key in (0, 0, 1))
+    assert first.generator.normal() == same.generator.normal() != second.generator.normal()
+    assert first.below(10**9) == same.below(10**9) != second.below(10**9)
+    assert first.name == "recorded"
 
 
 def test_no_two_runs_share_their_randomness() -> None:
@@ -113,8 +113,8 @@ def test_several_pairs_are_paid_for() -> None:
 
 @pytest.mark.slow
 def test_workers_do_not_change_what_is_found() -> None:
-    found = [assert_never_exceeds(mechanisms.count, PureDP(1.0), **PAIR, runs=200, workers=n) for n in (1, 2)]
-    assert found[0] == found[1]
+    results = [assert_never_exceeds(mechanisms.count, PureDP(1.0), **PAIR, runs=200, workers=n) for n in (1, 2)]
+    assert results[0] == results[1]
 
 
 def test_an_interrupted_test_goes_on(tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_an_interrupted_test_goes_on(tmp_path: Path) -> None:
     options: dict[str, Any] = {**PAIR, "runs": 200, "folder": tmp_path / "kept"}
     with pytest.raises(KeyboardInterrupt):
         assert_never_exceeds(mechanism, PureDP(1.0), **options)
-    found = assert_never_exceeds(mechanism, PureDP(1.0), **options)
-    assert found == assert_never_exceeds(mechanisms.count, PureDP(1.0), **PAIR, runs=200)
+    result = assert_never_exceeds(mechanism, PureDP(1.0), **options)
+    assert result == assert_never_exceeds(mechanisms.count, PureDP(1.0), **PAIR, runs=200)
     assert (tmp_path / "runs").stat().st_size == 400 + 1  # the interrupted run was run again, and no other
     for change in ({"neighbor": [1, 2, 4]}, {"score": float}):
         with pytest.raises(ValueError, match="holds repetitions of other settings"):
@@ -143,8 +143,8 @@ def test_kept_outputs_are_those_of_the_same_arguments(tmp_path: Path) -> None:
 
     for number, make in enumerate((partial, mechanisms.ScaledCount, closure)):
         options: dict[str, Any] = {**PAIR, "runs": 200, "folder": tmp_path / str(number)}
-        found = assert_never_exceeds(make(10.0), PureDP(1.0), **options)
-        assert assert_never_exceeds(make(10.0), PureDP(1.0), **options) == found
+        result = assert_never_exceeds(make(10.0), PureDP(1.0), **options)
+        assert assert_never_exceeds(make(10.0), PureDP(1.0), **options) == result
         with pytest.raises(ValueError, match="holds repetitions of other settings"):
             assert_never_exceeds(make(0.1), PureDP(1.0), **options)
     with pytest.raises(ValueError, match="holds repetitions of other settings"):

@@ -66,10 +66,10 @@ def test_more_coordinates_than_outputs_and_constant_ones_do_no_harm() -> None:
 
 def test_nan_and_infinities_are_outcomes_like_others() -> None:
     g = np.random.default_rng(0)
-    one, other = g.normal(size=100), g.normal(size=100)
-    other[:40] = NAN
-    one[:40] = INF
-    score = named(fitted_scores(one.tolist(), other.tolist()), "linear")
+    first, second = g.normal(size=100), g.normal(size=100)
+    second[:40] = NAN
+    first[:40] = INF
+    score = named(fitted_scores(first.tolist(), second.tolist()), "linear")
     values = score.of([NAN, INF, 0.0, -INF])
     assert np.isfinite(values).all()
     assert values[0] > values[2] > values[1]
@@ -88,8 +88,8 @@ def test_the_form_of_an_output_is_a_score_of_its_own() -> None:
     mapped = fitted_scores(*([{"b": x, "a": 0.5} for x in side] for side in sides))
     listed = fitted_scores(*([[0.5, x] for x in side] for side in sides))
     assert (
-        [one.name for one in mapped]
-        == [one.name for one in listed]
+        [item.name for item in mapped]
+        == [item.name for item in listed]
         == ["linear discriminant", "quadratic discriminant"]
     )
     assert mapped[0].of([{"a": 0.5, "b": 2.0}]).tolist() == listed[0].of([[0.5, 2.0]]).tolist()
@@ -97,7 +97,7 @@ def test_the_form_of_an_output_is_a_score_of_its_own() -> None:
     assert ordered.name == score.name
     np.testing.assert_allclose(ordered.of([{"a": 0.0, "b": 0.0}, {"b": 0.0, "a": 0.0}]), [-ratio, ratio], atol=1e-15)
     lengths = fitted_scores([[1.0], [2.0], [3.0, 4.0]], [[1.5, 2.0], [2.5, 7.0], []])
-    assert [one.name for one in lengths] == [score.name]
+    assert [item.name for item in lengths] == [score.name]
 
 
 @pytest.mark.parametrize("odd", [None, "text", [1.0], [1.0, 2.0, 3.0], {"a": 1}, 10**400, [[1.0, 2.0]]])

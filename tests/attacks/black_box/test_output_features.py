@@ -52,10 +52,10 @@ def number(value: Any) -> float | None:
     if isinstance(value, bool):
         return None
     try:
-        found = float(value)
+        result = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) else None
+    return result if math.isfinite(result) else None
 
 
 def word(value: Any) -> str:
@@ -75,7 +75,7 @@ def words(value: Any) -> list[str]:
 def slow_whole(rows: Sequence[dict[str, Any]]) -> Features:
     """What `OutputFeatures` says of an output alone, row by row."""
     names = [column.name for column in COLUMNS]
-    found: Features = {
+    results: Features = {
         FAILED: 0.0,
         "rows": len(rows),
         "distinct rows": len({tuple(word(row.get(name)) for name in names) for row in rows}),
@@ -84,84 +84,84 @@ def slow_whole(rows: Sequence[dict[str, Any]]) -> Features:
     }
     for column in COLUMNS:
         cells = [row.get(column.name) for row in rows]
-        found[f"{column.name}: empty cells"] = sum(map(missing, cells))
-        found[f"{column.name}: distinct values"] = len(set(map(word, cells)))
-        numbers = [one for cell in cells if (one := number(cell)) is not None]
+        results[f"{column.name}: empty cells"] = sum(map(missing, cells))
+        results[f"{column.name}: distinct values"] = len(set(map(word, cells)))
+        numbers = [item for cell in cells if (item := number(cell)) is not None]
         if column.kind == "number" and numbers:
-            mean = math.fsum(one / len(numbers) for one in numbers)
-            found[f"{column.name}: smallest"], found[f"{column.name}: largest"] = min(numbers), max(numbers)
-            found[f"{column.name}: mean"] = mean
-            spread = math.fsum((one - mean) ** 2 / len(numbers) for one in numbers) if abs(mean) < 1e150 else math.inf
-            found[f"{column.name}: deviation"] = math.sqrt(spread)
+            mean = math.fsum(item / len(numbers) for item in numbers)
+            results[f"{column.name}: smallest"], results[f"{column.name}: largest"] = min(numbers), max(numbers)
+            results[f"{column.name}: mean"] = mean
+            spread = math.fsum((item - mean) ** 2 / len(numbers) for item in numbers) if abs(mean) < 1e150 else math.inf
+            results[f"{column.name}: deviation"] = math.sqrt(spread)
         if column.kind == "text" and rows:
             lengths = [len(cell) for cell in cells if isinstance(cell, str)]
-            found[f"{column.name}: characters of the longest text"] = max(lengths, default=0)
-            found[f"{column.name}: characters"] = sum(lengths)
-    return found
+            results[f"{column.name}: characters of the longest text"] = max(lengths, default=0)
+            results[f"{column.name}: characters"] = sum(lengths)
+    return results
 
 
 def slow_pair(rows: Sequence[dict[str, Any]], pair: NeighboringData) -> Features:
     """What `OutputFeatures` says of an output and a pair, row by row."""
     used = [column for column in COLUMNS if column.kind in ("number", "category")]
-    found: Features = {}
+    results: Features = {}
 
     def equal(column: ColumnFacts, cell: Any) -> bool:
         wanted = pair.target[column.name]
         if missing(wanted):
             return missing(cell)
         if column.kind == "number":
-            one, other = number(cell), number(wanted)
-            assert other is not None
-            return one is not None and abs(one - other) <= 0.5 * 10.0**-column.decimals
+            first, second = number(cell), number(wanted)
+            assert second is not None
+            return first is not None and abs(first - second) <= 0.5 * 10.0**-column.decimals
         return word(cell) == word(wanted)
 
     def gap(column: ColumnFacts, cell: Any) -> float:
-        one, wanted = number(cell), number(pair.target[column.name])
+        first, wanted = number(cell), number(pair.target[column.name])
         if column.kind != "number" or wanted is None:
             return 0.0 if equal(column, cell) else 1.0
-        if one is None:
+        if first is None:
             return 1.0
         width = max(column.high - column.low, abs(wanted - column.low), abs(wanted - column.high))
-        return min(abs(one - wanted) / width, 1.0)
+        return min(abs(first - wanted) / width, 1.0)
 
     if not rows:
         return {}
     toward, shown = 0, 0
     for column in used:
         cells = [row.get(column.name) for row in rows]
-        found[f"{column.name}: target's value"] = sum(equal(column, cell) for cell in cells)
-        held = [one for row in pair.data if (one := number(row[column.name])) is not None]
+        results[f"{column.name}: target's value"] = sum(equal(column, cell) for cell in cells)
+        held = [first for row in pair.data if (first := number(row[column.name])) is not None]
         wanted = number(pair.target[column.name])
         if column.kind == "number" and wanted is not None and not min(held) <= wanted <= max(held):
             edge = min(max(wanted, min(held)), max(held))
-            middle, numbers = (edge + wanted) / 2, [one for cell in cells if (one := number(cell)) is not None]
-            beyond = sum(one >= middle if wanted > edge else one <= middle for one in numbers)
-            found[f"{column.name}: values toward the target's"] = beyond
+            middle, numbers = (edge + wanted) / 2, [first for cell in cells if (first := number(cell)) is not None]
+            beyond = sum(first >= middle if wanted > edge else first <= middle for first in numbers)
+            results[f"{column.name}: values toward the target's"] = beyond
             toward += beyond
             shown += beyond > 0
-    found["values toward the target's"] = toward
-    found["columns that show the target"] = shown + sum(found[f"{name}: target's value"] > 0 for name in pair.novel)
-    found["novel values of the target"] = sum(found[f"{name}: target's value"] for name in pair.novel)
+    results["values toward the target's"] = toward
+    results["columns that show the target"] = shown + sum(results[f"{name}: target's value"] > 0 for name in pair.novel)
+    results["novel values of the target"] = sum(results[f"{name}: target's value"] for name in pair.novel)
     same = [[equal(column, row.get(column.name)) for column in used] for row in rows]
-    found["most cells of a row equal to the target's"] = max(map(sum, same))
-    found["rows equal to the target"] = sum(map(all, same))
+    results["most cells of a row equal to the target's"] = max(map(sum, same))
+    results["rows equal to the target"] = sum(map(all, same))
     gaps = [math.fsum(gap(column, row.get(column.name)) for column in used) for row in rows]
-    found["nearness of the nearest row"] = 1 - min(gaps) / len(used)
+    results["nearness of the nearest row"] = 1 - min(gaps) / len(used)
     together = 0.0
-    for place, other_place in itertools.combinations(range(len(used)), 2):
-        both = sum(row[place] and row[other_place] for row in same)
-        found[f"rows with the target's {used[place].name} and {used[other_place].name}"] = both
+    for index, other_place in itertools.combinations(range(len(used)), 2):
+        both = sum(row[index] and row[other_place] for row in same)
+        results[f"rows with the target's {used[index].name} and {used[other_place].name}"] = both
         together += math.log(1 + both)
-    found["pairs of the target's values"] = together
-    known = {one for row in pair.data for one in words(row["note"])}
+    results["pairs of the target's values"] = together
+    known = {first for row in pair.data for first in words(row["note"])}
     target = words(pair.target["note"])
     new, triples = set(target) - known, set(itertools.pairwise(itertools.pairwise(target)))
     notes = [row.get("note") for row in rows]
-    found["note: texts with a new word of the target"] = sum(bool(new & set(words(note))) for note in notes)
-    found["note: texts equal to the target's"] = sum(note == pair.target["note"] for note in notes)
+    results["note: texts with a new word of the target"] = sum(bool(new & set(words(note))) for note in notes)
+    results["note: texts equal to the target's"] = sum(note == pair.target["note"] for note in notes)
     seen = {triple for note in notes for triple in itertools.pairwise(itertools.pairwise(words(note)))}
-    found["note: word triples of the target"] = len(seen & triples)
-    return found
+    results["note: word triples of the target"] = len(seen & triples)
+    return results
 
 
 ROUNDING = 1e-9
@@ -171,18 +171,18 @@ ROUNDING = 1e-9
 def check(rows: list[dict[str, Any]]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = FEATURES.of(iter(rows), NAMES)
-    json.dumps(found, allow_nan=False)
+        result = FEATURES.of(iter(rows), NAMES)
+    json.dumps(result, allow_nan=False)
     whole = slow_whole(rows)
     for column in COLUMNS:  # a spread far below the mean is lost in rounding; it is no use to an audit then
         name = f"{column.name}: deviation"
         mean = whole.get(f"{column.name}: mean", 0.0)
         if name in whole and (not whole[name] < 1e150 or whole[name] < 1e-6 * abs(mean)):
             del whole[name]
-            found[""].pop(name, None)
-    assert found.pop("") == pytest.approx(whole, rel=ROUNDING, abs=ROUNDING)
+            result[""].pop(name, None)
+    assert result.pop("") == pytest.approx(whole, rel=ROUNDING, abs=ROUNDING)
     for pair in PAIRS:
-        assert found[pair.name] == pytest.approx(slow_pair(rows, pair), rel=ROUNDING, abs=ROUNDING)
+        assert result[pair.name] == pytest.approx(slow_pair(rows, pair), rel=ROUNDING, abs=ROUNDING)
 
 
 ANY = st.one_of(
@@ -233,31 +233,31 @@ def test_pieces_give_the_same_as_one_piece(rows: list[dict[str, Any]], size: int
     whole = FEATURES.of(rows, NAMES)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(output_features, "_PIECE", size)
-        found = FEATURES.of(iter(rows), NAMES)
-    assert found.keys() == whole.keys()
-    for name, features in found.items():
-        for one, value in features.items():
-            if not one.endswith(": deviation"):
-                assert value == pytest.approx(whole[name][one], rel=ROUNDING, abs=ROUNDING), one
+        results = FEATURES.of(iter(rows), NAMES)
+    assert results.keys() == whole.keys()
+    for name, features in results.items():
+        for item, value in features.items():
+            if not item.endswith(": deviation"):
+                assert value == pytest.approx(whole[name][item], rel=ROUNDING, abs=ROUNDING), item
         assert features.keys() == whole[name].keys()
 
 
 @given(st.permutations(range(8)), outputs())
 @examples(14, 40, suppress_health_check=list(HealthCheck))
 def test_the_order_of_rows_does_not_matter(order: list[int], rows: list[dict[str, Any]]) -> None:
-    mixed = [rows[place] for place in order if place < len(rows)] + rows[8:]
-    one, other = FEATURES.of(rows, NAMES), FEATURES.of(mixed, NAMES)
-    for name, features in one.items():
+    mixed = [rows[index] for index in order if index < len(rows)] + rows[8:]
+    first, second = FEATURES.of(rows, NAMES), FEATURES.of(mixed, NAMES)
+    for name, features in first.items():
         kept = {key: value for key, value in features.items() if not key.endswith((": deviation", ": mean"))}
-        assert other[name] == pytest.approx(other[name] | kept, rel=ROUNDING, abs=ROUNDING)
+        assert second[name] == pytest.approx(second[name] | kept, rel=ROUNDING, abs=ROUNDING)
 
 
 def test_an_empty_output_has_no_rows_and_a_failed_run_no_output() -> None:
-    found = FEATURES.of([], NAMES)
-    assert found[""]["rows"] == 0.0
-    assert found[""][FAILED] == 0.0
-    assert found[""]["city: distinct values"] == 0.0
-    assert all(found[name] == {} for name in NAMES)
+    result = FEATURES.of([], NAMES)
+    assert result[""]["rows"] == 0.0
+    assert result[""][FAILED] == 0.0
+    assert result[""]["city: distinct values"] == 0.0
+    assert all(result[name] == {} for name in NAMES)
     assert failed() == {FAILED: 1.0}
 
 
@@ -273,17 +273,17 @@ def test_types_of_formats_and_libraries_are_one() -> None:
 @pytest.mark.parametrize("order", list(itertools.permutations([True, 1, False])))
 def test_truth_values_are_no_numbers_whatever_comes_first(order: tuple[Any, ...]) -> None:
     """In a set, True equals 1."""
-    found = FEATURES.of([{**ROWS[0], "plan": cell, "age": cell} for cell in order], NAMES)[""]
-    assert found["plan: distinct values"] == 3.0
-    assert (found["age: smallest"], found["age: largest"]) == (1.0, 1.0)
+    result = FEATURES.of([{**ROWS[0], "plan": cell, "age": cell} for cell in order], NAMES)[""]
+    assert result["plan: distinct values"] == 3.0
+    assert (result["age: smallest"], result["age: largest"]) == (1.0, 1.0)
 
 
 def test_numbers_that_no_float_holds_are_no_numbers() -> None:
     cells: list[Any] = [math.nan, math.inf, "-inf", 10**400, 10**5000, "1e999", [1, 2], "x", None]
-    found = FEATURES.of([{**ROWS[0], "age": cell} for cell in cells], NAMES)[""]
-    assert "age: largest" not in found
-    assert found["age: distinct values"] == len(cells)
-    found = FEATURES.of([{**ROWS[0], "age": cell} for cell in [1e308, 1.5e308]], NAMES)[""]
-    assert found["age: largest"] == 1.5e308
-    assert "age: mean" not in found
+    result = FEATURES.of([{**ROWS[0], "age": cell} for cell in cells], NAMES)[""]
+    assert "age: largest" not in result
+    assert result["age: distinct values"] == len(cells)
+    result = FEATURES.of([{**ROWS[0], "age": cell} for cell in [1e308, 1.5e308]], NAMES)[""]
+    assert result["age: largest"] == 1.5e308
+    assert "age: mean" not in result
     assert FEATURES.of([{"age": [1, 2]}, {"age": [3, 4]}], NAMES)[""]["rows"] == 2.0

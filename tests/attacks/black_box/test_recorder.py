@@ -132,9 +132,9 @@ def test_what_is_no_step_is_refused(call: Any, said: str) -> None:
 
 
 def test_all_neighbours() -> None:
-    found = sorted(neighbors("ab", "bc", adjacency="add_remove"))
+    result = sorted(neighbors("ab", "bc", adjacency="add_remove"))
     # Taken out: a, b. Put in at three places: b or c.
-    assert found == sorted([["b"], ["a"], *(list(t) for t in ("bab", "abb", "abb", "cab", "acb", "abc"))])
+    assert result == sorted([["b"], ["a"], *(list(t) for t in ("bab", "abb", "abb", "cab", "acb", "abc"))])
     assert sorted(neighbors("ab", "bc", adjacency="replace_one")) == [["a", "c"], ["b", "b"], ["c", "b"]]
     assert list(neighbors("ab", "0", adjacency="zero_out")) == [["0", "b"], ["a", "0"]]
     arrays = list(neighbors([np.ones(2), np.zeros(2)], [np.zeros(2)], adjacency="zero_out"))

@@ -37,8 +37,8 @@ def key(row: Row) -> str:
 
 def difference(pair: NeighboringData) -> tuple[int, int]:
     """How many records D has and D′ lacks, and the other way round, as multisets."""
-    one, other = (Counter(map(key, rows)) for rows in (pair.data, pair.neighbor))
-    return (one - other).total(), (other - one).total()
+    first, second = (Counter(map(key, rows)) for rows in (pair.data, pair.neighbor))
+    return (first - second).total(), (second - first).total()
 
 
 def pairs_of(
@@ -48,12 +48,12 @@ def pairs_of(
     columns = describe_columns(rows, **facts)
     sample = Sample(tuple(rows), columns, Adjacency(adjacency), copies, label)
     try:
-        found = neighboring_data(sample, np.random.default_rng(0))
+        result = neighboring_data(sample, np.random.default_rng(0))
     except ValueError as error:
         if not str(error).startswith("none of the strategies"):
             raise
         return {}
-    return {pair.name: pair for pair in found}
+    return {pair.name: pair for pair in result}
 
 
 def word(value: Any) -> str | None:
@@ -115,7 +115,7 @@ CELLS: dict[str, st.SearchStrategy[Any]] = {
 def tables(draw: st.DrawFn) -> list[dict[str, Any]]:
     kinds = draw(st.lists(st.sampled_from(sorted(CELLS)), min_size=1, max_size=5))
     size = draw(st.integers(5, 24))
-    return [{f"{kind} {place}": draw(CELLS[kind]) for place, kind in enumerate(kinds)} for _ in range(size)]
+    return [{f"{kind} {index}": draw(CELLS[kind]) for index, kind in enumerate(kinds)} for _ in range(size)]
 
 
 @given(tables(), st.sampled_from(["add_remove", "replace_one"]), st.integers(1, 3), st.data())
@@ -189,47 +189,47 @@ def people(count: int = 60) -> list[dict[str, Any]]:
         {
             "age": int(rng.integers(20, 80)),
             "paid": round(float(rng.lognormal(6, 1)), 2),
-            "city": "Ulm" if place == 7 else ("Bonn", "Kiel", "Jena")[place % 3],
-            "plan": "basic" if place % 3 else "large",
+            "city": "Ulm" if index == 7 else ("Bonn", "Kiel", "Jena")[index % 3],
+            "plan": "basic" if index % 3 else "large",
             "note": " ".join(rng.choice(["rain", "sun", "snow", "wind"], 6)),
         }
-        for place in range(count)
+        for index in range(count)
     ]
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("copies", [1, 10])
 def test_all_strategies_apply_to_a_mixed_table_and_each_says_what_it_finds(adjacency: str, copies: int) -> None:
-    found = pairs_of(people(), adjacency, copies)
-    assert list(found) == list(STRATEGIES) == sorted(found, key=list(STRATEGIES).index)
+    results = pairs_of(people(), adjacency, copies)
+    assert list(results) == list(STRATEGIES) == sorted(results, key=list(STRATEGIES).index)
     assert FINDS.keys() == STRATEGIES.keys()
-    check(found, adjacency, copies)
-    assert all(pair.finds == FINDS[name] for name, pair in found.items())
+    check(results, adjacency, copies)
+    assert all(pair.finds == FINDS[name] for name, pair in results.items())
 
 
 def test_each_strategy_does_what_its_name_says() -> None:
-    rows, found = people(), pairs_of(people())
+    rows, result = people(), pairs_of(people())
     largest = {name: max(row[name] for row in rows) for name in ("age", "paid")}
     for name, most in largest.items():
-        assert found["extreme_value"].target[name] > most + 5 * (most - min(row[name] for row in rows))
-    assert set(found["new_category"].novel) == {"city", "plan"}
-    assert found["rare_category"].target == rows[7]
-    assert [row for row in rows if row["city"] != "Ulm"] == list(found["rare_category"].data)
-    assert {row["plan"] for row in found["empty_class"].data} == {"basic"}
-    assert found["empty_class"].target["plan"] == "large"
-    assert len(found["longest_text"].target["note"]) >= 10 * max(len(row["note"]) for row in rows)
+        assert result["extreme_value"].target[name] > most + 5 * (most - min(row[name] for row in rows))
+    assert set(result["new_category"].novel) == {"city", "plan"}
+    assert result["rare_category"].target == rows[7]
+    assert [row for row in rows if row["city"] != "Ulm"] == list(result["rare_category"].data)
+    assert {row["plan"] for row in result["empty_class"].data} == {"basic"}
+    assert result["empty_class"].target["plan"] == "large"
+    assert len(result["longest_text"].target["note"]) >= 10 * max(len(row["note"]) for row in rows)
     known = {word for row in rows for word in row["note"].split()}
-    assert set(found["new_token"].target["note"].split()) - known
-    combined = found["new_combination"].target
+    assert set(result["new_token"].target["note"].split()) - known
+    combined = result["new_combination"].target
     assert not any(row["city"] == combined["city"] and row["plan"] == combined["plan"] for row in rows)
     assert {combined["city"], combined["plan"]} <= {row[name] for row in rows for name in ("city", "plan")}
-    empty = [name for name, value in found["missing_value"].target.items() if value in (None, "")]
+    empty = [name for name, value in result["missing_value"].target.items() if value in (None, "")]
     assert empty == ["age", "paid", "city"]  # the class and prose stay
-    assert len({key(row) for row in found["duplicates"].data}) == 1
-    edge = found["cluster_edge"]
+    assert len({key(row) for row in result["duplicates"].data}) == 1
+    edge = result["cluster_edge"]
     ages = {row["age"] for row in edge.data}
     assert not any(20 + 60 * 0.45 < age < 20 + 60 * 0.55 for age in ages) or edge.target["paid"] not in ages
-    assert found["ordinary"].target in rows
+    assert result["ordinary"].target in rows
 
 
 def test_types_and_ways_of_writing_are_kept() -> None:
@@ -249,14 +249,14 @@ def test_a_new_category_has_the_type_of_the_others() -> None:
     """Codes stay codes, days stay days, and of two truth values the other one is new."""
     rows = [
         {
-            "code": f"{place % 3}",
-            "whole": place % 3,
-            "day": f"2020-01-0{place % 3 + 1}",
-            "when": datetime.date(2020, 1, place % 3 + 1),
+            "code": f"{index % 3}",
+            "whole": index % 3,
+            "day": f"2020-01-0{index % 3 + 1}",
+            "when": datetime.date(2020, 1, index % 3 + 1),
             "truth": True,
-            "both": bool(place % 2),
+            "both": bool(index % 2),
         }
-        for place in range(12)
+        for index in range(12)
     ]
     pair = pairs_of(rows, categorical=("code", "whole"))["new_category"]
     assert pair.target == {
@@ -273,14 +273,14 @@ def test_a_new_category_has_the_type_of_the_others() -> None:
 def test_a_category_of_the_schema_in_another_type_is_not_new() -> None:
     """JSON has 1 where the schema has "1"."""
     schema = Schema.model_validate({"columns": [{"name": "x", "type": "category", "values": ["1", "2", "3"]}]})
-    rows = [{"x": place % 2 + 1} for place in range(10)]
+    rows = [{"x": index % 2 + 1} for index in range(10)]
     assert pairs_of(rows, schema=schema)["new_category"].target == {"x": 3}
     rows[0]["x"] = 3
     assert "new_category" not in pairs_of(rows, schema=schema)
 
 
 def test_numbers_of_a_type_stay_inside_of_it() -> None:
-    rows = [{"x": 2 * place} for place in range(100)]
+    rows = [{"x": 2 * index} for index in range(100)]
     assert pairs_of(rows)["extreme_value"].target["x"] > 255
     assert pairs_of(rows, most={"x": 255})["extreme_value"].target["x"] == 255
     rows.append({"x": 255})

@@ -16,7 +16,7 @@ from scipy import stats
 from dpassay.attacks.canaries import pairs as by_pairs
 from dpassay.attacks.canaries.pairs import (
     BINS,
-    MOST_PAIRS,
+    MAX_PAIRS,
     column_pairs,
     draw_rare_rows,
     pair_counts,
@@ -38,7 +38,7 @@ def bin_by_hand(column: ColumnRange, value: Any) -> Any:
     if value in (None, ""):
         return "empty"
     if column.kind == "word":
-        known = [str(one).casefold() for one in column.values]
+        known = [str(item).casefold() for item in column.values]
         return str(value).casefold() if str(value).casefold() in known else None
     if column.kind == "date":
         value = datetime.date.fromisoformat(value).toordinal()
@@ -54,23 +54,23 @@ def test_counts_are_those_of_brute_force_whatever_the_pieces(piece: int, monkeyp
     canaries, others = draw_rows(30, COLUMNS, rng), draw_rows(200, COLUMNS, rng)
     others[3]["city"] = "oslo"
     others[4]["age"], others[5]["age"], others[6]["city"] = 500, -3, " GHENT".strip()
-    found = pair_counts(canaries, COLUMNS, iter(others))
-    assert found.rows == 200
+    result = pair_counts(canaries, COLUMNS, iter(others))
+    assert result.rows == 200
     used = COLUMNS[1:]
-    for place, canary in enumerate(canaries):
+    for index, canary in enumerate(canaries):
         mine = [bin_by_hand(column, canary[column.name]) for column in used]
         theirs = [[bin_by_hand(column, row[column.name]) for column in used] for row in others]
-        assert found.columns[place].tolist() == [sum(row[j] == mine[j] for row in theirs) for j in range(3)]
+        assert result.columns[index].tolist() == [sum(row[j] == mine[j] for row in theirs) for j in range(3)]
         expected = [sum((row[i], row[j]) == (mine[i], mine[j]) for row in theirs) for i, j in column_pairs(3)]
-        assert found.pairs[place].tolist() == expected
+        assert result.pairs[index].tolist() == expected
 
 
-@pytest.mark.parametrize(("columns", "pairs"), [(2, 1), (3, 3), (8, 28), (25, 300), (60, MOST_PAIRS)])
+@pytest.mark.parametrize(("columns", "pairs"), [(2, 1), (3, 3), (8, 28), (25, 300), (60, MAX_PAIRS)])
 def test_all_pairs_are_compared_or_as_many_with_each_column(columns: int, pairs: int) -> None:
-    found = column_pairs(columns)
-    assert len(set(found)) == len(found) == pairs
-    assert all(0 <= one < other < columns for one, other in found)
-    often = Counter(column for pair in found for column in pair)
+    result = column_pairs(columns)
+    assert len(set(result)) == len(result) == pairs
+    assert all(0 <= first < second < columns for first, second in result)
+    often = Counter(column for pair in result for column in pair)
     assert max(often.values()) - min(often.values()) <= 1
     assert len(often) == columns
 
@@ -99,15 +99,15 @@ def chain_of_pairs(
 ) -> list[dict[str, Any]]:
     """Rows from the counts of neighbouring columns in a random order, with Laplace noise: the pairs of a tree, as in
     MST, but unprotected if the scale is small."""
-    order = [columns[place] for place in rng.permutation(len(columns))]
+    order = [columns[index] for index in rng.permutation(len(columns))]
     tables: list[Counter[tuple[Any, Any]]] = []
-    for one, other in itertools.pairwise(order):
-        tables.append(Counter((bin_by_hand(one, row[one.name]), bin_by_hand(other, row[other.name])) for row in rows))
+    for left, right in itertools.pairwise(order):
+        tables.append(Counter((bin_by_hand(left, row[left.name]), bin_by_hand(right, row[right.name])) for row in rows))
     first = Counter(bin_by_hand(order[0], row[order[0].name]) for row in rows)
     cells = [list(first)]
     out = [[cells[0][i]] for i in rng.choice(len(first), p=weights(first.values(), rng, scale), size=count)]
-    for table, other in zip(tables, order[1:], strict=True):
-        domain = range(BINS) if other.kind == "number" else [str(value) for value in other.values]
+    for table, right in zip(tables, order[1:], strict=True):
+        domain = range(BINS) if right.kind == "number" else [str(value) for value in right.values]
         laws = {
             begun: weights([table[begun, end] for end in domain], rng, scale).cumsum()
             for begun in {row[-1] for row in out}
@@ -135,12 +135,12 @@ def interpolated(
     numbers = [column.name for column in columns if column.kind == "number"]
     points = np.array([[row[name] for name in numbers] for row in rows], dtype=np.float64)
     out = []
-    for place in rng.integers(len(rows), size=count):
-        near = np.argpartition(((points - points[place]) ** 2).sum(axis=1), 6)[:6]
-        near = near[near != place]
+    for index in rng.integers(len(rows), size=count):
+        near = np.argpartition(((points - points[index]) ** 2).sum(axis=1), 6)[:6]
+        near = near[near != index]
         other, share = int(rng.choice(near)), rng.random()
-        between = points[place] + share * (points[other] - points[place])
-        row = dict(rows[place] if rng.random() < 0.5 else rows[other])
+        between = points[index] + share * (points[other] - points[index])
+        row = dict(rows[index] if rng.random() < 0.5 else rows[other])
         out.append(row | {name: round(value) for name, value in zip(numbers, between.tolist(), strict=True)})
     return out
 
@@ -158,7 +158,7 @@ def right_guesses(generator: str, score: str, seed: int) -> int:
     else:
         canaries, distances = draw_unusual_rows(2 * CANDIDATES, columns, data, rng)
     coins = rng.random(CANDIDATES) < 0.5
-    rows: list[Row] = [*data, *(canaries[place] for place in np.flatnonzero(coins))]
+    rows: list[Row] = [*data, *(canaries[index] for index in np.flatnonzero(coins))]
     if generator == "chain":
         synthetic = chain_of_pairs(rows, columns, rng, 0.1, len(rows))
     else:
@@ -220,9 +220,9 @@ def test_rare_rows_treat_candidates_and_controls_alike() -> None:
     np.testing.assert_allclose(expected, seen.pairs + (beside.pairs - 1) / 4)
     order = random.Random(3).sample(range(50), 50)
     synthetic = people(400, np.random.default_rng(4))
-    one = pair_scores(pair_counts(rows, columns, synthetic), expected)
-    other = pair_scores(pair_counts([rows[place] for place in order], columns, synthetic), expected[order])
-    np.testing.assert_allclose(other, one[order])
+    item = pair_scores(pair_counts(rows, columns, synthetic), expected)
+    other = pair_scores(pair_counts([rows[index] for index in order], columns, synthetic), expected[order])
+    np.testing.assert_allclose(other, item[order])
 
 
 def test_one_column_has_no_pairs() -> None:

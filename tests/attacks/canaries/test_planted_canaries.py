@@ -60,7 +60,7 @@ def test_keys_are_written_like_the_numbers_in_the_data() -> None:
     low, high = stats.binom.ppf(np.array([5e-7, 1 - 5e-7]), 400, 3 / 4)
     assert low <= len(long) <= high
     # The digits are uniform: chi-squared with 9 degrees of freedom, above the limit with probability 1e-6.
-    digits = np.bincount([int(one) for key in long for one in key if one != "-"], minlength=10)
+    digits = np.bincount([int(item) for key in long for item in key if item != "-"], minlength=10)
     assert stats.chisquare(digits).statistic < stats.chi2.isf(1e-6, 9)
 
 
@@ -74,7 +74,7 @@ def test_a_key_is_found_where_it_stands_alone() -> None:
 def test_templates_with_another_number_or_place_are_refused(template: str) -> None:
     with pytest.raises(ValueError, match=re.escape("template must have {key} once and no digit")):
         check_template(template)
-    assert all(check_template(one) == one for one in TEMPLATES)
+    assert all(check_template(item) == item for item in TEMPLATES)
 
 
 def test_echoes_end_in_common_words_that_differ() -> None:

@@ -64,12 +64,12 @@ def test_drawn_values_look_like_the_column() -> None:
     assert all(0 <= float(value) <= 50 and len(value.partition(".")[2]) == 2 for value in spent)
 
 
-def by_hand(one: dict[str, Any], other: dict[str, Any]) -> float:
+def by_hand(item: dict[str, Any], other: dict[str, Any]) -> float:
     """Gower's distance, written out."""
     total = 0.0
-    total += min(abs(one["age"] - other["age"]) / 72, 1) if isinstance(other.get("age"), int) else 1
-    total += min(abs(float(one["spent"]) - float(other["spent"])) / 50, 1) if other.get("spent") else 1
-    total += one["city"].strip().casefold() != str(other.get("city")).strip().casefold()
+    total += min(abs(item["age"] - other["age"]) / 72, 1) if isinstance(other.get("age"), int) else 1
+    total += min(abs(float(item["spent"]) - float(other["spent"])) / 50, 1) if other.get("spent") else 1
+    total += item["city"].strip().casefold() != str(other.get("city")).strip().casefold()
     total += other.get("flag") != 7
     return float(total / 4)
 
@@ -87,9 +87,9 @@ def others() -> list[dict[str, Any]]:
 def test_distances_are_those_by_hand_whatever_the_pieces(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planted_rows, "_CELLS", cells)
     rows = draw_rows(30, COLUMNS, np.random.default_rng(1))
-    found, count = nearest(rows, COLUMNS, iter(others()))
+    result, count = nearest(rows, COLUMNS, iter(others()))
     assert count == len(others())
-    np.testing.assert_allclose(found, [min(by_hand(row, other) for other in others()) for row in rows], atol=1e-12)
+    np.testing.assert_allclose(result, [min(by_hand(row, other) for other in others()) for row in rows], atol=1e-12)
 
 
 def test_no_more_than_a_piece_of_the_others_is_held(monkeypatch: pytest.MonkeyPatch) -> None:

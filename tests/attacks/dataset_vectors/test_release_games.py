@@ -142,6 +142,6 @@ def test_what_half_of_the_noise_gives_away_at_five() -> None:
     assert (on_d_prime > threshold).mean() == pytest.approx(exact, abs=0.04)
     area = stats.mannwhitneyu(on_d_prime, on_d).statistic / GAMES**2
     areas = [float(stats.norm.cdf(times / multiplier / math.sqrt(2))) for times in (2, 1)]
-    assert [round(one, 4) for one in areas] == [0.9436, 0.7861]
+    assert [round(item, 4) for item in areas] == [0.9436, 0.7861]
     assert area == pytest.approx(areas[0], abs=0.01)
     assert account(of.mechanism.plan(), adjacency=REPLACE_ONE, delta=1e-5).value == pytest.approx(11.5211, abs=1e-3)

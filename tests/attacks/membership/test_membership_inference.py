@@ -72,10 +72,10 @@ def slow_lira(game: dict[str, Any], *, per_record: bool, online: bool) -> list[f
 def test_lira_is_that_of_a_loop(per_record: bool, online: bool) -> None:
     game = gaussian_game(0, n=12, k=24, shift=1.0)
     lira = mi.lira_online if online else mi.lira_offline
-    found = lira(
+    result = lira(
         game["target"], game["references"], game["inclusion"], variance="per_record" if per_record else "global"
     )
-    np.testing.assert_allclose(found, slow_lira(game, per_record=per_record, online=online), rtol=1e-11)
+    np.testing.assert_allclose(result, slow_lira(game, per_record=per_record, online=online), rtol=1e-11)
 
 
 def test_auto_takes_a_variance_per_record_once_every_record_has_enough_models() -> None:
@@ -158,9 +158,9 @@ def test_rmia_is_that_of_a_double_loop(gamma: float, a: float | None) -> None:
         "z_references": -rng.exponential(size=(9, 20)),
     }
     arguments = list(game.values())
-    found = mi.rmia_online(*arguments, gamma=gamma) if a is None else mi.rmia_offline(*arguments, gamma=gamma, a=a)
-    assert found.tolist() == pytest.approx(slow_rmia(game, gamma, a), abs=1e-15)
-    assert len(set(found.tolist())) > 2
+    result = mi.rmia_online(*arguments, gamma=gamma) if a is None else mi.rmia_offline(*arguments, gamma=gamma, a=a)
+    assert result.tolist() == pytest.approx(slow_rmia(game, gamma, a), abs=1e-15)
+    assert len(set(result.tolist())) > 2
 
 
 def test_rmia_finds_members_with_one_model_each() -> None:
@@ -174,7 +174,7 @@ def test_rmia_finds_members_with_one_model_each() -> None:
     noise = rng.normal(scale=0.2, size=(3, 2000))
     coins = rng.random(2000) < 0.5
     population = -rng.uniform(2, 6, size=300) + rng.normal(scale=0.2, size=(3, 300))
-    found = mi.rmia_online(
+    result = mi.rmia_online(
         base + noise[0] + np.log(2) * coins,
         base + noise[1:] + np.log(2) * inclusion,
         inclusion,
@@ -182,7 +182,7 @@ def test_rmia_finds_members_with_one_model_each() -> None:
         population[1:],
         gamma=1.0,
     )
-    assert auc(found, coins) > 0.8
+    assert auc(result, coins) > 0.8
 
 
 def test_whole_texts_do_not_underflow() -> None:

@@ -25,9 +25,9 @@ def slow_law(texts: list[str], before: list[int], order: int) -> np.ndarray:
     counts = np.zeros(257)
     for text in texts:
         symbols = [BOUNDARY, *text.encode(), BOUNDARY]
-        for place in range(1, len(symbols)):
-            if place >= len(context) and symbols[place - len(context) : place] == context:
-                counts[symbols[place]] += 1
+        for index in range(1, len(symbols)):
+            if index >= len(context) and symbols[index - len(context) : index] == context:
+                counts[symbols[index]] += 1
     if counts.sum() == 0:
         return shorter
     kinds = np.count_nonzero(counts)
@@ -104,9 +104,9 @@ def test_samples_have_the_law_of_the_model() -> None:
         cells[text] = p if len(text) == 2 else p * model.next_probabilities(text)[BOUNDARY]
     expected = np.array([*cells.values(), 1 - sum(cells.values())]) * len(drawn)
     counts = np.array([sum(text == cell for text in drawn) for cell in cells])
-    found = np.append(counts, len(drawn) - counts.sum())
+    result = np.append(counts, len(drawn) - counts.sum())
     assert expected.min() > 5
-    assert stats.chisquare(found, expected).pvalue > 1e-6
+    assert stats.chisquare(result, expected).pvalue > 1e-6
 
 
 def test_samples_begin_with_their_prefix_and_repeat_what_was_counted() -> None:

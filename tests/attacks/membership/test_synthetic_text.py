@@ -26,11 +26,11 @@ def test_the_ngram_score_is_a_difference_of_two_laws() -> None:
     synthetic = RECORDS[:10]
     first, second = NGramModel.fit(synthetic, order=3), NGramModel.fit(REFERENCE, order=3)
     starts = [len("Patient with ")] * len(RECORDS)
-    found = ngram_scores(RECORDS, iter(synthetic), iter(REFERENCE), order=3, starts=starts)
+    result = ngram_scores(RECORDS, iter(synthetic), iter(REFERENCE), order=3, starts=starts)
     for index in (0, 9, 199):
         text = RECORDS[index]
         expected = first.log_probability(text, starts[0]) - second.log_probability(text, starts[0])
-        assert found[index] == pytest.approx(expected, rel=1e-12)
+        assert result[index] == pytest.approx(expected, rel=1e-12)
     assert (
         ngram_scores(["a"], ["ab"], order=2).tolist()
         == NGramModel.fit(["ab"], order=2).log_probabilities(["a"]).tolist()
@@ -46,8 +46,8 @@ def test_the_neighbourhood_is_that_of_brute_force(monkeypatch: pytest.MonkeyPatc
         expected.append(np.sort(cosines, axis=1)[:, -4:].mean(axis=1))
     monkeypatch.setattr(synthetic_text, "_PIECE", 7)
     monkeypatch.setattr(synthetic_text, "_ROWS", 3)
-    found = neighbourhood_scores(RECORDS[:10], iter(RECORDS[100:140]), iter(REFERENCE[:30]), neighbours=4)
-    np.testing.assert_allclose(found, expected[0] - expected[1], atol=2e-5)
+    result = neighbourhood_scores(RECORDS[:10], iter(RECORDS[100:140]), iter(REFERENCE[:30]), neighbours=4)
+    np.testing.assert_allclose(result, expected[0] - expected[1], atol=2e-5)
     alone = neighbourhood_scores(RECORDS[:10], RECORDS[100:140], neighbours=4)
     np.testing.assert_allclose(alone, expected[0], atol=1e-5)
 

@@ -226,11 +226,11 @@ def test_pieces_of_a_fixed_size_leak_beyond_their_batch(play: Any, model: Langua
 def test_without_protection_the_keys_come_out(play: Any, model: LanguageModel) -> None:
     """The positive control refutes pure DP, by reconstruction and by leave-one-out loss."""
     played = play(aggregate="none", temperature=1.0, batch_size=4, tokens=42)
-    found = reconstruct(played.generation.documents, CANARIES, [record.text for record in RECORDS])
-    assert found.asked > 60
-    assert found.reproduced > 0.7 * found.asked
+    result = reconstruct(played.generation.documents, CANARIES, [record.text for record in RECORDS])
+    assert result.asked > 60
+    assert result.reproduced > 0.7 * result.asked
     arguments = {"guarantee": PureDP(1.0), "adjacency": Adjacency.ADD_REMOVE, "unit": Unit()}
-    reconstruction = reconstruction_audit(found, control=found, **arguments)  # type: ignore[arg-type]
+    reconstruction = reconstruction_audit(result, control=result, **arguments)  # type: ignore[arg-type]
     assert reconstruction.controls_passed
     assert reconstruction.difference is not None
     assert reconstruction.difference.lower > 0

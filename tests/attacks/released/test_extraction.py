@@ -23,8 +23,8 @@ SHORT = "hello there"
 
 def extracted(synthetic: list[str], source: list[str], holdout: list[str], **rule: float) -> dict[str, Hits]:
     units = Units.of([content_key(text) for text in source], [content_key(text) for text in holdout])
-    found = extraction(Words.of(synthetic), Words.of(source), Words.of(holdout), units, Criteria(**rule))  # type: ignore[arg-type]
-    return {hits.name: hits for hits in found}
+    result = extraction(Words.of(synthetic), Words.of(source), Words.of(holdout), units, Criteria(**rule))  # type: ignore[arg-type]
+    return {hits.name: hits for hits in result}
 
 
 def grams(words: list[str], n: int) -> list[tuple[str, ...]]:
@@ -64,21 +64,21 @@ def test_everything_that_is_found_is_so_by_definition(seed: int, rule: tuple[int
     written = [" ".join(text) for text in texts]
     criteria = Criteria(*rule)
     side = ExtractionSide.of(Words.of(written[:12]), Words.of(written[12:]), criteria)
-    found = zip(side.verbatim.tolist(), side.near.tolist(), side.longest.tolist(), strict=True)
-    assert list(found) == by_definition(written[:12], written[12:], criteria)
+    result = zip(side.verbatim.tolist(), side.near.tolist(), side.longest.tolist(), strict=True)
+    assert list(result) == by_definition(written[:12], written[12:], criteria)
 
 
 @pytest.mark.parametrize(("length", "hit"), [(7, False), (8, True), (9, True)])
 def test_verbatim_is_a_run_of_so_many_words(length: int, hit: bool) -> None:
     given = "We saw that " + " ".join(A.upper().split()[1 : 1 + length]) + ", and left."
-    found = extracted([given], [A], [B])["verbatim_extraction"]
-    assert found.source.tolist() == [hit]
-    assert found.holdout.tolist() == [False]
+    result = extracted([given], [A], [B])["verbatim_extraction"]
+    assert result.source.tolist() == [hit]
+    assert result.holdout.tolist() == [False]
 
 
 def test_a_shorter_record_counts_where_it_occurs_whole() -> None:
-    found = extracted(["He said: hello there, you!"], [SHORT, "hello you"], [B])["verbatim_extraction"]
-    assert found.source.tolist() == [True, False]
+    result = extracted(["He said: hello there, you!"], [SHORT, "hello you"], [B])["verbatim_extraction"]
+    assert result.source.tolist() == [True, False]
 
 
 def test_near_verbatim_is_a_share_of_runs() -> None:
@@ -86,8 +86,8 @@ def test_near_verbatim_is_a_share_of_runs() -> None:
     middle, end = A.replace("over", "beyond"), A.replace("noon", "dawn")
     for text, share in ((middle, 4 / 8), (end, 7 / 8)):
         for threshold in (share - 0.01, share, share + 0.01):
-            found = extracted([text], [A], [B], near_share=threshold)["near_verbatim_extraction"]
-            assert found.source.tolist() == [threshold <= share]
+            result = extracted([text], [A], [B], near_share=threshold)["near_verbatim_extraction"]
+            assert result.source.tolist() == [threshold <= share]
 
 
 def test_the_longest_runs_are_guessed_in_a_number_that_is_fixed() -> None:
@@ -96,9 +96,9 @@ def test_the_longest_runs_are_guessed_in_a_number_that_is_fixed() -> None:
     holdout = [f"{i} {i}x {i}y filler words in here" for i in range(20, 30)]
     given = [" ".join(A.split()[:9]), " ".join(B.split()[:10]), "24 24x 24y"]
     for words, share, hit in ((3, 0.15, ([8, 9], [4])), (3, 0.05, ([9], [])), (4, 0.15, ([8, 9], []))):
-        found = extracted(given, source, holdout, longest_share=share, words=words)["longest_runs"]
-        assert (np.flatnonzero(found.source).tolist(), np.flatnonzero(found.holdout).tolist()) == hit
-    quantiles = found.details["longest_run"]
+        result = extracted(given, source, holdout, longest_share=share, words=words)["longest_runs"]
+        assert (np.flatnonzero(result.source).tolist(), np.flatnonzero(result.holdout).tolist()) == hit
+    quantiles = result.details["longest_run"]
     assert quantiles["source"]["quantiles"] == {"0.5": None, "0.95": 10, "0.99": 10, "1": 10}
     assert quantiles["holdout"]["quantiles"]["1"] is None
 
@@ -106,24 +106,24 @@ def test_the_longest_runs_are_guessed_in_a_number_that_is_fixed() -> None:
 def test_ties_are_broken_without_looking_at_the_side() -> None:
     """All have the same two words in common with the synthetic one: of 400 guesses source units are hypergeometric."""
     source, holdout = ([f"{side}{i} one two" for i in range(1000)] for side in "sh")
-    found = extracted(["one two three"], source, holdout, longest_share=0.2, words=2)["longest_runs"]
-    assert found.source.sum() + found.holdout.sum() == 400
+    result = extracted(["one two three"], source, holdout, longest_share=0.2, words=2)["longest_runs"]
+    assert result.source.sum() + result.holdout.sum() == 400
     low, high = stats.hypergeom.ppf(np.array([5e-7, 1 - 5e-7]), 2000, 1000, 400)
-    assert low <= found.source.sum() <= high  # false alarm 1e-6
+    assert low <= result.source.sum() <= high  # false alarm 1e-6
 
 
 def test_copies_are_one_unit_and_what_is_on_both_sides_is_none() -> None:
-    found = extracted([A, B], [A, A, B, SHORT], [B, "another text", "another text"])["verbatim_extraction"]
-    assert found.source.tolist() == [True, False]
-    assert found.holdout.tolist() == [False]
-    assert found.details["copies"] == 2
-    assert found.details["in_both"] == 1
+    result = extracted([A, B], [A, A, B, SHORT], [B, "another text", "another text"])["verbatim_extraction"]
+    assert result.source.tolist() == [True, False]
+    assert result.holdout.tolist() == [False]
+    assert result.details["copies"] == 2
+    assert result.details["in_both"] == 1
 
 
 def test_a_user_is_hit_by_any_record() -> None:
     units = Units.of(["u", "v", "u"], ["w"])
-    found = extraction(Words.of([A]), Words.of([SHORT, B, A]), Words.of(["x y"]), units)[0]
-    assert found.source.tolist() == [True, False]
+    result = extraction(Words.of([A]), Words.of([SHORT, B, A]), Words.of(["x y"]), units)[0]
+    assert result.source.tolist() == [True, False]
     assert units.source.tolist() == [0, 1, 0]
 
 

@@ -28,7 +28,7 @@ def in_common(first: list[str], second: list[str]) -> int:
 
 
 def words(lists: list[list[str]]) -> Words:
-    return Words.of(" ".join(one) for one in lists)
+    return Words.of(" ".join(item) for item in lists)
 
 
 @examples(14, 40)
@@ -46,8 +46,8 @@ def test_shorter_runs_are_not_looked_for(
     mine: list[list[str]], others: list[list[str]], least: int, chunk: int
 ) -> None:
     runs = [max((in_common(text, other) for other in others), default=0) for text in mine]
-    found = longest_runs(words(mine), words(others), least=least, chunk=chunk)
-    assert found.tolist() == [run if run >= least else 0 for run in runs]
+    result = longest_runs(words(mine), words(others), least=least, chunk=chunk)
+    assert result.tolist() == [run if run >= least else 0 for run in runs]
 
 
 def test_only_words_of_runs_in_common_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,8 +71,8 @@ def test_only_words_of_runs_in_common_are_sorted(monkeypatch: pytest.MonkeyPatch
 
 def test_runs_are_those_of_their_texts_however_many() -> None:
     texts = [f"a b {number % 5000} c" if number % 7 else "a" for number in range(10_000)]
-    found = longest_runs(Words.of(texts), Words.of(texts[9990:]), least=3)
-    assert found.tolist() == [4 * (text in texts[9990:]) * (" " in text) for text in texts]
+    result = longest_runs(Words.of(texts), Words.of(texts[9990:]), least=3)
+    assert result.tolist() == [4 * (text in texts[9990:]) * (" " in text) for text in texts]
 
 
 def test_texts_that_are_all_the_same() -> None:

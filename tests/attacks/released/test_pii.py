@@ -21,8 +21,8 @@ KEY = b"0123456789abcdef"
 def luhn_by_table(digits: str) -> bool:
     """The digits of the doubled digit added up, in the words of the standard, from the left."""
     total = 0
-    for place, digit in enumerate(digits):
-        from_the_right = len(digits) - place
+    for index, digit in enumerate(digits):
+        from_the_right = len(digits) - index
         shown = str(2 * int(digit)) if from_the_right % 2 == 0 else digit
         total += sum(int(part) for part in shown)
     return str(total).endswith("0")
@@ -46,9 +46,9 @@ def test_luhn(digits: str) -> None:
 def test_luhn_has_one_check_digit_and_sees_every_wrong_digit(digits: str) -> None:
     (check,) = [digit for digit in "0123456789" if luhn(digits + digit)]
     whole = digits + check
-    for place in range(len(whole)):
-        wrong = [whole[:place] + digit + whole[place + 1 :] for digit in "0123456789" if digit != whole[place]]
-        assert not any(luhn(one) for one in wrong)
+    for index in range(len(whole)):
+        wrong = [whole[:index] + digit + whole[index + 1 :] for digit in "0123456789" if digit != whole[index]]
+        assert not any(luhn(item) for item in wrong)
 
 
 @given(st.text("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", min_size=18, max_size=18))
@@ -150,11 +150,11 @@ PARTS = [
 def test_hints_hide_nothing(parts: list[str], between: str, cut: int) -> None:
     """Against all patterns on every text with a digit, an @ or ://, also where a value is cut."""
     text = between.join(parts)[cut:] if cut < 20 else between.join(parts)
-    found = find(text)
+    result = find(text)
     with pytest.MonkeyPatch.context() as patched:
         for kind in KINDS:
             patched.setitem(pii._HINTS, kind, lambda _: True)
-        assert found == find(text)
+        assert result == find(text)
 
 
 @pytest.mark.parametrize(
@@ -177,20 +177,20 @@ ALICE, BOB, CAROL, DAN = (f"{name}@example.org" for name in ("alice", "bob", "ca
 
 
 def test_values_are_counted_by_where_they_occur() -> None:
-    found = scanned(
+    result = scanned(
         [f"{ALICE} {ALICE.upper()}", f"{CAROL}, {BOB}", f"{DAN} 192.0.2.1"],
         [f"I am {ALICE}", f"{BOB} wrote", "nothing"],
         [f"to {CAROL}", f"cc {BOB}"],
     )
-    assert found.counts()["email"] == {
+    assert result.counts()["email"] == {
         "source": 1, "holdout": 1, "both": 1, "neither": 1, "occurrences": 5, "known_source": 2, "known_holdout": 2
     }  # fmt: skip
-    assert found.counts()["ip_address"]["neither"] == 1
-    assert set(found.counts()) == set(KINDS)
+    assert result.counts()["ip_address"]["neither"] == 1
+    assert set(result.counts()) == set(KINDS)
     # Bob is nobody's own, and "nothing" has no value: one candidate on each side, both hit.
-    assert found.hits.source.tolist() == [True]
-    assert found.hits.holdout.tolist() == [True]
-    assert found.hits.details["without_own_value"] == 3
+    assert result.hits.source.tolist() == [True]
+    assert result.hits.holdout.tolist() == [True]
+    assert result.hits.details["without_own_value"] == 3
 
 
 def test_hashes_depend_on_the_key_and_show_no_value() -> None:

@@ -155,30 +155,30 @@ def leaking() -> Tables:
 
 
 def test_exact_matches(leaking: Tables) -> None:
-    found = exact_matches(leaking)
-    assert found.source.tolist() == [True] * 40 + [False] * 160
-    assert not found.holdout.any()
+    result = exact_matches(leaking)
+    assert result.source.tolist() == [True] * 40 + [False] * 160
+    assert not result.holdout.any()
 
 
 def test_the_nearest_rows_are_guessed(leaking: Tables) -> None:
-    found = closest_records(leaking, seed=0, share=0.1)
-    assert found.source[:40].sum() == 40  # the 40 at distance 0 are the nearest tenth of 400
-    assert found.source.sum() + found.holdout.sum() == 40
-    described = found.details["synthetic_rows"]
+    result = closest_records(leaking, seed=0, share=0.1)
+    assert result.source[:40].sum() == 40  # the 40 at distance 0 are the nearest tenth of 400
+    assert result.source.sum() + result.holdout.sum() == 40
+    described = result.details["synthetic_rows"]
     assert described["rows"] == 240
     assert described["nearer_to_source"] >= 40
     # 200 rows of the same law on either side and ties to none: the standard deviation of their share is .035.
     assert described["share_nearer_to_source"] == pytest.approx((40 + 100) / 240, abs=0.15)
-    assert found.details["area_under_curve"] > 0.55
+    assert result.details["area_under_curve"] > 0.55
 
 
 def test_ties_are_broken_without_looking_at_the_side() -> None:
     """All rows are equally near: of 400 guesses source rows are hypergeometric."""
     rows = [{"a": "x"}] * 1000
-    found = closest_records(encode([{"a": "y"}], rows, rows), seed=1, share=0.2)
-    assert found.source.sum() + found.holdout.sum() == 400
+    result = closest_records(encode([{"a": "y"}], rows, rows), seed=1, share=0.2)
+    assert result.source.sum() + result.holdout.sum() == 400
     low, high = stats.hypergeom.ppf(np.array([5e-7, 1 - 5e-7]), 2000, 1000, 400)
-    assert low <= found.source.sum() <= high  # false alarm 1e-6
+    assert low <= result.source.sum() <= high  # false alarm 1e-6
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.lists(st.integers(0, 4), min_size=1, max_size=6))
@@ -189,22 +189,22 @@ def test_area_under_the_curve(source: list[int], holdout: list[int]) -> None:
 
 def test_a_secret_column_is_guessed_from_the_nearest_row(leaking: Tables) -> None:
     """A row that is repeated has itself as its nearest: guessed right. By definition, row by row, for the others."""
-    found = attribute_inference(leaking, "income", tolerance=0.05)
-    assert found.source[:40].all()
-    assert found.source.mean() > found.holdout.mean() + 0.1
+    result = attribute_inference(leaking, "income", tolerance=0.05)
+    assert result.source[:40].all()
+    assert result.source.mean() > result.holdout.mean() + 0.1
     every = leaking.source.numbers[:, 1], leaking.synthetic.numbers[:, 1]
     _, index = nearest(leaking.without("income").source, leaking.without("income").synthetic)
-    assert found.source.tolist() == [abs(every[0][i] - every[1][j]) <= 0.05 for i, j in enumerate(index)]
-    assert [trials for _, _, trials in found.beside] == [200, 200]
+    assert result.source.tolist() == [abs(every[0][i] - every[1][j]) <= 0.05 for i, j in enumerate(index)]
+    assert [trials for _, _, trials in result.beside] == [200, 200]
 
 
 def test_a_secret_category() -> None:
     synthetic = [{"a": 0, "s": "x"}, {"a": 10, "s": "y"}, {"a": 11, "s": "y"}]
     source, holdout = [{"a": 1, "s": "x"}, {"a": 9, "s": "z"}], [{"a": 2, "s": "y"}, {"a": 8, "s": ""}]
-    found = attribute_inference(encode(synthetic, source, holdout), "s")
-    assert found.source.tolist() == [True, False]
-    assert found.holdout.tolist() == [False, False]
-    assert [hits for _, hits, _ in found.beside] == [0, 1]  # "y" for all
+    result = attribute_inference(encode(synthetic, source, holdout), "s")
+    assert result.source.tolist() == [True, False]
+    assert result.holdout.tolist() == [False, False]
+    assert [hits for _, hits, _ in result.beside] == [0, 1]  # "y" for all
 
 
 def test_a_secret_without_other_columns() -> None:
@@ -227,8 +227,8 @@ def test_properties_of_one_column() -> None:
     some = EncodedTable(
         np.array([[0.0], [0.25], [0.25], [1.0], [np.nan]]), np.array([[0], [1], [1], [-1], [2]], dtype=np.int32)
     )
-    found = univariate(some, np.random.default_rng(0), 100)
-    shown = sorted((condition.numeric, condition.relation, condition.value) for (condition,) in found)
+    result = univariate(some, np.random.default_rng(0), 100)
+    shown = sorted((condition.numeric, condition.relation, condition.value) for (condition,) in result)
     assert shown == [
         (False, "=", 0), (False, "=", 2), (True, "<=", 0.0), (True, "=", 0.0), (True, "=", 1.0), (True, ">=", 1.0)
     ]  # fmt: skip
@@ -236,11 +236,11 @@ def test_properties_of_one_column() -> None:
 
 
 def test_rows_are_singled_out(leaking: Tables) -> None:
-    found = singling_out(leaking, seed=0, attempts=300)
-    assert found.source[:40].sum() >= 30  # an income that is repeated to the cent
-    assert found.source[40:].mean() < 0.2
-    assert found.holdout.mean() < 0.2
-    counts = {name: (hits, trials) for name, hits, trials in found.beside}
+    result = singling_out(leaking, seed=0, attempts=300)
+    assert result.source[:40].sum() >= 30  # an income that is repeated to the cent
+    assert result.source[40:].mean() < 0.2
+    assert result.holdout.mean() < 0.2
+    counts = {name: (hits, trials) for name, hits, trials in result.beside}
     assert len(counts) == 6
     source, holdout = (
         counts[f"one column: predicates true of one of 200 {side} units"] for side in ("source", "holdout")
@@ -259,9 +259,9 @@ def test_one_of_n_by_chance_is_37_percent() -> None:
     )
     synthetic = [{f"q{j}": int(x) for j, x in enumerate(row)} for row in rng.integers(0, n, (2, trials))]
     coded = encode(synthetic, source, holdout, categorical=[f"q{j}" for j in range(trials)])
-    found = singling_out(coded, seed=0, attempts=trials, columns=1)
+    result = singling_out(coded, seed=0, attempts=trials, columns=1)
     share = (1 - 1 / n) ** (n - 1)
-    for name, hits, tried in found.beside[:2]:
+    for name, hits, tried in result.beside[:2]:
         assert "one column" in name
         assert tried == trials
         assert abs(hits / tried - share) < 5 * math.sqrt(share * (1 - share) / tried)  # false alarm 6e-7

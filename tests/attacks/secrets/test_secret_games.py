@@ -128,18 +128,18 @@ def test_the_best_guess_is_known_without_a_game() -> None:
 
 def test_secrets_are_guessed_as_often_as_the_best_guess_would() -> None:
     """The release's own code, one round: neither less noise than it says nor a guess worse than the best."""
-    found = SecretGame.worst_case(100, DRAWN, SIGMA).play("recorded", 1500, seed=1)
+    result = SecretGame.worst_case(100, DRAWN, SIGMA).play("recorded", 1500, seed=1)
     wanted = best_of_one(SIGMA * math.sqrt(2), 100)
-    check(found.right, found.games, wanted)
-    assert found.best == pytest.approx(wanted, rel=1e-3)
-    assert found.best is not None
-    assert 0.85 * R < found.best < R  # the guarantee is nearly tight here
+    check(result.right, result.games, wanted)
+    assert result.best == pytest.approx(wanted, rel=1e-3)
+    assert result.best is not None
+    assert 0.85 * R < result.best < R  # the guarantee is nearly tight here
 
 
 def test_one_sigma_for_counts_and_centres_is_guessed_as_often_as_predicted() -> None:
-    found = SecretGame.worst_case(100, DRAWN, SIGMA, variant="as_published").play("recorded", 1500, seed=2)
+    result = SecretGame.worst_case(100, DRAWN, SIGMA, variant="as_published").play("recorded", 1500, seed=2)
     wanted = best_of_one(SIGMA, 100)
-    check(found.right, found.games, wanted)
+    check(result.right, result.games, wanted)
     assert wanted > 1.5 * R
 
 
@@ -148,9 +148,9 @@ def test_one_sigma_for_counts_and_centres_is_guessed_as_often_as_predicted() -> 
 def test_two_rounds(variant: str) -> None:
     sigma = noise_for(poisson_binomial(DRAWN), P, R, rounds=2)
     game = SecretGame.worst_case(100, DRAWN, sigma, rounds=2, variant=variant)  # type: ignore[arg-type]
-    found = game.play("recorded", 5000, seed=3)
+    result = game.play("recorded", 5000, seed=3)
     wanted = best_of_two(sigma * (math.sqrt(2) if variant == "sound" else 1), 100)
-    check(found.right, found.games, wanted)
+    check(result.right, result.games, wanted)
     shrunk = sigma if variant == "sound" else sigma / math.sqrt(2)
     assert wanted < blowup(poisson_binomial(DRAWN), shrunk, P, rounds=2).upper
     assert (wanted > R) == (variant == "as_published")

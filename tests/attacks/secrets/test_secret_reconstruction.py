@@ -16,9 +16,9 @@ FIVE_SIGMA = 5.0
 """A binomial count of some hundreds is so far off with probability below 1e-6."""
 
 
-def check(found: SecretGuesses, wanted: float) -> None:
-    margin = FIVE_SIGMA * math.sqrt(found.games * wanted * (1 - wanted)) + 1
-    assert abs(found.right - found.games * wanted) < margin
+def check(result: SecretGuesses, wanted: float) -> None:
+    margin = FIVE_SIGMA * math.sqrt(result.games * wanted * (1 - wanted)) + 1
+    assert abs(result.right - result.games * wanted) < margin
 
 
 def orthogonal_success(values: int, mu: float) -> float:

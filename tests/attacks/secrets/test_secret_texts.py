@@ -74,8 +74,8 @@ def test_in_the_worst_case_it_is_the_other_game() -> None:
     chances, sigma = np.full(6, 0.4), 1.5
     worst = SecretGame.worst_case(10, chances, sigma)
     game = TextGame(worst.clusters, np.repeat(worst.vectors[:, None], 6, axis=1), chances, sigma)
-    found, best = game.play(1000, seed=3), worst.model.success()
-    assert abs(found.right - 1000 * best) < 4.9 * math.sqrt(1000 * best * (1 - best))
+    result, best = game.play(1000, seed=3), worst.model.success()
+    assert abs(result.right - 1000 * best) < 4.9 * math.sqrt(1000 * best * (1 - best))
 
 
 TEXTS = ["the parcel for 48213 is late again", "please call 48213 about the bill", "48213"]

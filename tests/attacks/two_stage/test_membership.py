@@ -26,13 +26,13 @@ def training(adjacency: Adjacency, noise: float, count: int) -> Any:
 def test_a_score_is_the_sum_of_log_likelihood_ratios(swapped: bool) -> None:
     """By scipy's densities: of the mixture with the spike, over that without it, or with its opposite."""
     adjacency = Adjacency.REPLACE_ONE if swapped else Adjacency.ADD_REMOVE
-    one = training(adjacency, 1.5, 4)
+    item = training(adjacency, 1.5, 4)
     sigma = 1.5 * (2 if swapped else 1)
     scores, rng, size = SpikeScores(4, swapped=swapped), np.random.default_rng(0), 40
     expected = np.zeros(4)
     for step in range(3):
         released = rng.normal(size=size)
-        scores.see(step, released, one)
+        scores.see(step, released, item)
         x = released[[0, 10, 20, 30]] * 20 / 2.0  # in units of the clip: a mean over 20 rows, C = 2
 
         def density(x: Any, sign: int) -> Any:
@@ -45,9 +45,9 @@ def test_a_score_is_the_sum_of_log_likelihood_ratios(swapped: bool) -> None:
 
 
 def test_without_noise_a_score_is_what_was_released() -> None:
-    one = training(Adjacency.ADD_REMOVE, 0.0, 2)
+    item = training(Adjacency.ADD_REMOVE, 0.0, 2)
     scores = SpikeScores(2, swapped=False)
-    scores.see(0, np.array([0.1, 9.0, 0.0, 9.0]), one)
+    scores.see(0, np.array([0.1, 9.0, 0.0, 9.0]), item)
     assert scores.scores == pytest.approx([0.1 * 20 / 2.0, 0.0])
 
 
@@ -60,5 +60,5 @@ def test_distances_are_those_of_gower() -> None:
             ]
         }
     )
-    found = distances([("10", "f"), ("90", "m")], [("20", "f"), ("70", "f")], schema)
-    assert found == pytest.approx([(0.1 + 0) / 2, (0.2 + 1) / 2])
+    result = distances([("10", "f"), ("90", "m")], [("20", "f"), ("70", "f")], schema)
+    assert result == pytest.approx([(0.1 + 0) / 2, (0.2 + 1) / 2])

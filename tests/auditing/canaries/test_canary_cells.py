@@ -25,8 +25,8 @@ Rows = list[dict[str, Any]]
 def done(*arguments: object) -> dict[str, Any]:
     result = command.run("audit", *arguments, "--json")
     assert result.returncode in (0, 1), result.stderr
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    outcome: dict[str, Any] = json.loads(result.stdout)
+    return outcome
 
 
 def refused(*arguments: object) -> str:
@@ -51,8 +51,8 @@ def written(rows: Rows, path: Path, schema: pyarrow.Schema | None = None) -> Pat
 
 def read(path: Path) -> Rows:
     if path.suffix == ".parquet":
-        found: Rows = pyarrow.parquet.read_table(path).to_pylist()
-        return found
+        result: Rows = pyarrow.parquet.read_table(path).to_pylist()
+        return result
     with path.open(newline="", encoding="utf-8") as file:
         return [dict(row) for row in csv.DictReader(file)]
 
@@ -163,10 +163,10 @@ def test_categories_that_are_whole_numbers_are_found_as_floats(ending: str, tmp_
     ]
     if ending == "parquet":  # one type for all
         copies = [{**row, "code": row["code"] if isinstance(row["code"], float) else None} for row in copies]
-    found = scored(folder, written(copies, tmp_path / f"s.{ending}"))
+    result = scored(folder, written(copies, tmp_path / f"s.{ending}"))
     whole = [canary.column == "code" for canary in read_manifest(folder)[0].planted]
     assert any(whole)
-    assert all(score == 1 for score, of in zip(found, whole, strict=True) if of)
+    assert all(score == 1 for score, of in zip(result, whole, strict=True) if of)
 
 
 @pytest.mark.parametrize("content", ["", "spent,born,place\n"])

@@ -45,8 +45,8 @@ def dpassay(*arguments: object) -> command.Result:
 def done(*arguments: object) -> dict[str, Any]:
     result = dpassay(*arguments, "--json")
     assert result.returncode in (0, 1), result.stderr
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    outcome: dict[str, Any] = json.loads(result.stdout)
+    return outcome
 
 
 def refused(*arguments: object) -> str:
@@ -185,7 +185,7 @@ def test_keys_look_like_the_numbers_in_the_data(tmp_path: Path) -> None:
     done("plan", "--like", like, "--canaries", 60, *own, "-o", folder)
     manifest, _ = read_manifest(folder)
     every = [*manifest.candidates, *manifest.never]
-    forms = Counter("".join("#" if one.isdigit() else one for one in canary.key) for canary in every)
+    forms = Counter("".join("#" if item.isdigit() else item for item in canary.key) for canary in every)
     assert set(forms) == {"####-#####", "####-#######"}
     assert {canary.text.replace(canary.key, "{key}") for canary in every} == {"Please pay {key}.", "It is {key}, again"}
     said = [{"text": f"so {canary.key}!"} for canary in manifest.planted[:7]]
@@ -431,12 +431,12 @@ def test_a_model_is_scored_in_place_of_a_file(kind: str, tmp_path: Path, monkeyp
     monkeypatch.setattr(LanguageModel, "load", load)
     monkeypatch.setattr(likelihood, "ending_log_probabilities", likely)
     done("score", folder, "--model", "builtin", "--base", "builtin")
-    found = done("bound", folder)
-    assert found["refuted"] is True
-    assert found["synthetic"][0]["checked"] is True
-    assert "under the model" in found["audit"]["attack"]
-    assert found["audit"]["rates"][1]["hits"] == 0
-    assert not any("positive" in rate["name"] for rate in found["audit"]["controls"])
+    result = done("bound", folder)
+    assert result["refuted"] is True
+    assert result["synthetic"][0]["checked"] is True
+    assert "under the model" in result["audit"]["attack"]
+    assert result["audit"]["rates"][1]["hits"] == 0
+    assert not any("positive" in rate["name"] for rate in result["audit"]["controls"])
     done("report", folder)
 
 

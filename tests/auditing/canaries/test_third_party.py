@@ -42,8 +42,8 @@ def done(*arguments: object) -> dict[str, Any]:
     """What a command prints as JSON; it must not fail."""
     result = dpassay(*arguments, "--json")
     assert result.returncode in (0, 1), result.stderr
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    outcome: dict[str, Any] = json.loads(result.stdout)
+    return outcome
 
 
 def refused(*arguments: object) -> str:
@@ -162,7 +162,7 @@ def test_a_plan_says_how_likely_it_is_to_show_it(tmp_path: Path) -> None:
     assert at_claim["generator"] == "has exactly the claimed ε"
     assert at_claim["chance"] == pytest.approx(stats.binom.sf(least - 1, 48, q), rel=1e-9)
     assert 0 < at_claim["chance"] <= 0.05
-    assert [one["generator"] for one in others] == [
+    assert [item["generator"] for item in others] == [
         "has 2 times the claimed ε", "has 4 times the claimed ε",
         "copies 1 % of its records verbatim", "copies 10 % of its records verbatim", "copies every record verbatim",
     ]  # fmt: skip
@@ -190,10 +190,10 @@ def test_a_plan_of_keys_says_that_few_printed_keys_show_nothing(tmp_path: Path) 
         assert said in result.stdout
         assert said in (folder / "README.md").read_text()
         ceilings = json.loads((folder / "plan.json").read_text())["ceilings"]
-        for one in ceilings:
-            shown = epsilon_one_run(1000, *2 * [one["guesses"]], delta=delta, confidence=0.95, rule="adaptive").value
-            assert one["epsilon"] == shown
-            assert (shown > 0) == (one["guesses"] >= least)
+        for item in ceilings:
+            shown = epsilon_one_run(1000, *2 * [item["guesses"]], delta=delta, confidence=0.95, rule="adaptive").value
+            assert item["epsilon"] == shown
+            assert (shown > 0) == (item["guesses"] >= least)
 
 
 @pytest.mark.parametrize("more", [(), ("--scorings", 2)])
@@ -236,7 +236,7 @@ def test_what_copies_a_share_of_its_records_copies_more_of_the_groups(
     unit: tuple[object, ...], said: str, tmp_path: Path
 ) -> None:
     about = done("plan", "--canaries", 60, *unit, "-o", tmp_path / "a")
-    assert [one["generator"] for one in about["expected"]][-2] == said
+    assert [item["generator"] for item in about["expected"]][-2] == said
     assert said in (tmp_path / "a" / "README.md").read_text()
 
 
@@ -251,11 +251,11 @@ def test_a_run_without_protection_is_the_positive_control(planned: Path, tmp_pat
     assert "s.jsonl: was scored as the output of a run with protection" in refused(
         "score", planned, silent, "--unprotected"
     )
-    found = done("bound", planned)
-    assert (found["refuted"], [file["file"] for file in found["synthetic"]]) == (False, ["s.jsonl"])
-    assert found["unprotected"]["file"] == "off.jsonl"
-    assert found["audit"]["details"]["unprotected"]["epsilon"] > 1
-    assert "With protection off (off.jsonl) the same audit shows ε ≥ " in found["audit"]["conclusion"]
+    result = done("bound", planned)
+    assert (result["refuted"], [file["file"] for file in result["synthetic"]]) == (False, ["s.jsonl"])
+    assert result["unprotected"]["file"] == "off.jsonl"
+    assert result["audit"]["details"]["unprotected"]["epsilon"] > 1
+    assert "With protection off (off.jsonl) the same audit shows ε ≥ " in result["audit"]["conclusion"]
     report = done("report", planned)
     assert report["unprotected"]["file"] == "off.jsonl"
     assert "With protection off (off.jsonl)" in (planned / "report.html").read_text()
@@ -306,20 +306,20 @@ def test_rows_have_the_format_and_the_types_of_the_data(customers: Path, tmp_pat
     assert path.suffix == ending
     if ending == ".parquet":
         assert pyarrow.parquet.read_schema(path).equals(pyarrow.parquet.read_schema(like))
-        found = pyarrow.parquet.read_table(path).to_pylist()
+        results = pyarrow.parquet.read_table(path).to_pylist()
     elif ending == ".csv":
         assert path.read_text().splitlines()[0] == "id,age,place,spent"
         with path.open(newline="") as file:
-            found = list(csv.DictReader(file))
+            results = list(csv.DictReader(file))
     else:
-        found = [json.loads(line) for line in path.read_text().splitlines()]
-    kinds = {type(value) for row in found for name, value in row.items() if name == "age"}
+        results = [json.loads(line) for line in path.read_text().splitlines()]
+    kinds = {type(value) for row in results for name, value in row.items() if name == "age"}
     assert kinds == {str if ending == ".csv" else int}
-    assert {str(row["age"]) for row in found} <= {row["age"] for row in rows}
-    assert {row["place"] for row in found} <= {*PLACES}
-    assert {float(row["spent"]) for row in found} <= {float(row["spent"]) for row in rows}
+    assert {str(row["age"]) for row in results} <= {row["age"] for row in rows}
+    assert {row["place"] for row in results} <= {*PLACES}
+    assert {float(row["spent"]) for row in results} <= {float(row["spent"]) for row in rows}
     known = {(str(row["age"]), row["place"], float(row["spent"])) for row in rows}
-    assert not known & {(str(row["age"]), row["place"], float(row["spent"])) for row in found}
+    assert not known & {(str(row["age"]), row["place"], float(row["spent"])) for row in results}
     copied = like.with_name(f"synthetic{ending}")
     copied.write_bytes(like.read_bytes())
     assert done("score", folder, copied)["rows"] == 240
@@ -335,9 +335,9 @@ def test_the_whole_way_of_keys(planned: Path, tmp_path: Path) -> None:
     result = dpassay("bound", planned, "--expect", digest)
     assert result.returncode == 1, result.stderr  # all of about 30 guesses are right, and 10 would do
     assert f"{len(texts)} of {len(texts)} guesses are right: a leak that shows ε ≥ " in result.stdout
-    found = json.loads((planned / "bound.json").read_text())
-    assert found["refuted"] is True
-    assert found["manifest_sha256"] == digest
+    outcome = json.loads((planned / "bound.json").read_text())
+    assert outcome["refuted"] is True
+    assert outcome["manifest_sha256"] == digest
     report = done("report", planned, "--expect", digest)
     assert report["plan"]["manifest_expected"] is True
     page = (planned / "report.html").read_text()
@@ -424,10 +424,10 @@ def test_planned_files_are_paid_for(tmp_path: Path) -> None:
     done("plan", "--canaries", 60, "--scorings", 2, "--epsilon", 1, "-o", folder)
     for name, texts in (("none", ["x"]), ("all", [*planted(folder), "x"])):
         done("score", folder, write(tmp_path / f"{name}.jsonl", texts))
-    found = done("bound", folder)
-    assert found["refuted"] is True
-    assert [bound["confidence"] for bound in found["audit"]["bounds"]] == [0.975, 0.975]
-    assert [bound["value"] > 1 for bound in found["audit"]["bounds"]] == [False, True]
+    result = done("bound", folder)
+    assert result["refuted"] is True
+    assert [bound["confidence"] for bound in result["audit"]["bounds"]] == [0.975, 0.975]
+    assert [bound["value"] > 1 for bound in result["audit"]["bounds"]] == [False, True]
     assert "would be file 3 of 2" not in refused(
         "score", folder, write(tmp_path / "c.jsonl", ["y"])
     )  # the result is seen

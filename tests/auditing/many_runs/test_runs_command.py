@@ -52,8 +52,8 @@ def done(*arguments: object, code: int = 0) -> dict[str, Any]:
     """What a command prints as JSON."""
     result = dpassay(*arguments, "--json")
     assert result.returncode == code, (result.stdout, result.stderr)
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    outcome: dict[str, Any] = json.loads(result.stdout)
+    return outcome
 
 
 def refused(*arguments: object) -> str:
@@ -69,8 +69,8 @@ def refused(*arguments: object) -> str:
 def people(count: int = 30) -> list[dict[str, Any]]:
     cities = ["north", "south", "SECRET-town"]
     return [
-        {"age": 20 + 7 * place % 40, "city": cities[place % 2 + (place == 5)], "note": f"a b c d {'ef'[place % 2]}"}
-        for place in range(count)
+        {"age": 20 + 7 * index % 40, "city": cities[index % 2 + (index == 5)], "note": f"a b c d {'ef'[index % 2]}"}
+        for index in range(count)
     ]
 
 
@@ -116,9 +116,9 @@ def test_a_whole_audit_by_command(tmp_path: Path, suffix: str, workers: int) -> 
     assert made["finished"] is True
     assert made["runs"] == len(lines(audit)) <= 40
     assert len(set(numbers(audit))) == made["runs"]
-    found = done("bound", audit, code=1)
-    assert found["refuted"] is True
-    assert found["audit"]["details"]["runs"] == made["runs"]
+    result = done("bound", audit, code=1)
+    assert result["refuted"] is True
+    assert result["audit"]["details"]["runs"] == made["runs"]
     done("report", audit)
     assert not (audit / "private" / "work").exists()
     assert not (audit / "private" / "failures").exists()
@@ -131,11 +131,11 @@ def test_the_number_of_workers_does_not_change_results(tmp_path: Path) -> None:
     shutil.copytree(first, tmp_path / "second")
     for audit, workers in ((first, 1), (tmp_path / "second", 3)):
         done("run", audit, "--command", f"{PYTHON} --do noisy --seed {{seed}}", "--workers", workers, "--all")
-    one, two = (
+    left, right = (
         {tuple(row.values())[:4]: row["features"] for row in lines(audit)} for audit in (first, tmp_path / "second")
     )
-    assert one == two
-    assert len(one) == 40
+    assert left == right
+    assert len(left) == 40
 
 
 def test_no_run_is_made_twice_if_the_command_is_given_again(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_kept_outputs_are_those_of_the_runs(tmp_path: Path) -> None:
     made = done("run", audit, "--command", COPY, "--keep")
     kept = sorted(path.name for path in (audit / "private" / "outputs").iterdir())
     assert len(kept) == made["runs"]
-    assert kept == sorted(f"claimed-{one[1]}-{one[2]:02d}-{one[3]:05d}.csv" for one in numbers(audit))
+    assert kept == sorted(f"claimed-{item[1]}-{item[2]:02d}-{item[3]:05d}.csv" for item in numbers(audit))
 
 
 def wait_for(true: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -241,9 +241,9 @@ def test_twenty_kills_lose_and_double_no_run(tmp_path: Path) -> None:
         process.kill()
         kills += process.wait() == -signal.SIGKILL
         rows = [row for row in results.read_text().splitlines(keepends=True) if row.endswith("\n")]
-        found = [row for row in map(json.loads, rows) if "phase" in row]
-        assert found[: len(kept)] == kept, "what is recorded never changes"
-        kept = found
+        collected = [row for row in map(json.loads, rows) if "phase" in row]
+        assert collected[: len(kept)] == kept, "what is recorded never changes"
+        kept = collected
     assert kills == 20
     wait_for(lambda: dpassay("run", cut, *settings).returncode == 0, 120)
     done("run", whole, *settings)
@@ -267,13 +267,13 @@ def test_a_signal_is_raised_between_runs_only(
         after.append(len(lines(audit)))  # what follows the signal is done
         add(self, *arguments)
 
-    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    before = {item: signal.getsignal(item) for item in (signal.SIGINT, signal.SIGTERM)}
     with monkeypatch.context() as patched:
         patched.setattr(many_runs.ManyRuns, "add", add_and_signal)
         with pytest.raises(error):
             job.run(audit, function="toy_functions:copy")
     assert after
-    assert {one: signal.getsignal(one) for one in before} == before
+    assert {item: signal.getsignal(item) for item in before} == before
     assert len(lines(audit)) >= len(after)
     assert done("run", audit, "--function", "toy_functions:copy")["finished"] is True
 
@@ -354,11 +354,11 @@ def test_runs_that_fail_later_are_counted(tmp_path: Path) -> None:
         home.mkdir()
         audit = plan(home, "--runs", "60", "--epsilon", "0.1", "--neighbors", "ordinary", *more)
         done("run", audit, "--command", generator)
-        found = done("bound", audit, code=code)["audit"]
-        assert found["details"]["failing"] == ([] if tested else ["ordinary"])
-        assert bool(found["bounds"]) is tested
+        result = done("bound", audit, code=code)["audit"]
+        assert result["details"]["failing"] == ([] if tested else ["ordinary"])
+        assert bool(result["bounds"]) is tested
         if tested:
-            assert found["details"]["failures"] == {"on_data": 0, "on_neighbor": found["details"]["rounds"]}
+            assert result["details"]["failures"] == {"on_data": 0, "on_neighbor": result["details"]["rounds"]}
         logs = list((audit / "private" / "failures").iterdir())
         assert 0 < len(logs) <= 40
         assert "SECRET" in logs[0].read_text()  # what it printed is kept where only the owner reads it
@@ -436,7 +436,7 @@ def test_the_two_runs_of_a_round_have_no_fixed_order(tmp_path: Path) -> None:
     audit = plan(tmp_path, "--runs", "60", "--epsilon", "0.1", "--neighbors", "ordinary")
     done("run", audit, "--command", f"{PYTHON} --do noisy --seed {{seed}}", "--all")
     rounds = [row["data"] for row in lines(audit) if row["phase"] == "test"]
-    assert {tuple(rounds[place : place + 2]) for place in range(0, len(rounds), 2)} == {(0, 1), (1, 0)}
+    assert {tuple(rounds[index : index + 2]) for index in range(0, len(rounds), 2)} == {(0, 1), (1, 0)}
 
 
 def test_a_control_that_always_fails_shows_nothing(tmp_path: Path) -> None:
@@ -458,10 +458,10 @@ def test_after_the_bound_no_run_is_made(tmp_path: Path) -> None:
     assert "holds no runs" in refused("bound", audit)
     assert "holds no bound" in refused("report", audit)
     done("run", audit, *settings)
-    found = done("bound", audit, code=1)
+    result = done("bound", audit, code=1)
     for again in (("run", audit, *settings), ("score", audit)):
         assert "its bound was computed" in refused(*again)
-    assert done("bound", audit, code=1) == found
+    assert done("bound", audit, code=1) == result
     assert "exists and is not an empty folder" in refused("plan", "--like", tmp_path / "people.csv", "-o", audit)
 
 
@@ -482,21 +482,21 @@ def test_a_search_that_is_not_finished_is_not_bounded(tmp_path: Path) -> None:
 def test_a_claim_gets_the_runs_that_it_needs(epsilon: str, runs: int, tmp_path: Path) -> None:
     """Fewer than 244 runs never refute ε = 4; twice as many are planned."""
     like = write(tmp_path / "people.csv", people())
-    found = done("plan", "--like", like, "-o", tmp_path / "audit", "--epsilon", epsilon)
-    assert found["runs"] == runs
-    assert runs == max(300, 2 * found["runs_needed"])
+    result = done("plan", "--like", like, "-o", tmp_path / "audit", "--epsilon", epsilon)
+    assert result["runs"] == runs
+    assert runs == max(300, 2 * result["runs_needed"])
 
 
 def test_the_control_shows_what_can_be_found(tmp_path: Path) -> None:
     audit = plan(tmp_path, "--runs", "40", "--epsilon", "0.1")
     given = ("--command", f"{PYTHON} --do noisy --seed {{seed}}", "--unprotected", COPY)
     made = done("run", audit, *given)
-    assert {one[0] for one in numbers(audit)} == {"claimed", "unprotected"}
+    assert {item[0] for item in numbers(audit)} == {"claimed", "unprotected"}
     assert made["runs"] == len(lines(audit))
     result = dpassay("bound", audit, "--json")
-    found = json.loads(result.stdout)
-    assert found["unprotected"]["details"]["refuted"] is True
-    assert found["unprotected"]["details"]["runs"] + found["audit"]["details"]["runs"] == made["runs"]
+    outcome = json.loads(result.stdout)
+    assert outcome["unprotected"]["details"]["refuted"] is True
+    assert outcome["unprotected"]["details"]["runs"] + outcome["audit"]["details"]["runs"] == made["runs"]
 
 
 def test_functions_get_records_of_their_own(tmp_path: Path) -> None:
@@ -528,9 +528,9 @@ def test_the_command_and_the_assertion_agree(tmp_path: Path, name: str) -> None:
     given = " ".join(map(str, rates))
     done("run", audit, "--command", f"{PYTHON} --do response --rates {given} --seed {{seed}}")
     done("run", tmp_path / "second", "--function", f"toy_functions:{name}")
-    one, two = (done("bound", folder, code=code) for folder in (audit, tmp_path / "second"))
-    assert one["audit"]["details"]["events"][0] == two["audit"]["details"]["events"][0]
-    assert code == 0 or one["audit"]["bounds"] == two["audit"]["bounds"]  # seeds of commands have 32 bits
+    first, second = (done("bound", folder, code=code) for folder in (audit, tmp_path / "second"))
+    assert first["audit"]["details"]["events"][0] == second["audit"]["details"]["events"][0]
+    assert code == 0 or first["audit"]["bounds"] == second["audit"]["bounds"]  # seeds of commands have 32 bits
     planned = read_plan(audit)
     (pair,) = planned.plan.pairs
     check = functools.partial(
@@ -584,16 +584,16 @@ def test_outputs_that_were_made_elsewhere_are_read_until_no_more_are_needed(tmp_
     audit = plan(tmp_path, "--runs", "40", "--epsilon", "0.1")
     private = audit / "private"
     made, rounds = 0, 0
-    while not (found := done("score", audit))["finished"]:
+    while not (result := done("score", audit))["finished"]:
         with (private / "todo.csv").open() as file:
             todo = list(csv.DictReader(file))
-        assert [Path(row["output"]).stem for row in todo] == found["wanted"]
+        assert [Path(row["output"]).stem for row in todo] == result["wanted"]
         assert len({row["seed"] for row in todo}) == len(todo)
-        for place, row in enumerate(todo):
+        for index, row in enumerate(todo):
             output = audit / row["output"]
-            if place % 5 == 4:
+            if index % 5 == 4:
                 (output.parent / f"{output.name}.failed").touch()
-            elif place % 7 != 6 or len(todo) == 1:
+            elif index % 7 != 6 or len(todo) == 1:
                 shutil.copyfile(audit / row["input"], output)
         if rounds == 0:
             first = audit / todo[0]["output"]
@@ -601,7 +601,7 @@ def test_outputs_that_were_made_elsewhere_are_read_until_no_more_are_needed(tmp_
             assert "if it is still being copied, wait; else the run has failed" in refused("score", audit)
             shutil.copyfile(audit / todo[0]["input"], first)
         rounds += 1
-    made = found["runs"]
+    made = result["runs"]
     assert 0 < made == len(set(numbers(audit))) <= 40
     assert (private / "todo.csv").read_text() == "generator,input,output,seed\n"
     assert "made by another command" in refused("run", audit, "--command", COPY)
@@ -622,7 +622,7 @@ def test_a_run_that_failed_after_it_wrote_something_has_failed(tmp_path: Path) -
 
 def test_outputs_of_the_control_are_asked_for_too(tmp_path: Path) -> None:
     audit = plan(tmp_path)
-    assert {one.partition("-")[0] for one in done("score", audit, "--unprotected")["wanted"]} == {
+    assert {item.partition("-")[0] for item in done("score", audit, "--unprotected")["wanted"]} == {
         "claimed",
         "unprotected",
     }
@@ -861,20 +861,20 @@ def test_columns_of_parquet_keep_their_types(tmp_path: Path, types: dict[str, An
     ]
     table = pyarrow.Table.from_pylist(rows)
     kinds = {"day": pyarrow.date32(), "at": pyarrow.timestamp("us")} | types
-    for place, name in enumerate(table.column_names):
+    for index, name in enumerate(table.column_names):
         column = table.column(name)
         if name == "day":
             column = column.cast(pyarrow.int32())
         if name in kinds:
-            table = table.set_column(place, name, column.cast(kinds[name]))
+            table = table.set_column(index, name, column.cast(kinds[name]))
     pyarrow.parquet.write_table(table, tmp_path / "people.parquet")
     audit = tmp_path / "audit"
     done("plan", "--like", tmp_path / "people.parquet", "-o", audit, "--runs", "40", "--epsilon", "0.1")
     planned = json.loads((audit / "private" / "plan.json").read_text())
     for pair in planned["pairs"]:
-        found = pyarrow.parquet.read_table(audit / "private" / "data" / f"{pair['neighbor']:02d}.parquet")
-        assert found.schema.equals(table.schema)
-        last = found.to_pylist()[-1]
+        result = pyarrow.parquet.read_table(audit / "private" / "data" / f"{pair['neighbor']:02d}.parquet")
+        assert result.schema.equals(table.schema)
+        last = result.to_pylist()[-1]
         for name, value in pair["target"].items():
             if isinstance(value, str | bool) or value is None:
                 assert str(last[name]) == str(value) or last[name] == value or float(last[name]) == float(str(value)), (

@@ -33,5 +33,5 @@ def test_a_plan_says_if_no_outcome_could_refute_the_claim(
     assert ("Warning:" in result.stdout) is (says is not None)
     assert says is None or says in result.stdout
     assert says is None or says in (tmp_path / "a" / "README.md").read_text()
-    found = json.loads(command.run(*arguments, "-o", tmp_path / "b", "--json").stdout)
-    assert found["runs_needed"] == {1: 20, 4: 244, 6: 1776, 16: None}[int(epsilon)]
+    outcome = json.loads(command.run(*arguments, "-o", tmp_path / "b", "--json").stdout)
+    assert outcome["runs_needed"] == {1: 20, 4: 244, 6: 1776, 16: None}[int(epsilon)]

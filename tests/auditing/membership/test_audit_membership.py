@@ -26,16 +26,16 @@ def audit(*arguments: object) -> Result:
     given = list(arguments)
     if "--records" not in given:
         return run("audit", "membership", "scores", *given)
-    place = given.index("--records")
-    records = given.pop(place + 1)
-    given.pop(place)
+    index = given.index("--records")
+    records = given.pop(index + 1)
+    given.pop(index)
     return run("audit", "membership", "model" if "--model" in given else "text", records, *given)
 
 
 def rows(seed: int = 0, n: int = 200, m: int = 50, k: int = 8, shift: float = 4.0) -> list[dict[str, Any]]:
     """Signals N(difficulty + shift·in, 1) of n candidates, and of m population records."""
     rng = np.random.default_rng(seed)
-    found = []
+    results = []
     for index in range(n + m):
         difficulty = rng.normal(scale=3)
         inside, half = rng.random() < 0.5, rng.random(k // 2) < 0.5
@@ -47,8 +47,8 @@ def rows(seed: int = 0, n: int = 200, m: int = 50, k: int = 8, shift: float = 4.
         for j in range(k):
             row[f"ref_{j + 1}"] = difficulty + shift * bool(seen[j]) + rng.normal()
             row[f"ref_in_{j + 1}"] = bool(seen[j])
-        found.append(row)
-    return found
+        results.append(row)
+    return results
 
 
 def write_csv(path: Path, given: list[dict[str, Any]]) -> Path:
@@ -181,10 +181,10 @@ def test_a_model_that_learned_its_records(tmp_path: Path, monkeypatch: pytest.Mo
     options += [part for name in ("loss", "rmia-online", "rmia-offline") for part in ("--attack", name)]
     result = audit(*options)
     assert result.returncode == 0, result.stderr
-    found = json.loads(result.stdout)["audits"][0]
+    outcome = json.loads(result.stdout)["audits"][0]
     # By chance an area has a standard deviation of .093 here; this run is the same every time.
-    assert min(area["value"] for area in found["details"]["areas"].values()) > 0.8
-    assert found["bounds"][0]["value"] > 0.2
+    assert min(area["value"] for area in outcome["details"]["areas"].values()) > 0.8
+    assert outcome["bounds"][0]["value"] > 0.2
 
 
 GOOD = rows(n=20, m=2, k=4)
@@ -276,8 +276,8 @@ def test_what_cannot_work_is_said_before_any_model_is_loaded(tmp_path: Path, mon
 
 def test_a_user_has_one_candidate(tmp_path: Path) -> None:
     given = [{**row, "user": index} for index, row in enumerate(rows(m=0))]
-    found = audit(write_csv(tmp_path / "s.csv", given), "--unit", "user", "--coins", "--json")
-    assert json.loads(found.stdout)["audits"][0]["bounds"][0]["unit"] == "user"
+    outcome = audit(write_csv(tmp_path / "s.csv", given), "--unit", "user", "--coins", "--json")
+    assert json.loads(outcome.stdout)["audits"][0]["bounds"][0]["unit"] == "user"
     given[7]["user"] = 3
     result = audit(write_csv(tmp_path / "s.csv", given), "--unit", "user", "--coins")
     assert result.returncode == 2

@@ -64,7 +64,7 @@ def found(result: command.Result) -> dict[str, Any]:
 
 
 def by_name(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {one["name"]: one for one in result["audits"]}
+    return {item["name"]: item for item in result["audits"]}
 
 
 def test_records_and_personal_data_are_found_and_kept_private(files: dict[str, Path]) -> None:
@@ -88,9 +88,9 @@ def test_records_and_personal_data_are_found_and_kept_private(files: dict[str, P
     assert counts["email"] == {
         "source": 0, "holdout": 0, "both": 0, "neither": 0, "occurrences": 0, "known_source": 1, "known_holdout": 0
     }  # fmt: skip
-    for place in (shown.stdout, shown.stderr, path.read_text(), key.read_text()):
-        assert "4111" not in place
-        assert "jo.doe" not in place
+    for index in (shown.stdout, shown.stderr, path.read_text(), key.read_text()):
+        assert "4111" not in index
+        assert "jo.doe" not in index
 
 
 def test_hashes_of_two_audits_compare(files: dict[str, Path]) -> None:

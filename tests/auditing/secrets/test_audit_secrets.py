@@ -21,15 +21,15 @@ def audit(*arguments: object) -> Result:
 
 @pytest.fixture(autouse=True)
 def _few_games(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(games, "_MOST_GAMES", 300)
-    monkeypatch.setattr(games, "_MOST_ENTROPY_GAMES", 30)
+    monkeypatch.setattr(games, "_MAX_GAMES", 300)
+    monkeypatch.setattr(games, "_MAX_ENTROPY_GAMES", 30)
 
 
 def test_the_least_noise_is_taken(tmp_path: Path) -> None:
     done = audit("-o", tmp_path / "audit", "--json")
-    found = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     sigma = noise_for([0.5, 0.5], 0.1, 0.3)
-    assert found["release"] == {
+    assert result["release"] == {
         "occurrences": 1,
         "sampling_probability": 0.5,
         "rounds": 1,
@@ -37,12 +37,12 @@ def test_the_least_noise_is_taken(tmp_path: Path) -> None:
         "variant": "sound",
         "confidence": 0.95,
     }
-    assert found["certified_r"] == blowup(poisson_binomial([0.5]), sigma, 0.1).upper
-    assert done.returncode == int(found["refuted"])  # 0, but for one time in 200: some of these noises are unseeded
-    assert [rate["trials"] for rate in found["audit"]["rates"]] == [300, 30]
-    assert found["audit"]["controls_passed"] is True
-    assert json.loads((tmp_path / "audit" / "secret-audit.json").read_text()) == found
-    rates = [rate["hits"] for rate in found["audit"]["rates"]]
+    assert result["certified_r"] == blowup(poisson_binomial([0.5]), sigma, 0.1).upper
+    assert done.returncode == int(result["refuted"])  # 0, but for one time in 200: some of these noises are unseeded
+    assert [rate["trials"] for rate in result["audit"]["rates"]] == [300, 30]
+    assert result["audit"]["controls_passed"] is True
+    assert json.loads((tmp_path / "audit" / "secret-audit.json").read_text()) == result
+    rates = [rate["hits"] for rate in result["audit"]["rates"]]
     again = json.loads(audit("-o", tmp_path / "audit", "--json").stdout)  # resumed: nothing is played again
     assert [rate["hits"] for rate in again["audit"]["rates"]] == rates
     audit("-o", tmp_path / "audit", "--sigma", 2 * sigma)

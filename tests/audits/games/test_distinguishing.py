@@ -142,9 +142,9 @@ def test_outputs_without_noise() -> None:
     assert fixed.bounds[0].value == fixed.bounds[0].ceiling
     assert "it comes from a fixed seed" in fixed.conclusion
     assert "the runs are not independent" in fixed.conclusion
-    one = audited(([1.5] * 400, varied), PureDP(1.0))
-    assert one.details["refuted"]
-    assert one.details["notes"] == ["Every run on D gave the same output; the runs on its neighbour did not."]
+    item = audited(([1.5] * 400, varied), PureDP(1.0))
+    assert item.details["refuted"]
+    assert item.details["notes"] == ["Every run on D gave the same output; the runs on its neighbour did not."]
     none = audited(([1.5] * 400, [1.5] * 400), PureDP(1.0))
     assert none.bounds[0].value == 0.0
     assert none.conclusion.endswith("this pair tests nothing.")
@@ -180,10 +180,10 @@ def test_what_reaches_the_claim_and_not_beyond_refutes_nothing() -> None:
 
 
 def test_reach_is_what_a_test_without_an_error_shows() -> None:
-    found = detection_limit(PureDP(1.0), 2000, confidence=1 - 1e-6)
+    result = detection_limit(PureDP(1.0), 2000, confidence=1 - 1e-6)
     perfect = audited(([0] * 2000, [1] * 2000), PureDP(1.0), confidence=1 - 1e-6)
-    assert found.ceiling == perfect.bounds[0].value == perfect.bounds[0].ceiling
-    assert found.can_refute
+    assert result.ceiling == perfect.bounds[0].value == perfect.bounds[0].ceiling
+    assert result.can_refute
     assert not detection_limit(PureDP(5.0), 2000, confidence=1 - 1e-6).can_refute
     # The ε that μ-GDP allows at a δ, against the curve δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ).
     for delta, epsilon in epsilon_limits(GDP(1.0)):

@@ -20,7 +20,7 @@ from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.attacks.black_box.output_features import FAILED, Features
 from dpassay.attacks.black_box.worst_cases import Event
 from dpassay.audits.games.many_runs import (
-    LEAST_RUNS,
+    MIN_RUNS,
     REPETITIONS,
     GeneratorRun,
     ManyRuns,
@@ -39,12 +39,12 @@ EXPECTED = Event("seen", 1.0)
 
 def shared(count: int) -> tuple[Pair, ...]:
     """Pairs that share their D."""
-    return tuple(Pair(f"pair {place}", 0, place + 1, (EXPECTED,)) for place in range(count))
+    return tuple(Pair(f"pair {index}", 0, index + 1, (EXPECTED,)) for index in range(count))
 
 
 def apart(count: int) -> tuple[Pair, ...]:
     """Pairs that share nothing."""
-    return tuple(Pair(f"pair {place}", 2 * place, 2 * place + 1, (EXPECTED,)) for place in range(count))
+    return tuple(Pair(f"pair {index}", 2 * index, 2 * index + 1, (EXPECTED,)) for index in range(count))
 
 
 class Mechanism:
@@ -123,7 +123,7 @@ def test_the_order_of_arrival_does_not_matter(leak: str, pairs: tuple[Pair, ...]
 
 
 @given(
-    st.integers(LEAST_RUNS, 130),
+    st.integers(MIN_RUNS, 130),
     st.integers(1, 12),
     st.booleans(),
     st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=24, max_size=24),
@@ -148,7 +148,7 @@ def test_no_audit_makes_more_runs_than_planned(
         assert {run.data for run in tested} <= {pair.data for pair in pairs} | {pair.neighbor for pair in pairs}
         assert len(tested) == 2 * result.details["most_rounds"]
         assert runs - len(made) <= 1
-    tried = {one["pair"] for one in result.details["search"]}
+    tried = {item["pair"] for item in result.details["search"]}
     assert tried | set(result.details["untried"]) == {pair.name for pair in pairs}
     result.to_json()
 
@@ -157,7 +157,7 @@ def test_a_tiny_budget_tries_the_first_pairs_and_names_the_others() -> None:
     pairs = shared(11)
     audit, made = played(design(pairs, 20, stop=False), Mechanism(pairs, {}))
     assert sum(run.phase == "pilot" for run in made) == 8
-    assert audit.result().details["untried"] == [f"pair {place}" for place in range(7, 11)]
+    assert audit.result().details["untried"] == [f"pair {index}" for index in range(7, 11)]
     assert audit.result().details["most_rounds"] == 6
 
 
@@ -196,8 +196,8 @@ def test_what_could_not_exceed_a_claim_never_does(epsilon: float, delta: float) 
     assert hopeless > 0  # else this test could not fail
 
 
-def happens(found: Mapping[str, Features], pair: Pair, event: Mapping[str, Any]) -> bool:
-    return bool({**found[""], **found[pair.name]}.get(event["feature"], -math.inf) >= event["threshold"])
+def happens(result: Mapping[str, Features], pair: Pair, event: Mapping[str, Any]) -> bool:
+    return bool({**result[""], **result[pair.name]}.get(event["feature"], -math.inf) >= event["threshold"])
 
 
 def test_the_bound_is_a_replay_of_the_events_that_are_recorded() -> None:
@@ -217,7 +217,7 @@ def test_the_bound_is_a_replay_of_the_events_that_are_recorded() -> None:
         bounds = []
 
         for number in range(result.details["rounds"]):
-            event = [one for one in events if one["from_round"] <= number][-1]
+            event = [item for item in events if item["from_round"] <= number][-1]
             sides = (pair.data, pair.neighbor)
             if event["from_round"] == number:
                 seen = [
@@ -227,7 +227,7 @@ def test_the_bound_is_a_replay_of_the_events_that_are_recorded() -> None:
             earlier.append(GeneratorRun("test", 0, number))
             happened = [happens(mechanism(earlier[-1]._replace(data=data)), pair, event) for data in sides]
             state.update(*happened)
-            hits = [one + new for one, new in zip(hits, happened, strict=True)]
+            hits = [item + new for item, new in zip(hits, happened, strict=True)]
             bounds.append(state.epsilon)
         assert result.details["bounds_by_round"] == bounds
         assert result.bounds[0].value == state.epsilon
@@ -248,12 +248,12 @@ def test_pilot_runs_do_not_enter_the_bound() -> None:
             rng = np.random.default_rng([9, run.data, run.number])
             features = {**features, "": {**features[""], "rows": float(rng.integers(100)), "mean": rng.normal()}}
         other.add(run, features)
-    one, two = audit.result(), other.result()
-    assert one.details["events"] == two.details["events"]
-    assert (one.bounds, one.rates, one.details["bounds_by_round"]) == (
-        two.bounds,
-        two.rates,
-        two.details["bounds_by_round"],
+    first, second = audit.result(), other.result()
+    assert first.details["events"] == second.details["events"]
+    assert (first.bounds, first.rates, first.details["bounds_by_round"]) == (
+        second.bounds,
+        second.rates,
+        second.details["bounds_by_round"],
     )
 
 
@@ -275,7 +275,7 @@ def test_the_search_ends_when_a_pair_shows_more_than_the_claim() -> None:
     for claim in (PureDP(0.2), PureDP(1.0), PureDP(2.0), None):
         audit, _ = played(design(pairs, 300, claim=claim, stop=False), Mechanism(pairs, {4: 1.0, 0: 0.0}))
         details = audit.result().details
-        (chosen,) = [one for one in details["search"] if one["pair"] == "pair 3"]
+        (chosen,) = [item for item in details["search"] if item["pair"] == "pair 3"]
         assert details["tested"]["pair"] == "pair 3"
         assert claim is None or claim.epsilon == 2.0 or chosen["estimate"] > claim.epsilon
         used.append(details["runs"] - 2 * details["rounds"])
@@ -317,9 +317,9 @@ def test_a_data_set_on_which_some_runs_fail_does_not_spoil_its_pairs() -> None:
     for seed in range(200):
         result = played(design(pairs, 60), Mechanism(pairs, rates, {0: 0.2}, seed))[0].result()
         lost += bool(result.details["exhausted"])
-        for one in result.details["search"]:
-            assert one["failing_on"] in (None, "D")
-            assert one["failing_on"] is None or one["runs_on_data"] >= 3
+        for item in result.details["search"]:
+            assert item["failing_on"] in (None, "D")
+            assert item["failing_on"] is None or item["runs_on_data"] >= 3
     assert lost < 9
 
 
@@ -339,10 +339,10 @@ def test_pairs_that_were_dropped_are_taken_if_those_that_were_left_fail() -> Non
 def test_the_power_against_the_claim_is_that_of_the_claim() -> None:
     """Also of a claim of ε = 0, and no leak is as large as ε = ∞."""
     for epsilon, leaks in ((0.0, ["0", "1", "2", "4"]), (1.0, ["1", "2", "4"]), (1e308, ["1"])):
-        found = power(design(shared(1), 40, claim=PureDP(epsilon)), 10, 5)
-        words = [re.search(r"ε = ([\d.]+)", one.leak) for one in found if "allows" in one.leak]
+        result = power(design(shared(1), 40, claim=PureDP(epsilon)), 10, 5)
+        words = [re.search(r"ε = ([\d.]+)", item.leak) for item in result if "allows" in item.leak]
         assert [match and match[1] for match in words] == leaks
-        assert ["false alarm" in one.leak for one in found] == [True] + [False] * (len(found) - 1)
+        assert ["false alarm" in item.leak for item in result] == [True] + [False] * (len(result) - 1)
 
 
 def test_before_the_first_round_there_is_no_bound() -> None:
@@ -354,8 +354,8 @@ def test_before_the_first_round_there_is_no_bound() -> None:
 
 def test_an_event_that_was_expected_is_preferred_to_one_that_chance_made() -> None:
     rng = np.random.default_rng(0)
-    out = [{"seen": 0.0, **{f"noise {place}": float(rng.normal()) for place in range(100)}} for _ in range(6)]
-    inside = [{"seen": 1.0, **{f"noise {place}": float(rng.normal()) for place in range(100)}} for _ in range(6)]
+    out = [{"seen": 0.0, **{f"noise {index}": float(rng.normal()) for index in range(100)}} for _ in range(6)]
+    inside = [{"seen": 1.0, **{f"noise {index}": float(rng.normal()) for index in range(100)}} for _ in range(6)]
     value, event = choose_event(out, inside, [EXPECTED], 0.0)
     assert event == EXPECTED
     tail = 1 - 0.9  # by hand: all of 6, and none of 6, at an error of 0.1 each
@@ -371,14 +371,14 @@ def test_the_event_is_the_best_of_all_thresholds(drawn: list[tuple[bool, float]]
     sides: tuple[list[Features], list[Features]] = ([], [])
     for side, value in (*drawn, (False, 0.0), (True, 1.0)):
         sides[side].append({} if math.isinf(value) else {"x": value})
-    found, event = choose_event(*sides, (), 0.0)
+    result, event = choose_event(*sides, (), 0.0)
 
     def limits(hits: int, trials: int) -> tuple[float, float]:
         low = 0.0 if hits == 0 else float(stats.beta.ppf(0.1, hits, trials - hits + 1))
         return low, 1.0 if hits == trials else float(stats.beta.ppf(0.9, hits + 1, trials - hits))
 
     def estimate(threshold: float) -> float:
-        counts = [sum(one.get("x", -math.inf) >= threshold for one in side) for side in sides]
+        counts = [sum(item.get("x", -math.inf) >= threshold for item in side) for side in sides]
         best = -math.inf
         for a, b in ((0, 1), (1, 0)):
             for flip in (False, True):
@@ -387,9 +387,9 @@ def test_the_event_is_the_best_of_all_thresholds(drawn: list[tuple[bool, float]]
                 best = max(best, math.log(max(low, 1e-9)) - math.log(high))
         return best
 
-    values = sorted({one.get("x", -math.inf) for side in sides for one in side})
-    assert found == pytest.approx(max(map(estimate, values[1:])), abs=1e-9)
-    assert found == pytest.approx(estimate(event.threshold), abs=1e-9)
+    values = sorted({item.get("x", -math.inf) for side in sides for item in side})
+    assert result == pytest.approx(max(map(estimate, values[1:])), abs=1e-9)
+    assert result == pytest.approx(estimate(event.threshold), abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -444,14 +444,14 @@ def _chosen(plan: ManyRunsDesign, pilots: int) -> Any:
 
 def test_power_is_that_of_the_test_that_is_planned() -> None:
     plan = design(shared(2), 300)
-    found = power(plan, plan.most_rounds, plan.usual_pilots)
-    chances = [one.chance for one in found]
-    assert "a false alarm" in found[0].leak
+    result = power(plan, plan.most_rounds, plan.usual_pilots)
+    chances = [item.chance for item in result]
+    assert "a false alarm" in result[0].leak
     assert chances[0] <= stats.binom.isf(1e-4, REPETITIONS, 0.05) / REPETITIONS
     assert chances[:3] == sorted(chances[:3])
     assert chances[3:] == sorted(chances[3:])
     assert chances[-1] == 1.0
-    assert all(0 <= one.median <= 8 for one in found)
+    assert all(0 <= item.median <= 8 for item in result)
 
 
 @pytest.mark.parametrize("cut", [0, 7, None])
@@ -484,11 +484,11 @@ def test_an_audit_without_hope_states_what_all_its_rounds_could_have_shown() -> 
     later = ManyRuns(design(pairs, stop=False))
     for run in (*made, *(GeneratorRun("test", data, result.details["rounds"]) for data in (0, 1))):
         later.add(run, mechanism(run))
-    for one in (result, later.result()):
-        assert one.details["stopped"] == "no outcome of the other runs could refute the claim"
-        rounds, pilots = one.details["most_rounds"], one.details["pilots_each"]
-        assert one.bounds[0].ceiling == plan.state(pilots).ceiling(rounds)
-        assert one.details["detectable"] == detectable_leak(plan, rounds, pilots).to_json()
+    for item in (result, later.result()):
+        assert item.details["stopped"] == "no outcome of the other runs could refute the claim"
+        rounds, pilots = item.details["most_rounds"], item.details["pilots_each"]
+        assert item.bounds[0].ceiling == plan.state(pilots).ceiling(rounds)
+        assert item.details["detectable"] == detectable_leak(plan, rounds, pilots).to_json()
 
 
 @pytest.mark.parametrize("constant", [True, False])

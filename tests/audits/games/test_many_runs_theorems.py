@@ -42,7 +42,9 @@ def most_false_alarms(epsilon: float, delta: float, confidence: float, rounds: i
     laws = [np.asarray(law) for law in staircase(epsilon, delta)]
     hits = [(on_d, on_d_prime) for on_d in (True, False) for on_d_prime in (True, False)]
     rates = [[law[event].sum() for law in laws] for event in EVENTS]
-    chances = np.array([[(p if one else 1 - p) * (q if other else 1 - q) for one, other in hits] for p, q in rates])
+    chances = np.array(
+        [[(p if first else 1 - p) * (q if second else 1 - q) for first, second in hits] for p, q in rates]
+    )
     sides = np.tile(hits, (len(EVENTS), 1))
     wealth = Wealth(np.array([epsilon]), delta, (1,))
     for _ in range(rounds):
@@ -69,8 +71,8 @@ def test_events_that_are_chosen_after_the_round_err_more_often() -> None:
     generator = np.random.default_rng(0)
     on_d, on_d_prime = (generator.choice(3, (30, 500), p=law) for law in staircase(0.1, 0.0))
     wealth = Wealth(np.array([0.1]), 0.0, (500,))
-    for one, other in zip(on_d, on_d_prime, strict=True):
-        wealth.update(np.zeros(500), one != other)
+    for first, second in zip(on_d, on_d_prime, strict=True):
+        wealth.update(np.zeros(500), first != second)
     assert (wealth.best[:, 0] >= -math.log1p(-0.95)).mean() > 0.9
 
 
@@ -78,8 +80,8 @@ def test_the_laws_are_at_the_boundary() -> None:
     for epsilon, delta in ((0.5, 0.0), (0.2, 0.05)):
         laws = staircase(epsilon, delta)
         assert all(math.isclose(sum(law), 1) for law in laws)
-        for one, other in (laws, laws[::-1]):
-            excess = sum(max(0.0, p - math.exp(epsilon) * q) for p, q in zip(one, other, strict=True))
+        for first, second in (laws, laws[::-1]):
+            excess = sum(max(0.0, p - math.exp(epsilon) * q) for p, q in zip(first, second, strict=True))
             assert math.isclose(excess, delta, abs_tol=1e-12)
 
 
@@ -89,10 +91,10 @@ PAIRS = tuple(Pair(f"pair {place}", 0, place, (Event(f"feature {place}", 1.0),))
 def outcome(run: GeneratorRun, seed: int, law: Callable[[int], Law]) -> dict[str, Features]:
     """The features of a run whose outcome, 0, 1 or a failure, has the law of its data set."""
     draw = random.Random(f"{seed} {run}")
-    (found,) = draw.choices(range(3), law(run.data))
-    if found == 2:
+    (result,) = draw.choices(range(3), law(run.data))
+    if result == 2:
         return {"": {FAILED: 1.0}, **{pair.name: {} for pair in PAIRS}}
-    return {"": {FAILED: 0.0}, **{pair.name: {f"feature {pair.neighbor}": float(found)} for pair in PAIRS}}
+    return {"": {FAILED: 0.0}, **{pair.name: {f"feature {pair.neighbor}": float(result)} for pair in PAIRS}}
 
 
 def audited(
@@ -133,14 +135,14 @@ def replayed(audit: AuditResult, results: Results) -> list[float]:
         return bool({**features[""], **features[pair.name]}.get(event["feature"], -math.inf) >= event["threshold"])
 
     for number in range(audit.details["rounds"]):
-        event = [one for one in audit.details["events"] if one["from_round"] <= number][-1]
+        event = [item for item in audit.details["events"] if item["from_round"] <= number][-1]
         if event["from_round"] == number:
-            earlier: list[tuple[Phase, int]] = [("pilot", place) for place in range(pilots)]
-            earlier += [("test", place) for place in range(number)]
+            earlier: list[tuple[Phase, int]] = [("pilot", index) for index in range(pilots)]
+            earlier += [("test", index) for index in range(number)]
             seen = [
-                [happened(GeneratorRun(phase, data, place), event) for phase, place in earlier] for data in _of(pair)
+                [happened(GeneratorRun(phase, data, index), event) for phase, index in earlier] for data in _of(pair)
             ]
-            state.expect(*((sum(one), len(one)) for one in seen))
+            state.expect(*((sum(item), len(item)) for item in seen))
         state.update(*(happened(GeneratorRun("test", data, number), event) for data in _of(pair)))
         bounds.append(state.epsilon)
     return bounds

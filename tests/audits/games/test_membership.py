@@ -116,15 +116,15 @@ def test_one_attempt_is_the_one_run_bound_and_several_pay() -> None:
 
 def test_without_fair_coins_there_is_no_epsilon() -> None:
     included = np.arange(200) < 100
-    found = membership_audit(
+    result = membership_audit(
         MembershipScores({"loss": included.astype(float)}, included), MembershipDesign(fair_coins=False)
     )
-    assert found.bounds == ()
-    assert found.p_value is None
-    assert found.details["attempts"] == []
-    assert "area under the curve is 1 (loss, in [0.864189, 1])" in found.conclusion
-    assert "no ε follows" in found.conclusion
-    first, second = found.rates[:2]
+    assert result.bounds == ()
+    assert result.p_value is None
+    assert result.details["attempts"] == []
+    assert "area under the curve is 1 (loss, in [0.864189, 1])" in result.conclusion
+    assert "no ε follows" in result.conclusion
+    first, second = result.rates[:2]
     assert (first.hits, first.trials, second.hits, second.trials) == (100, 100, 0, 100)
 
 
@@ -164,11 +164,11 @@ def test_coins_that_were_not_fair_end_the_audit() -> None:
     """Of 100 fair coins 33 or fewer, or 67 and more, come up with probability 8.7·10⁻⁴; 34 with 1.8·10⁻³."""
     for members, refused in ((33, True), (34, False), (66, False), (67, True)):
         included = np.arange(100) < members
-        found = membership_audit(
+        result = membership_audit(
             MembershipScores({"a": included.astype(np.float64)}, included), MembershipDesign(fair_coins=True)
         )
-        assert (found.bounds == ()) == refused
-        assert ("fair coins give at most once in a thousand" in found.conclusion) == refused
+        assert (result.bounds == ()) == refused
+        assert ("fair coins give at most once in a thousand" in result.conclusion) == refused
 
 
 def test_reference_models_that_know_the_coins_end_the_audit() -> None:
@@ -185,10 +185,10 @@ def test_reference_models_that_know_the_coins_end_the_audit() -> None:
         (included, np.vstack([others, ~others]), False),
         (included, others[:0], False),
     ):
-        found = membership_audit(MembershipScores({"a": strong}, target, seen), MembershipDesign(fair_coins=True))
-        assert (found.bounds == ()) == (found.p_value is None) == refused
-        assert ("so scores depend on the coins" in found.conclusion) == refused
-        assert (found.details["attempts"][0]["epsilon"] is None) == refused
+        result = membership_audit(MembershipScores({"a": strong}, target, seen), MembershipDesign(fair_coins=True))
+        assert (result.bounds == ()) == (result.p_value is None) == refused
+        assert ("so scores depend on the coins" in result.conclusion) == refused
+        assert (result.details["attempts"][0]["epsilon"] is None) == refused
 
 
 def test_independent_reference_models_are_rarely_refused() -> None:
@@ -205,10 +205,10 @@ def test_independent_reference_models_are_rarely_refused() -> None:
 def test_users_have_one_candidate_each() -> None:
     included = coins(1, 200)
     for unit, said in (("user", True), ("record", False)):
-        found = membership_audit(
+        result = membership_audit(
             MembershipScores({"a": included + 0.0}, included), MembershipDesign(fair_coins=True, unit=Unit.parse(unit))
         )
-        assert ("each candidate is all that its user has in the data" in found.bounds[0].assumptions) == said
+        assert ("each candidate is all that its user has in the data" in result.bounds[0].assumptions) == said
 
 
 def test_what_is_said_of_a_claim() -> None:
@@ -228,13 +228,13 @@ def test_what_is_said_of_a_claim() -> None:
     )
     assert "the result says nothing about the claim" in said(6, 200)
     nothing = MembershipScores({"noise": np.random.default_rng(6).normal(size=1000)}, included)
-    found = membership_audit(
+    result = membership_audit(
         nothing, MembershipDesign(fair_coins=True, guesses=(200,), claimed_epsilon=1.0), control=scores
     )
     assert "no leak is shown, and the claim of ε = 1 is not refuted. A test of this size has 50 % power to" in (
-        found.conclusion
+        result.conclusion
     )
-    assert "says nothing" not in found.conclusion
+    assert "says nothing" not in result.conclusion
 
 
 def test_default_guesses() -> None:

@@ -199,9 +199,9 @@ def test_a_generator_that_ignores_its_data_is_rarely_accused() -> None:
         result = counts(
             candidates=m, source=source, source_hits=hits, holdout_hits=printed - hits, never=0, never_hits=0
         )
-        found = audit(result, control=None)
-        alarms += found.bounds[0].value > 0
-        small += (found.p_value or 0.0) <= 0.05
+        outcome = audit(result, control=None)
+        alarms += outcome.bounds[0].value > 0
+        small += (outcome.p_value or 0.0) <= 0.05
     for number in (alarms, small):
         assert stats.binom.sf(number - 1, repetitions, 0.05) >= 1e-4
         assert number > 0.02 * repetitions

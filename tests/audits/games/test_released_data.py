@@ -33,65 +33,65 @@ def hits(source: int, of_source: int, holdout: int, of_holdout: int) -> Hits:
 
 
 def test_a_leak_is_counted_and_without_coins_there_is_no_epsilon() -> None:
-    found = holdout_audit(hits(45, 1000, 15, 1000), coins=False, confidence=0.95)
-    assert found.bounds == ()
-    assert found.p_value == pytest.approx(stats.hypergeom.sf(44, 2000, 1000, 60), rel=1e-9)
-    assert found.p_value == pytest.approx(5.34e-5, rel=1e-3)
-    assert found.difference == difference_interval(45, 1000, 15, 1000, confidence=0.95)
-    assert "nothing follows for ε" in found.conclusion
-    assert "45 of 1000 source units and 15 of 1000 holdout units are hit" in found.conclusion
-    assert "more source units than chance explains" in found.conclusion
-    assert found.controls_passed
+    result = holdout_audit(hits(45, 1000, 15, 1000), coins=False, confidence=0.95)
+    assert result.bounds == ()
+    assert result.p_value == pytest.approx(stats.hypergeom.sf(44, 2000, 1000, 60), rel=1e-9)
+    assert result.p_value == pytest.approx(5.34e-5, rel=1e-3)
+    assert result.difference == difference_interval(45, 1000, 15, 1000, confidence=0.95)
+    assert "nothing follows for ε" in result.conclusion
+    assert "45 of 1000 source units and 15 of 1000 holdout units are hit" in result.conclusion
+    assert "more source units than chance explains" in result.conclusion
+    assert result.controls_passed
 
 
 def test_with_coins_there_is() -> None:
-    found = holdout_audit(hits(45, 1000, 15, 1000), coins=True, confidence=0.95, unit=Unit("user"))
-    (bound,) = found.bounds
+    result = holdout_audit(hits(45, 1000, 15, 1000), coins=True, confidence=0.95, unit=Unit("user"))
+    (bound,) = result.bounds
     assert bound.value == pytest.approx(0.5817, abs=1e-4)
     assert bound.value == epsilon_one_run(2000, 60, 45, delta=0, confidence=0.95).value
     assert (bound.rigor, bound.adjacency, bound.unit) == (Rigor.FINITE_SAMPLE, Adjacency.ADD_REMOVE, Unit("user"))
     assert bound.private
-    assert "a leak that shows ε ≥ 0.581707 with confidence 0.95" in found.conclusion
-    assert decide(PureDP(0.5), adjacency="add_remove", unit=Unit("user"), bounds=found.bounds).name == "REFUTED"
+    assert "a leak that shows ε ≥ 0.581707 with confidence 0.95" in result.conclusion
+    assert decide(PureDP(0.5), adjacency="add_remove", unit=Unit("user"), bounds=result.bounds).name == "REFUTED"
     with_delta = holdout_audit(hits(45, 1000, 15, 1000), coins=True, confidence=0.95, delta=1e-5).bounds[0]
     assert 0 < with_delta.value < bound.value
     assert with_delta.delta == 1e-5
 
 
 def test_finding_nothing_is_no_proof() -> None:
-    found = holdout_audit(hits(3, 100, 2, 100), coins=True, confidence=0.95)
-    assert found.bounds[0].value == 0
-    assert "no leak found by this attack, which does not mean that there is none" in found.conclusion
+    result = holdout_audit(hits(3, 100, 2, 100), coins=True, confidence=0.95)
+    assert result.bounds[0].value == 0
+    assert "no leak found by this attack, which does not mean that there is none" in result.conclusion
     assert (
-        "As many hits, all in the source, would have shown only ε = 0.1" in found.conclusion
+        "As many hits, all in the source, would have shown only ε = 0.1" in result.conclusion
     )  # ln(1/(.05^(-1/5) − 1)) = .19…
 
 
 def test_a_holdout_that_is_hit_more_often_ends_it() -> None:
-    found = holdout_audit(hits(5, 500, 40, 500), coins=True, confidence=0.95)
-    assert found.controls_passed is False
-    assert found.bounds == ()
-    assert found.conclusion.startswith("No conclusion: holdout units are hit more often")
+    result = holdout_audit(hits(5, 500, 40, 500), coins=True, confidence=0.95)
+    assert result.controls_passed is False
+    assert result.bounds == ()
+    assert result.conclusion.startswith("No conclusion: holdout units are hit more often")
 
 
 def test_so_few_hits_say_nothing() -> None:
     """Four hits, all in the source, have p = C(50, 4)/C(100, 4) = .0587."""
-    found = holdout_audit(hits(4, 50, 0, 50), coins=False, confidence=0.95)
-    assert found.details["least_p_value"] == found.p_value == pytest.approx(0.0587, abs=5e-5)
-    assert "this many hits could not have shown a leak" in found.conclusion
+    result = holdout_audit(hits(4, 50, 0, 50), coins=False, confidence=0.95)
+    assert result.details["least_p_value"] == result.p_value == pytest.approx(0.0587, abs=5e-5)
+    assert "this many hits could not have shown a leak" in result.conclusion
 
 
 @pytest.mark.parametrize(("source", "holdout"), [(0, 5), (5, 0)])
 def test_without_units_there_is_no_conclusion(source: int, holdout: int) -> None:
-    found = holdout_audit(hits(0, source, 0, holdout), coins=True, confidence=0.95)
-    assert found.bounds == ()
+    result = holdout_audit(hits(0, source, 0, holdout), coins=True, confidence=0.95)
+    assert result.bounds == ()
     counts = f"{source} units in the source and {holdout} in the holdout"
-    assert found.conclusion == f"No conclusion: there are {counts}; both need at least one."
+    assert result.conclusion == f"No conclusion: there are {counts}; both need at least one."
 
 
 def test_what_was_tried_is_listed() -> None:
-    found = holdout_audit(hits(1, 5, 1, 5), coins=False, confidence=0.95, tried=("test", "other"))
-    assert "one of 2 tests of the same data (test, other)" in found.multiplicity[1]
+    result = holdout_audit(hits(1, 5, 1, 5), coins=False, confidence=0.95, tried=("test", "other"))
+    assert "one of 2 tests of the same data (test, other)" in result.multiplicity[1]
 
 
 @pytest.mark.parametrize("bad", [{"confidence": 1.0}, {"delta": 1.0}, {"delta": -0.1}])
@@ -101,7 +101,7 @@ def test_numbers_out_of_range(bad: dict[str, Any]) -> None:
 
 
 REPETITIONS = 2000
-MOST = stats.binom.ppf(1 - 1e-4, REPETITIONS, 0.05)
+MAX_ALARMS = stats.binom.ppf(1 - 1e-4, REPETITIONS, 0.05)
 """More false alarms than this happen with probability below 1e-4, if each does with 5%."""
 
 
@@ -113,8 +113,8 @@ def test_coverage_at_the_boundary(epsilon: float) -> None:
 
     @functools.cache
     def wrong(of_source: int, source: int, of_holdout: int, holdout: int) -> tuple[bool, bool]:
-        found = holdout_audit(hits(of_source, source, of_holdout, holdout), coins=True, confidence=0.95)
-        return bool(found.bounds) and found.bounds[0].value > epsilon, (found.p_value or 0) <= 0.05
+        result = holdout_audit(hits(of_source, source, of_holdout, holdout), coins=True, confidence=0.95)
+        return bool(result.bounds) and result.bounds[0].value > epsilon, (result.p_value or 0) <= 0.05
 
     alarms = small = 0
     for _ in range(REPETITIONS):
@@ -123,8 +123,8 @@ def test_coverage_at_the_boundary(epsilon: float) -> None:
         counts = (hit & coins).sum(), coins.sum(), (hit & ~coins).sum(), (~coins).sum()
         alarm, rejected = wrong(*map(int, counts))
         alarms, small = alarms + alarm, small + rejected
-    assert alarms <= MOST
-    assert (small <= MOST) if epsilon == 0 else (small > MOST)
+    assert alarms <= MAX_ALARMS
+    assert (small <= MAX_ALARMS) if epsilon == 0 else (small > MAX_ALARMS)
 
 
 def test_no_attack_on_tables_sees_the_split_but_through_the_synthetic_rows() -> None:
@@ -170,8 +170,8 @@ def check_that_sides_do_not_matter(
     for _ in range(5):
         coins = rng.permutation(60) < rng.integers(20, 40)
         source, holdout = (rng.permutation(np.flatnonzero(side)).tolist() for side in (coins, ~coins))
-        for found in attacked(source, holdout):
-            flags = zip((*source, *holdout), (*found.source.tolist(), *found.holdout.tolist()), strict=True)
+        for result in attacked(source, holdout):
+            flags = zip((*source, *holdout), (*result.source.tolist(), *result.holdout.tolist()), strict=True)
             units = {unit for unit, hit in flags if hit}
-            assert first.setdefault(found.name, units) == units, found.name
+            assert first.setdefault(result.name, units) == units, result.name
             assert 0 < len(units) < 60

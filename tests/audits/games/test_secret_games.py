@@ -35,8 +35,8 @@ GAMES = 800
 
 
 def verdict(claim: SecretProtection, played: SecretGuesses) -> str:
-    found = secret_reconstruction_audit(played, guarantee=claim)
-    return decide(claim, adjacency="secret", unit=Unit("secret"), bounds=found.bounds).name
+    result = secret_reconstruction_audit(played, guarantee=claim)
+    return decide(claim, adjacency="secret", unit=Unit("secret"), bounds=result.bounds).name
 
 
 def judged(sigma: float, variant: Variant, seed: int) -> str:
@@ -73,8 +73,8 @@ def test_one_gaussian_for_the_mixture_is_refuted() -> None:
 
 def test_a_refutation_says_what_it_assumes() -> None:
     game = SecretGame.worst_case(100, DRAWN, 0.1)
-    found = secret_reconstruction_audit(game.play("recorded", 100, seed=7), guarantee=CLAIM)
-    refuted = decide(CLAIM, adjacency="secret", unit=Unit("secret"), bounds=found.bounds)
+    result = secret_reconstruction_audit(game.play("recorded", 100, seed=7), guarantee=CLAIM)
+    refuted = decide(CLAIM, adjacency="secret", unit=Unit("secret"), bounds=result.bounds)
     assert refuted.name == "REFUTED"
     any_data = "the claim is for any public records and embeddings, so that each value may have a cluster of its own"
     assert f"assumed by secret_reconstruction: {any_data}" in refuted.reasons
@@ -138,10 +138,10 @@ def test_running_sums_alone_are_refuted(steps: str) -> None:
     claim = SecretProtection(0.5, 0.6)
     sigma = noise_for([0.0, 1.0], claim.p, claim.r)
     clusters = PublicClusters(np.array([[0.6], [-0.6]], dtype=np.float32), np.array([1, 1]), 1.0)
-    places, others = np.array([[0.01], [-1.0]], dtype=np.float32), np.full((1000, 1), 0.01, dtype=np.float32)
+    indices, others = np.array([[0.01], [-1.0]], dtype=np.float32), np.full((1000, 1), 0.01, dtype=np.float32)
 
     def sizes(value: int, noise: float, source: Recorded) -> NDArray[np.float64]:
-        records, certain = np.concatenate([places[[value]], others]), np.ones(1001)
+        records, certain = np.concatenate([indices[[value]], others]), np.ones(1001)
         if steps == "sound":
             return release(clusters, records, certain, noise, source).sizes
         return release_as_published(clusters, records, certain, noise * math.sqrt(2), source).sizes

@@ -25,8 +25,8 @@ from dpassay.audits.verdict import decide
 from dpassay.base.number_format import format_upper
 
 
-def verdict(claim: SecretProtection, found: AuditResult) -> str:
-    return decide(claim, adjacency="secret", unit=Unit("secret"), bounds=found.bounds).name
+def verdict(claim: SecretProtection, result: AuditResult) -> str:
+    return decide(claim, adjacency="secret", unit=Unit("secret"), bounds=result.bounds).name
 
 
 def test_the_bound_is_the_one_sided_limit() -> None:
@@ -51,9 +51,9 @@ def test_what_a_claim_is_held_to() -> None:
 
 def test_a_leak_is_reported() -> None:
     claim = SecretProtection(0.01, 0.1)
-    found = secret_reconstruction_audit(SecretGuesses(1000, 300, 0.01, 100, 1), guarantee=claim)
-    assert verdict(claim, found) == "REFUTED"
-    assert "above the claimed 0.1" in found.conclusion
+    result = secret_reconstruction_audit(SecretGuesses(1000, 300, 0.01, 100, 1), guarantee=claim)
+    assert verdict(claim, result) == "REFUTED"
+    assert "above the claimed 0.1" in result.conclusion
     fine = secret_reconstruction_audit(SecretGuesses(1000, 90, 0.01, 100, 1), guarantee=claim)
     assert verdict(claim, fine) == "UNPROVEN"
     assert "no leak beyond the claim found" in fine.conclusion
@@ -70,7 +70,7 @@ def test_a_prior_above_that_of_the_claim_is_refused() -> None:
 
 
 REPETITIONS = 2000
-MOST = stats.binom.ppf(1 - 1e-4, REPETITIONS, 0.05)
+MAX_ALARMS = stats.binom.ppf(1 - 1e-4, REPETITIONS, 0.05)
 """More false alarms than this happen with probability below 1e-4, if each does with 5%."""
 
 
@@ -81,9 +81,9 @@ def test_coverage_at_the_boundary(sigma: float) -> None:
     truth = float(special.ndtr(1 / sigma))
     alarms = 0
     for seed in range(REPETITIONS):
-        found = guess_secrets(gaussian_release(model), model, 150, seed=seed)
-        alarms += r_clopper_pearson(found.right, found.games, p=0.5, confidence=0.95).value > truth
-    assert 0 < alarms <= MOST
+        result = guess_secrets(gaussian_release(model), model, 150, seed=seed)
+        alarms += r_clopper_pearson(result.right, result.games, p=0.5, confidence=0.95).value > truth
+    assert 0 < alarms <= MAX_ALARMS
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_the_published_example() -> None:
     for noise, expected in ((sigma, "REFUTED"), (sigma * math.sqrt(2), "UNPROVEN")):
         # A count and a centre in orthogonal places, each with `noise`, say as much as their sum over √2.
         model = SecretModel.uniform(10_000, noise / math.sqrt(2), weights=weights)
-        found = guess_secrets(gaussian_release(model), model, 10_000, seed=3)
-        assert verdict(claim, secret_reconstruction_audit(found, guarantee=claim)) == expected
+        result = guess_secrets(gaussian_release(model), model, 10_000, seed=3)
+        assert verdict(claim, secret_reconstruction_audit(result, guarantee=claim)) == expected
 
 
 @pytest.mark.slow
@@ -165,8 +165,8 @@ def test_one_gaussian_for_the_mixture_understates_r() -> None:
     assert blowup(weights, 1.0, 1e-4).upper == pytest.approx(1.322664e-2, rel=1e-4)
     model = SecretModel.uniform(10_000, 1.0, weights=weights)
     claim = SecretProtection(1e-4, 1e-3)
-    found = guess_secrets(gaussian_release(model), model, 3000, seed=4)
-    assert verdict(claim, secret_reconstruction_audit(found, guarantee=claim)) == "REFUTED"
+    result = guess_secrets(gaussian_release(model), model, 3000, seed=4)
+    assert verdict(claim, secret_reconstruction_audit(result, guarantee=claim)) == "REFUTED"
 
 
 @pytest.mark.parametrize(("games", "r"), [(50, 0.1), (1000, 0.05), (93, 1e-3)])
@@ -175,30 +175,30 @@ def test_what_so_many_games_find_half_of_the_time(games: int, r: float) -> None:
     least = next(
         hits for hits in range(games + 1) if r_clopper_pearson(hits, games, p=1e-9, confidence=0.975).value > r
     )
-    found = detectable_success_rate(games, r=r, confidence=0.975)
-    assert stats.binom.sf(least - 1, games, found) == pytest.approx(0.5, rel=1e-9)
+    result = detectable_success_rate(games, r=r, confidence=0.975)
+    assert stats.binom.sf(least - 1, games, result) == pytest.approx(0.5, rel=1e-9)
     assert detectable_success_rate(3, r=0.9, confidence=0.975) == 1.0
     claim = SecretProtection(1e-4, r)
     audit = secret_reconstruction_audit(SecretGuesses(games, 0, 1e-4, 10_000, 1), guarantee=claim, confidence=0.975)
-    assert audit.details["detectable"] == [found]
-    assert audit.conclusion.endswith(f"if guesses are right with probability {format_upper(found, 2)}.")
+    assert audit.details["detectable"] == [result]
+    assert audit.conclusion.endswith(f"if guesses are right with probability {format_upper(result, 2)}.")
 
 
 def test_games_with_another_source_of_noise_share_the_confidence() -> None:
     claim = SecretProtection(0.01, 0.1)
     fast = SecretGuesses(1000, 300, 0.01, 100, 2, setting="recorded", assumed=("same law",), best=0.31)
-    found = secret_reconstruction_audit(fast, SecretGuesses(50, 4, 0.01, 100, 2, setting="entropy"), guarantee=claim)
-    first, second = found.bounds
+    result = secret_reconstruction_audit(fast, SecretGuesses(50, 4, 0.01, 100, 2, setting="entropy"), guarantee=claim)
+    first, second = result.bounds
     assert first.value == r_clopper_pearson(300, 1000, p=0.01, confidence=0.975).value
     assert second.value == r_clopper_pearson(4, 50, p=0.01, confidence=0.975).value
     assert ("same law" in first.assumptions, "same law" in second.assumptions) == (True, False)
-    assert found.trials == 1050
-    assert [(rate.name, rate.hits) for rate in found.rates] == [
+    assert result.trials == 1050
+    assert [(rate.name, rate.hits) for rate in result.rates] == [
         ("secrets guessed, recorded", 300),
         ("secrets guessed, entropy", 4),
     ]
-    assert "2 bounds on r, each at confidence 0.975" in found.multiplicity[0]
-    assert verdict(claim, found) == "REFUTED"  # jointly 95% is enough
+    assert "2 bounds on r, each at confidence 0.975" in result.multiplicity[0]
+    assert verdict(claim, result) == "REFUTED"  # jointly 95% is enough
     weak = secret_reconstruction_audit(fast, SecretGuesses(50, 4, 0.01, 100, 2), guarantee=claim, confidence=0.9)
     assert verdict(claim, weak) == "UNPROVEN"
 

@@ -74,8 +74,8 @@ def false_alarms(plan: CanariesDesign, files: int, seed: int, law: str) -> int:
     alarms = 0
     for _ in range(ROUNDS):
         included = rng.integers(0, 2, size=plan.candidates).astype(np.bool_)
-        found = [guessed_in(drawn_scores(plan, included, rng, law), plan.guesses) for _ in range(files)]
-        alarms += max(bound(int(guess.sum()), int((guess & included).sum())) for guess in found) > EPSILON
+        results = [guessed_in(drawn_scores(plan, included, rng, law), plan.guesses) for _ in range(files)]
+        alarms += max(bound(int(guess.sum()), int((guess & included).sum())) for guess in results) > EPSILON
     return alarms
 
 
@@ -147,8 +147,8 @@ def test_the_negative_control_rarely_fails_by_chance_and_always_when_the_holdout
 
 def test_the_highest_of_both_counts_ties_and_keys() -> None:
     included = np.array([True, False, False, False])
-    found = Scoring(name="s", candidates=np.array([9.0, 5, 5, 0]), never=np.array([5.0, 0, 0]), copied=np.zeros(4))
-    assert negative_control_counts(found, included, 2) == (2, 3, 3, 3)  # a tenth of six is one, and equals count
+    result = Scoring(name="s", candidates=np.array([9.0, 5, 5, 0]), never=np.array([5.0, 0, 0]), copied=np.zeros(4))
+    assert negative_control_counts(result, included, 2) == (2, 3, 3, 3)  # a tenth of six is one, and equals count
     keys = Scoring(name="s", candidates=np.array([1.0, 0, 1, 0]), never=np.array([0.0, 1, 0]), copied=np.zeros(4))
     assert negative_control_counts(keys, included, None) == (1, 2, 3, 3)
 
@@ -157,9 +157,9 @@ def test_an_attack_that_misses_copies_draws_no_conclusion() -> None:
     rng = np.random.default_rng(0)
     included = rng.integers(0, 2, size=M).astype(np.bool_)
     blind = Scoring(name="s", candidates=rng.random(M), never=rng.random(M), copied=rng.random(M))
-    found = audit(design(), included, blind)
-    assert found.bounds == ()
-    assert found.conclusion.startswith("No conclusion: s: the search finds ")
+    result = audit(design(), included, blind)
+    assert result.bounds == ()
+    assert result.conclusion.startswith("No conclusion: s: the search finds ")
 
 
 def test_what_a_weak_attack_finds_counts_and_a_model_has_no_check_of_the_search() -> None:
@@ -180,9 +180,9 @@ def test_keys_need_no_check_of_the_search_since_it_could_not_fail() -> None:
     included = rng.integers(0, 2, size=M).astype(np.bool_)
     printed = (rng.random(M) < 0.3).astype(np.float64)
     never = (rng.random(M) < 0.3).astype(np.float64)
-    found = audit(design(guesses=None), included, Scoring(name="s", candidates=printed, never=never, copied=printed))
-    assert [rate.name for rate in found.controls] == ["negative control: canaries in no list guessed in"]
-    assert len(found.bounds) == 1
+    result = audit(design(guesses=None), included, Scoring(name="s", candidates=printed, never=never, copied=printed))
+    assert [rate.name for rate in result.controls] == ["negative control: canaries in no list guessed in"]
+    assert len(result.bounds) == 1
 
 
 def test_guesses_are_the_highest_scores_and_the_first_of_equals() -> None:
@@ -199,15 +199,15 @@ def test_the_bound_is_the_one_run_bound_of_the_counts() -> None:
         scoring(as_floats(included), included, np.zeros(M)),
         scoring(as_floats(~included), included, np.ones(M), "b"),
     ]
-    found = audit(plan, included, *files)
+    result = audit(plan, included, *files)
     expected = epsilon_one_run(M, 60, 60, delta=1e-4, confidence=0.975, rule="tight", unit=Unit("user"))
-    first, second = found.bounds
+    first, second = result.bounds
     assert (first.value, first.ceiling, first.confidence) == (expected.value, expected.ceiling, 0.975)
     assert (first.adjacency, first.unit, first.method) == (Adjacency.ADD_REMOVE, Unit("user"), "one_run_tight")
     assert second.value == 0
-    assert "in s.jsonl, 60 of 60 guesses are right: a leak that shows ε ≥" in found.conclusion
-    assert "2 planned synthetic files, 2 scored; each bound holds with confidence 0.975" in found.multiplicity[1]
-    assert [(rate.hits, rate.trials) for rate in found.rates] == [(60, 150), (0, 150), (0, 150), (60, 150)]
+    assert "in s.jsonl, 60 of 60 guesses are right: a leak that shows ε ≥" in result.conclusion
+    assert "2 planned synthetic files, 2 scored; each bound holds with confidence 0.975" in result.multiplicity[1]
+    assert [(rate.hits, rate.trials) for rate in result.rates] == [(60, 150), (0, 150), (0, 150), (60, 150)]
 
 
 def test_what_a_conclusion_says_of_the_claim() -> None:
@@ -255,10 +255,10 @@ def test_the_conclusion_and_the_decision_are_one() -> None:
             if len(scored) > planned:
                 continue
             plan = design(scorings=planned)
-            found = audit(plan, included, *scored)
-            decided = refutes(plan, found.bounds)
+            result = audit(plan, included, *scored)
+            decided = refutes(plan, result.bounds)
             said = {"refutes the claim of": True, "is not refuted": False, "No conclusion": None}
-            assert [value for words, value in said.items() if words in found.conclusion] == [decided]
+            assert [value for words, value in said.items() if words in result.conclusion] == [decided]
             assert decided == (None if failed in scored else full in scored)
             seen.add(decided)
     assert seen == {True, False, None}
@@ -269,13 +269,13 @@ def test_what_finds_nothing_says_which_leak_it_would_have_found() -> None:
     included = np.arange(M) < M // 2
     rng = np.random.default_rng(0)
     silent = scoring(rng.random(M), included, rng.random(M))
-    found = audit(design(), included, silent)
-    limit = found.details["detectable"]
+    result = audit(design(), included, silent)
+    limit = result.details["detectable"]
     test = OneRun(M, 60, "tight")
     for leak in (RandomizedResponse(limit["epsilon"]), StandOut(limit["share"])):
         assert chance_to_show(test, leak, EPSILON, confidence=0.95) == pytest.approx(0.5, abs=1e-9)
-    assert f"(the best attack at ε = {format_upper(limit['epsilon'], 3)})" in found.conclusion
-    assert f"{format_percent(limit['share'], 'up')} of the planted canaries stand out" in found.conclusion
+    assert f"(the best attack at ε = {format_upper(limit['epsilon'], 3)})" in result.conclusion
+    assert f"{format_percent(limit['share'], 'up')} of the planted canaries stand out" in result.conclusion
     none = Scoring(name="s", candidates=np.zeros(M), never=np.zeros(M), copied=np.zeros(M))
     keys = audit(design(guesses=None), included, none)
     share = keys.details["detectable"]["share"]
@@ -319,8 +319,8 @@ def test_what_is_shown_of_a_run_without_protection() -> None:
     weak = said(some, claim=2.0)
     assert 0 < weak.details["unprotected"]["epsilon"] < 2
     assert "no more than the claim: it sees this kind of leak, but too weakly" in weak.conclusion
-    for one in (sees, said(silent), weak):
-        assert "with its protection off is taken on the word of whoever scored it." in one.conclusion
+    for item in (sees, said(silent), weak):
+        assert "with its protection off is taken on the word of whoever scored it." in item.conclusion
     assert "does not count: of the 45 highest-scoring canaries" in said(leaked).conclusion
     assert said(leaked).details["unprotected"]["epsilon"] is None
     assert said(leaked).controls_passed is True
@@ -359,10 +359,10 @@ def test_designs_that_cannot_be(changes: dict[str, object], message: str) -> Non
 
 def test_more_files_than_planned_and_scores_of_others_are_refused() -> None:
     included = np.arange(M) < M // 2
-    one = scoring(np.zeros(M), included, np.zeros(M))
+    item = scoring(np.zeros(M), included, np.zeros(M))
     with pytest.raises(ValueError, match="the plan has 1 synthetic files; 2 were scored"):
-        audit(design(), included, one, one)
+        audit(design(), included, item, item)
     with pytest.raises(ValueError, match="each of the 300 candidates needs one coin and one score"):
-        audit(design(), included[:-1], one)
+        audit(design(), included[:-1], item)
     with pytest.raises(ValueError, match="not NaN"):
         scoring(np.full(M, np.nan), included, np.zeros(M))

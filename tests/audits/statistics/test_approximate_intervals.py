@@ -24,7 +24,7 @@ def test_jeffreys_is_the_quantile_of_the_posterior(counts: tuple[int, int, int, 
     generator, n = np.random.default_rng(8), 10**5
     x, y = generator.beta(fp + 0.5, tn + 0.5, n), generator.beta(fn + 0.5, tp + 0.5, n)
     pairs = [(1 - y, x), (x, 1 - y), (y, 1 - x), (1 - x, y)]  # P′[E] and P[E], of the test and its complement
-    allowed = np.logical_and.reduce([one <= math.exp(value) * other + delta for one, other in pairs])
+    allowed = np.logical_and.reduce([first <= math.exp(value) * second + delta for first, second in pairs])
     tolerance = 5 * math.sqrt(0.05 * 0.95 / n)
     assert allowed.mean() == pytest.approx(0.05, abs=tolerance) or (value == 0 and allowed.mean() > 0.05)
 

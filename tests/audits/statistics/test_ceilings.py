@@ -72,12 +72,12 @@ def test_no_scores_show_more(rule: Threshold | None) -> None:
 def test_no_rounds_show_more(delta: float) -> None:
     """All 4⁵ sequences of five rounds, at a confidence of 20% that five rounds can reach."""
     outcomes = list(itertools.product((True, False), (True, False)))
-    most, found = ceiling(Rounds(5, 2.0, 0.125), delta=delta, confidence=0.2), 0.0
+    most, result = ceiling(Rounds(5, 2.0, 0.125), delta=delta, confidence=0.2), 0.0
     for sequence in itertools.product(outcomes, repeat=5):
         audit = Sequential(delta=delta, confidence=0.2, largest=2.0, step=0.125)
         audit.update_all(sequence)
-        found = max(found, audit.epsilon)
-    assert found == most > 0
+        result = max(result, audit.epsilon)
+    assert result == most > 0
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-4, 0.1])
@@ -147,5 +147,5 @@ def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
     stated = re.findall(r"^((?:ceiling|canaries_needed)\(.*\))\s+# ([\d.]+)$", guide, flags=re.MULTILINE)
     assert len(stated) == 5
     for expression, number in stated:
-        found = eval(expression, {name: getattr(statistics, name) for name in statistics.__all__})  # type: ignore[attr-defined]  # our own guide
-        assert f"{found:.4g}".rstrip("0") == number.rstrip("0"), expression
+        result = eval(expression, {name: getattr(statistics, name) for name in statistics.__all__})  # type: ignore[attr-defined]  # our own guide
+        assert f"{result:.4g}".rstrip("0") == number.rstrip("0"), expression

@@ -30,7 +30,7 @@ from dpassay.audits.statistics.sequential import Wealth
 Floats = NDArray[np.float64]
 
 REPETITIONS, BETA = 2000, 0.1
-MOST = int(stats.binom.isf(1e-4, REPETITIONS, BETA))
+MAX_ALARMS = int(stats.binom.isf(1e-4, REPETITIONS, BETA))
 Q = math.e / (1 + math.e)
 
 
@@ -97,9 +97,9 @@ def one_run(mechanism: Mechanism, m: int, seed: int) -> tuple[NDArray[np.bool_],
 def test_error_rates_of_many_runs(mechanism: Mechanism) -> None:
     generator, n = np.random.default_rng(0), 300
     tp, fp = (generator.binomial(n, p, REPETITIONS) for p in mechanism.event)
-    found = epsilons_clopper_pearson(tp, n - tp, fp, n - fp, delta=mechanism.delta, confidence=1 - BETA)
-    assert alarms(found, mechanism.epsilon) <= MOST
-    assert mechanism.delta or np.median(found) > 0.4 * mechanism.epsilon
+    result = epsilons_clopper_pearson(tp, n - tp, fp, n - fp, delta=mechanism.delta, confidence=1 - BETA)
+    assert alarms(result, mechanism.epsilon) <= MAX_ALARMS
+    assert mechanism.delta or np.median(result) > 0.4 * mechanism.epsilon
 
 
 @every_mechanism
@@ -110,15 +110,15 @@ def test_one_run_with_a_fixed_number_of_guesses(mechanism: Mechanism) -> None:
     sorted_coins = np.take_along_axis(coins, order, axis=1)
     right = sorted_coins[:, -40:].sum(axis=1) + (~sorted_coins[:, :40]).sum(axis=1)
     for rule in ("published", "tight", "adaptive"):
-        found = epsilons_one_run(200, 80, right, delta=mechanism.delta, confidence=1 - BETA, rule=rule)
-        assert alarms(found, mechanism.epsilon) <= MOST, rule
+        result = epsilons_one_run(200, 80, right, delta=mechanism.delta, confidence=1 - BETA, rule=rule)
+        assert alarms(result, mechanism.epsilon) <= MAX_ALARMS, rule
     by_count = np.array(
         [
             epsilon_one_run_f_dp(200, 80, c, family="approx_dp", delta=mechanism.delta, confidence=1 - BETA).value
             for c in range(81)
         ]
     )
-    assert alarms(by_count[right], mechanism.epsilon) <= MOST
+    assert alarms(by_count[right], mechanism.epsilon) <= MAX_ALARMS
 
 
 def test_where_delta_counts_the_tight_rule_sees_more_than_the_published_one() -> None:
@@ -145,7 +145,7 @@ def test_disclosures_of_which_the_output_tells_how_many(mechanism: Mechanism) ->
         disclosures_with_holdout(a, b, 120, source=max(b, 60), delta=mechanism.delta, confidence=1 - BETA).epsilon.value
         for a, b in pairs.tolist()
     ]
-    assert alarms(np.array(bounds)[which.reshape(-1)], mechanism.epsilon) <= MOST
+    assert alarms(np.array(bounds)[which.reshape(-1)], mechanism.epsilon) <= MAX_ALARMS
 
 
 def test_the_p_value_of_disclosures_that_do_not_depend_on_who_is_in() -> None:
@@ -155,7 +155,7 @@ def test_the_p_value_of_disclosures_that_do_not_depend_on_who_is_in() -> None:
     hits = generator.hypergeometric(source, 80 - source, 30)
     pairs, which = np.unique(np.stack([source, hits], axis=1), axis=0, return_inverse=True)
     values = np.array([disclosures_with_holdout(30, v, 80, source=s).p_value for s, v in pairs.tolist()])
-    assert int((values[which.reshape(-1)] <= BETA).sum()) <= MOST
+    assert int((values[which.reshape(-1)] <= BETA).sum()) <= MAX_ALARMS
 
 
 @every_mechanism
@@ -164,7 +164,7 @@ def test_betting_at_any_time(mechanism: Mechanism) -> None:
     wealth = Wealth(np.arange(0, 1.3, 0.25), mechanism.delta, (REPETITIONS,))
     for round_ in np.random.default_rng(4).random((80, 2, REPETITIONS)) < np.array(mechanism.event)[:, None]:
         wealth.update(*round_)
-    assert int(((wealth.rejected(1 - BETA) - 1) * 0.25 > mechanism.epsilon).sum()) <= MOST
+    assert int(((wealth.rejected(1 - BETA) - 1) * 0.25 > mechanism.epsilon).sum()) <= MAX_ALARMS
 
 
 @every_mechanism
@@ -173,7 +173,7 @@ def test_intervals_of_a_difference(mechanism: Mechanism) -> None:
     pairs = np.stack([generator.binomial(40, p, REPETITIONS), generator.binomial(25, q, REPETITIONS)], axis=1)
     unique, which = np.unique(pairs, axis=0, return_inverse=True)
     missed = [p - q not in difference_interval(a, 40, b, 25, confidence=1 - BETA) for a, b in unique.tolist()]
-    assert int(np.array(missed)[which.reshape(-1)].sum()) <= MOST
+    assert int(np.array(missed)[which.reshape(-1)].sum()) <= MAX_ALARMS
 
 
 def test_mu_on_its_own_family() -> None:
@@ -181,9 +181,9 @@ def test_mu_on_its_own_family() -> None:
     generator, n = np.random.default_rng(6), 200
     tp, fp = generator.binomial(n, stats.norm.sf(np.array([-0.5, 0.5]))[:, None], (2, REPETITIONS))
     unique, which = np.unique(np.stack([tp, fp], axis=1), axis=0, return_inverse=True)
-    found = np.array([mu_clopper_pearson(a, n - a, b, n - b, confidence=1 - BETA).value for a, b in unique.tolist()])
-    assert alarms(found[which.reshape(-1)], 1.0) <= MOST
-    assert np.median(found[which.reshape(-1)]) > 0.6
+    result = np.array([mu_clopper_pearson(a, n - a, b, n - b, confidence=1 - BETA).value for a, b in unique.tolist()])
+    assert alarms(result[which.reshape(-1)], 1.0) <= MAX_ALARMS
+    assert np.median(result[which.reshape(-1)]) > 0.6
 
 
 def test_epsilon_of_a_gaussian_is_wrong_outside_its_family() -> None:

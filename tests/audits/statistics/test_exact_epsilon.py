@@ -20,9 +20,9 @@ def by_events(p: Sequence[Fraction], q: Sequence[Fraction], delta: Fraction) -> 
     """max over events E and both directions of log((P(E) − δ)/Q(E)), in 50 digits; at least 0."""
     best: Any = mpmath.mpf(0)
     for event in product((0, 1), repeat=len(p)):
-        for one, other in ((p, q), (q, p)):
-            mass = sum((a for a, inside in zip(one, event, strict=True) if inside), Fraction(0)) - delta
-            against = sum((b for b, inside in zip(other, event, strict=True) if inside), Fraction(0))
+        for first, second in ((p, q), (q, p)):
+            mass = sum((a for a, inside in zip(first, event, strict=True) if inside), Fraction(0)) - delta
+            against = sum((b for b, inside in zip(second, event, strict=True) if inside), Fraction(0))
             if mass > 0 and against == 0:
                 return mpmath.inf
             if mass > 0:
@@ -41,14 +41,14 @@ def test_the_interval_contains_what_the_best_event_shows(seed: int) -> None:
         side[0] += 1
     delta = Fraction(int(g.integers(0, 30)), 100) if seed % 2 else Fraction(0)
     p, q = ([Fraction(w, sum(side)) for w in side] for side in weights)
-    found = exact_epsilon(dict(enumerate(weights[0])), dict(enumerate(weights[1])), delta)
+    result = exact_epsilon(dict(enumerate(weights[0])), dict(enumerate(weights[1])), delta)
     with mpmath.workdps(50):
         truth = by_events(p, q, delta)
-    assert found.rigor is Rigor.CERTIFIED
-    assert found.interval is not None
-    assert found.value == found.interval.lower <= truth <= found.interval.upper
+    assert result.rigor is Rigor.CERTIFIED
+    assert result.interval is not None
+    assert result.value == result.interval.lower <= truth <= result.interval.upper
     if truth != mpmath.inf:
-        assert found.interval.width <= 1e-13 * max(1, float(truth))
+        assert result.interval.width <= 1e-13 * max(1, float(truth))
     floats = exact_epsilon(dict(enumerate(map(float, p))), dict(enumerate(map(float, q))), float(delta))
     assert floats.rigor is Rigor.ESTIMATE
     assert floats.value == pytest.approx(float(truth), abs=1e-9)  # unless δ is where a ratio ends: not in these
@@ -66,10 +66,10 @@ def test_known_mechanisms() -> None:
 
 
 def test_numbers_beyond_the_floats() -> None:
-    found = exact_epsilon({0: 1, 1: 10**400}, {0: 10**400, 1: 1})
-    assert found.interval is not None
+    result = exact_epsilon({0: 1, 1: 10**400}, {0: 10**400, 1: 1})
+    assert result.interval is not None
     with mpmath.workdps(50):
-        assert found.interval.lower <= 400 * mpmath.log(10) <= found.interval.upper
+        assert result.interval.lower <= 400 * mpmath.log(10) <= result.interval.upper
     logs = exact_epsilon({0: 0.0, 1: -1000.0}, {0: 0.0, 1: -900.0, 2: -math.inf}, logarithms=True)
     assert logs.value == pytest.approx(100, rel=1e-12)
     assert logs.rigor is Rigor.ESTIMATE

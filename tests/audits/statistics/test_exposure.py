@@ -13,9 +13,9 @@ from dpassay.audits.statistics.exposure import exposure_extrapolated, exposure_i
 
 def test_ranks_are_counted_with_ties_for_the_references() -> None:
     references = [1.0, 2.0, 2.0, 5.0, 0.0, 4.0, 3.0]
-    found = exposure_interpolated([6.0, 5.0, 2.0, -1.0], references)
+    result = exposure_interpolated([6.0, 5.0, 2.0, -1.0], references)
     # Before all; behind the equal one; behind 5, 4, 3 and both 2s; behind all seven.
-    assert found.tolist() == pytest.approx([3 - math.log2(rank) for rank in (1, 2, 6, 8)])
+    assert result.tolist() == pytest.approx([3 - math.log2(rank) for rank in (1, 2, 6, 8)])
 
 
 def test_agrees_with_the_definition_on_random_scores() -> None:
@@ -30,8 +30,8 @@ def test_a_canary_like_the_references_has_exposure_one_in_the_mean_or_so() -> No
     """−log₂ of a uniform rank has mean 1/ln 2 in the limit; 4000 canaries, false alarm below 1e-6 (5 deviations of
     1/(ln 2·√4000)), and ranks among 2000 references are off by their own sampling, which the tolerance includes."""
     generator = np.random.default_rng(5)
-    found = exposure_interpolated(generator.normal(size=4000), generator.normal(size=2000))
-    assert abs(found.mean() - 1 / math.log(2)) < 5 / (math.log(2) * math.sqrt(4000)) + 5 / math.sqrt(2000)
+    result = exposure_interpolated(generator.normal(size=4000), generator.normal(size=2000))
+    assert abs(result.mean() - 1 / math.log(2)) < 5 / (math.log(2) * math.sqrt(4000)) + 5 / math.sqrt(2000)
 
 
 def test_the_extrapolated_tail_is_that_of_the_law() -> None:

@@ -51,13 +51,13 @@ def test_published_values(m: int, r: int, v: int, expected: float) -> None:
 @pytest.mark.parametrize(("r", "v"), [(1, 1), (5, 5), (40, 33), (40, 20), (90, 80), (100, 100), (100, 0)])
 def test_agrees_with_brute_force(r: int, v: int, delta: float) -> None:
     m, beta = 100, 0.05
-    found = epsilon_one_run(m, r, v, delta=delta, confidence=1 - beta).value
+    result = epsilon_one_run(m, r, v, delta=delta, confidence=1 - beta).value
     if brute_force_p_value(m, r, v, 0.0, delta) >= beta:
-        assert found == 0.0
+        assert result == 0.0
         return
     expected = optimize.brentq(lambda e: brute_force_p_value(m, r, v, e, delta) - beta, 0, 20, xtol=1e-12)
     # brentq stops within 1e-12, and scipy's tails carry relative errors of about 1e-13.
-    assert found == pytest.approx(expected, abs=1e-9)
+    assert result == pytest.approx(expected, abs=1e-9)
 
 
 def worst_case(m: int, epsilon: float, delta: float, thresholds: dict[int, int]) -> float:
@@ -67,16 +67,16 @@ def worst_case(m: int, epsilon: float, delta: float, thresholds: dict[int, int])
     permutations of the candidates and flips of coins together with guesses keeps (ε, δ)-DP and the objective, so one
     that depends on (r, k) only is among the worst.
     """
-    places = {(r, k): i for i, (r, k) in enumerate((r, k) for r in thresholds for k in range(r + 1))}
+    indices = {(r, k): i for i, (r, k) in enumerate((r, k) for r in thresholds for k in range(r + 1))}
     pairs = [(r, k) for r in thresholds for k in range(1, r + 1)]
-    n, grow = len(places), np.exp(epsilon)
+    n, grow = len(indices), np.exp(epsilon)
     rows, columns, values = [], [], []
     for index, (r, k) in enumerate(pairs):
         here, before = k / m, (r - k + 1) / m  # a candidate is among the k right ones, or became wrong by its flip
         for side, (plus, minus) in enumerate(((here, -grow * before), (-grow * here, before))):
             row = 2 * index + side
             rows += [row] * 3
-            columns += [places[r, k], places[r, k - 1], n + row]
+            columns += [indices[r, k], indices[r, k - 1], n + row]
             values += [plus, minus, -1.0]
     # Flips may lower the count as well as raise it; the two directions of a pair are paid from one δ.
     rows += [2 * len(pairs)] * (2 * len(pairs))
@@ -84,8 +84,8 @@ def worst_case(m: int, epsilon: float, delta: float, thresholds: dict[int, int])
     values += [1.0] * (2 * len(pairs))
     limits = np.append(np.zeros(2 * len(pairs)), delta)
     objective = np.zeros(n + 2 * len(pairs))
-    for (r, k), place in places.items():
-        objective[place] = -float(k >= thresholds[r])
+    for (r, k), position in indices.items():
+        objective[position] = -float(k >= thresholds[r])
     best = optimize.linprog(  # type: ignore[call-overload]  # the stubs know no sparse matrices
         objective,
         A_ub=sparse.csr_matrix((values, (rows, columns))),
@@ -141,10 +141,12 @@ def test_the_symmetric_programme_is_the_whole_one() -> None:
         total[:, slack] = 1
         blocks += [excess, total]
         limits += [0.0] * size + [delta]
-    one = np.hstack([np.kron(np.eye(size), np.ones(size)), np.zeros((size, size * len(flips)))])
+    item = np.hstack([np.kron(np.eye(size), np.ones(size)), np.zeros((size, size * len(flips)))])
     wins = np.array([sum(a == b for a, b in zip(s, t, strict=True)) >= v for s in inputs for t in inputs])
     objective = np.append(-wins.astype(float) / size, np.zeros(size * len(flips)))
-    best = optimize.linprog(objective, A_ub=np.vstack(blocks), b_ub=limits, A_eq=one, b_eq=np.ones(size), bounds=(0, 1))
+    best = optimize.linprog(
+        objective, A_ub=np.vstack(blocks), b_ub=limits, A_eq=item, b_eq=np.ones(size), bounds=(0, 1)
+    )
     assert best.fun is not None
     assert -best.fun == pytest.approx(worst_case(m, epsilon, delta, {m: v}), abs=SOLVER)
 
@@ -218,8 +220,8 @@ def test_the_fewest_canaries_agree_with_a_search_through_all() -> None:
                 ]
                 if shown:
                     assert shown == list(range(shown[0], 41))
-                    found = canaries_needed(epsilon, confidence=0.95, delta=delta, m=40, rule=rule)
-                    assert found == shown[0]
+                    result = canaries_needed(epsilon, confidence=0.95, delta=delta, m=40, rule=rule)
+                    assert result == shown[0]
                 else:
                     with pytest.raises(ValueError, match="cannot be shown with 40 canaries"):
                         canaries_needed(epsilon, confidence=0.95, delta=delta, m=40, rule=rule)
@@ -401,18 +403,18 @@ def test_impossible_counts_are_refused(m: int, r: int, v: int, message: str) -> 
 
 
 def test_counts_may_be_of_numpy() -> None:
-    found = epsilon_one_run(np.int64(100), np.int32(50), np.int64(40), delta=0.0, confidence=0.95)  # type: ignore[arg-type]
-    assert found == epsilon_one_run(100, 50, 40, delta=0.0, confidence=0.95)
+    result = epsilon_one_run(np.int64(100), np.int32(50), np.int64(40), delta=0.0, confidence=0.95)  # type: ignore[arg-type]
+    assert result == epsilon_one_run(100, 50, 40, delta=0.0, confidence=0.95)
 
 
 def test_the_number_of_disclosures_depends_on_the_output_and_is_paid_for() -> None:
     """With δ > 0 the rules for a fixed number of guesses show more, and are not valid here."""
-    found = disclosures_with_holdout(60, 55, 200, delta=1e-4, confidence=0.95).epsilon
+    result = disclosures_with_holdout(60, 55, 200, delta=1e-4, confidence=0.95).epsilon
     adaptive, tight = (
         epsilon_one_run(200, 60, 55, delta=1e-4, confidence=0.95, rule=rule).value for rule in ("adaptive", "tight")
     )
-    assert (found.value, found.method) == (adaptive, "one_run_adaptive")
-    assert 0.5 < found.value < tight
+    assert (result.value, result.method) == (adaptive, "one_run_adaptive")
+    assert 0.5 < result.value < tight
 
 
 def test_more_disclosures_than_candidates_are_refused() -> None:

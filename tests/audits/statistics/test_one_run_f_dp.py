@@ -125,16 +125,16 @@ def test_the_rounded_quantile_and_tail_are_below_the_true_ones() -> None:
     powers += [0.02425, 0.1, 0.3, 0.5, 0.7, 0.925, 0.98, 1 - 1e-4, 1 - 1e-9, 1 - 1e-16]
     for mu in (0.0, 1e-3, 0.5, 3.0, 20.0):
         for power in powers:
-            found = gaussian_inverse(mu)(power)
+            result = gaussian_inverse(mu)(power)
             with mpmath.workdps(40):
                 p = mpmath.mpf(power)
                 guess = mpmath.mpf(float(special.ndtri(power)))
                 z = mpmath.findroot(lambda x, p=p: mpmath.log(mpmath.ncdf(x)) - mpmath.log(p), guess)
                 exact = mpmath.ncdf(z - mu)
-                assert found <= exact
+                assert result <= exact
                 # 1e-14·(1 + |z| + μ) in z, times a hazard of at most |z| + μ + 1; below 1e-300 doubles lose digits
                 if exact > 1e-290:
-                    assert found >= exact * (1 - mpmath.mpf(3e-14) * (2 + abs(z) + mu) ** 2)
+                    assert result >= exact * (1 - mpmath.mpf(3e-14) * (2 + abs(z) + mu) ** 2)
 
 
 def test_the_inverse_of_approximate_dp_is_below_the_true_one() -> None:
@@ -143,12 +143,12 @@ def test_the_inverse_of_approximate_dp_is_below_the_true_one() -> None:
     for epsilon in (0.0, 0.3, 3.0, 30.0):
         for delta in (0.0, 1e-300, 1e-17, 1e-9, 1e-3, 0.1, 0.7):
             for power in powers:
-                found = approximate_inverse(epsilon, delta)(power)
+                result = approximate_inverse(epsilon, delta)(power)
                 with mpmath.workdps(40):
                     p, d, grow = mpmath.mpf(power), mpmath.mpf(delta), mpmath.exp(mpmath.mpf(epsilon))
                     exact = max(mpmath.mpf(0), (p - d) / grow, 1 - d - grow * (1 - p))
-                    assert found <= exact
-                    assert found >= exact * (1 - mpmath.mpf(1e-14)) - mpmath.mpf(1e-14) * (p > 0.1)
+                    assert result <= exact
+                    assert result >= exact * (1 - mpmath.mpf(1e-14)) - mpmath.mpf(1e-14) * (p > 0.1)
 
 
 def test_more_right_guesses_never_show_less() -> None:

@@ -139,15 +139,15 @@ def test_power_is_that_of_every_outcome(test: Test, leak: Leak, delta: float) ->
         thresholds = (0.0,) if isinstance(test, SourceAndHoldout) else (0.0, 0.4, 1.0, 2.5)
         for epsilon in thresholds:
             expected = math.fsum(probability for bound, probability in every if bound > epsilon)
-            found = chance_to_show(test, leak, epsilon, confidence=confidence, delta=delta)
-            assert found == pytest.approx(expected, abs=EXACT)
+            result = chance_to_show(test, leak, epsilon, confidence=confidence, delta=delta)
+            assert result == pytest.approx(expected, abs=EXACT)
         if isinstance(test, SourceAndHoldout):
             continue
         for probability in (0.05, 0.5, 0.95):
-            found = quantile_shown(test, leak, probability, confidence=confidence, delta=delta)
+            result = quantile_shown(test, leak, probability, confidence=confidence, delta=delta)
             # From above within 1e-11, and any smaller bound is exceeded too often.
-            assert math.fsum(p for bound, p in every if bound <= found + 1e-9) >= probability - EXACT
-            assert math.fsum(p for bound, p in every if bound < found - 1e-9) < probability + EXACT
+            assert math.fsum(p for bound, p in every if bound <= result + 1e-9) >= probability - EXACT
+            assert math.fsum(p for bound, p in every if bound < result - 1e-9) < probability + EXACT
 
 
 @pytest.mark.grid("test", "epsilon", "delta")
@@ -175,12 +175,12 @@ def test_power_increases_with_the_leak_and_half_of_it_is_at_the_limit(test: Test
         ):
             chances = [chance_to_show(test, leak, claim, **args) for leak in grid]
             assert all(less <= more + EXACT for less, more in itertools.pairwise(chances))
-        for found, leak in (
+        for result, leak in (
             (detectable_epsilon(test, claim, **args), RandomizedResponse),
             (detectable_share(test, claim, **args), StandOut),
         ):
-            assert found is not None
-            at_limit, below = (chance_to_show(test, leak(value), claim, **args) for value in (found, 0.999 * found))
+            assert result is not None
+            at_limit, below = (chance_to_show(test, leak(value), claim, **args) for value in (result, 0.999 * result))
             assert below < 0.5 <= at_limit < 0.5 + 0.01
 
 
@@ -290,10 +290,10 @@ def test_stated_power_is_that_of_simulated_audits(guesses: int | None, leak: Lea
         delta=delta,
     )
     rng = np.random.default_rng(1)
-    found = sum(refuted(design, leak, rng) for _ in range(ROUNDS))
+    result = sum(refuted(design, leak, rng) for _ in range(ROUNDS))
     assert 0.02 < stated < 0.98
     low, high = stats.binom.ppf(5e-7, ROUNDS, stated - 0.001), stats.binom.ppf(1 - 5e-7, ROUNDS, stated)
-    assert low <= found <= high
+    assert low <= result <= high
 
 
 def test_stated_power_is_that_of_simulated_distinguishing_tests() -> None:
@@ -305,13 +305,13 @@ def test_stated_power_is_that_of_simulated_distinguishing_tests() -> None:
     rng, claim, of, runs, rounds = np.random.default_rng(2), PureDP(1.0), 1.2, 1000, 400
     tested = runs - training_runs(runs)
     stated = chance_to_show(ErrorRates(tested, tested), RandomizedResponse(of), 1.0, confidence=0.95)
-    found = 0
+    result = 0
     for _ in range(rounds):
         on_d, on_d_prime = ((rng.random(runs) < p).astype(float).tolist() for p in (1 - truth(of), truth(of)))
         audit = distinguishing_audit(
             on_d, on_d_prime, guarantee=claim, adjacency=Adjacency.ADD_REMOVE, score=lambda output: output
         )
-        found += bool(audit.details["refuted"])
+        result += bool(audit.details["refuted"])
     assert 0.1 < stated < 0.9
     low, high = stats.binom.ppf(np.array([5e-7, 1 - 5e-7]), rounds, stated)
-    assert low <= found <= high
+    assert low <= result <= high

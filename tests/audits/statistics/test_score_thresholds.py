@@ -13,7 +13,7 @@ from dpassay.audits.statistics.score_thresholds import Band, FixedThreshold, Gri
 
 RULES: list[Threshold] = [FixedThreshold(0.5), Split(), Grid((-1.0, 0.5, 2.0)), Band()]
 REPETITIONS, BETA = 2000, 0.1
-MOST = int(stats.binom.isf(1e-4, REPETITIONS, BETA))
+MAX_ALARMS = int(stats.binom.isf(1e-4, REPETITIONS, BETA))
 """A valid statistic has more false alarms than this with probability at most 1e-4."""
 
 
@@ -46,9 +46,9 @@ def test_false_alarms_are_at_most_nominal(mechanism: str, rule: Threshold) -> No
     generator, alarms = np.random.default_rng(11), 0
     for _ in range(REPETITIONS):
         inside, outside, epsilon, delta = samples(mechanism, 60, generator)
-        found = epsilon_from_scores(inside, outside, delta=delta, confidence=1 - BETA, threshold=rule)
-        alarms += found.value > epsilon
-    assert alarms <= MOST
+        result = epsilon_from_scores(inside, outside, delta=delta, confidence=1 - BETA, threshold=rule)
+        alarms += result.value > epsilon
+    assert alarms <= MAX_ALARMS
 
 
 def test_a_grid_is_the_best_of_its_thresholds_each_at_its_share_of_beta() -> None:
@@ -63,15 +63,15 @@ def test_a_grid_is_the_best_of_its_thresholds_each_at_its_share_of_beta() -> Non
             for value in values
         )
 
-    found = epsilon_from_scores(inside, outside, delta=0.01, confidence=0.9, threshold=Grid(values)).value
-    assert found == best(1 - (1 - 0.9) / 4)
-    assert 0 < found < best(0.9)
+    result = epsilon_from_scores(inside, outside, delta=0.01, confidence=0.9, threshold=Grid(values)).value
+    assert result == best(1 - (1 - 0.9) / 4)
+    assert 0 < result < best(0.9)
 
 
 def test_a_split_is_a_fixed_threshold_on_scores_that_did_not_choose_it() -> None:
     for seed in range(5):
         inside, outside = np.random.default_rng(seed + 9).normal([[2.0], [0.0]], 1, size=(2, 80))
-        found = epsilon_from_scores(inside, outside, delta=0.0, confidence=0.8, threshold=Split(0.4, seed)).value
+        result = epsilon_from_scores(inside, outside, delta=0.0, confidence=0.8, threshold=Split(0.4, seed)).value
         generator = np.random.default_rng(seed)
         parts = [np.split(generator.permutation(scores), [32]) for scores in (inside, outside)]
         (choosing_in, rest_in), (choosing_out, rest_out) = parts
@@ -82,7 +82,7 @@ def test_a_split_is_a_fixed_threshold_on_scores_that_did_not_choose_it() -> None
 
         candidates = np.unique(np.concatenate([choosing_in, choosing_out])).tolist()
         chosen = max(candidates, key=lambda t: value(t, 1 - 0.2 / len(candidates), choosing_in, choosing_out))
-        assert found == value(chosen, 0.8, rest_in, rest_out) != value(chosen, 0.8, choosing_in, choosing_out)
+        assert result == value(chosen, 0.8, rest_in, rest_out) != value(chosen, 0.8, choosing_in, choosing_out)
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.05])
@@ -93,15 +93,15 @@ def test_the_band_is_as_wide_as_both_samples_need(delta: float) -> None:
     assert all(BETA / 3 < stats.ksone.sf(margin, n) <= BETA / 2 for n, margin in zip(sizes, margins, strict=True))
     generator = np.random.default_rng(2)
     inside, outside = generator.normal(2, 1, sizes[0]), generator.normal(0, 1, sizes[1])
-    for one, other, (m1, m0) in ((inside, outside, margins), (-outside, -inside, margins[::-1])):
+    for first, second, (m1, m0) in ((inside, outside, margins), (-outside, -inside, margins[::-1])):
         shown = [0.0]
-        for threshold in [*one, *other]:
-            hit, false = np.mean(one >= threshold) - m1, np.mean(other >= threshold) + m0
+        for threshold in [*first, *second]:
+            hit, false = np.mean(first >= threshold) - m1, np.mean(second >= threshold) + m0
             miss, true = 1 - hit, 1 - false
             shown += [math.log((a - delta) / b) for a, b in ((hit, false), (true, miss)) if a > delta and b < 1]
-        found = epsilon_from_scores(one, other, delta=delta, confidence=1 - BETA, threshold=Band())
-        assert found.value == pytest.approx(max(shown), rel=1e-12)
-        assert found.value > 0.3
+        result = epsilon_from_scores(first, second, delta=delta, confidence=1 - BETA, threshold=Band())
+        assert result.value == pytest.approx(max(shown), rel=1e-12)
+        assert result.value > 0.3
 
 
 def test_the_best_of_all_thresholds_unpaid_for_is_no_bound() -> None:
@@ -117,18 +117,18 @@ def test_the_best_of_all_thresholds_unpaid_for_is_no_bound() -> None:
 
 
 def test_a_fixed_threshold_is_clopper_pearson() -> None:
-    found = epsilon_from_scores(
+    result = epsilon_from_scores(
         [0.1, 0.7, 0.9, 0.5], [0.2, 0.3, 0.6], delta=0.01, confidence=0.9, threshold=FixedThreshold(0.5)
     )
-    assert found.value == epsilon_clopper_pearson(3, 1, 1, 2, delta=0.01, confidence=0.9).value
-    assert found.ceiling == epsilon_clopper_pearson(4, 0, 0, 3, delta=0.01, confidence=0.9).value
+    assert result.value == epsilon_clopper_pearson(3, 1, 1, 2, delta=0.01, confidence=0.9).value
+    assert result.ceiling == epsilon_clopper_pearson(4, 0, 0, 3, delta=0.01, confidence=0.9).value
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 def test_perfectly_separate_scores_reach_the_ceiling(rule: Threshold) -> None:
-    found = epsilon_from_scores(np.full(500, 3.0), np.full(400, -3.0), delta=0.0, confidence=0.95, threshold=rule)
-    assert found.value == pytest.approx(found.ceiling, rel=1e-12)
-    assert found.value > 2
+    result = epsilon_from_scores(np.full(500, 3.0), np.full(400, -3.0), delta=0.0, confidence=0.95, threshold=rule)
+    assert result.value == pytest.approx(result.ceiling, rel=1e-12)
+    assert result.value > 2
 
 
 def test_power_grows_with_the_sample() -> None:
@@ -143,8 +143,8 @@ def test_power_grows_with_the_sample() -> None:
         Band(): 0.9,
     }
     for rule, share in least.items():
-        found = epsilon_from_scores(inside, outside, delta=0.0, confidence=0.95, threshold=rule)
-        assert share * epsilon < found.value <= epsilon
+        result = epsilon_from_scores(inside, outside, delta=0.0, confidence=0.95, threshold=rule)
+        assert share * epsilon < result.value <= epsilon
 
 
 def test_wrong_scores_are_refused() -> None:

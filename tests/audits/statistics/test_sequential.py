@@ -47,9 +47,9 @@ def test_the_bound_is_beyond_the_truth_at_some_time_with_at_most_the_stated_prob
     # Wealth is kept at its largest, so the last look shows what any look showed.
     alarms = int(((many.rejected(1 - BETA) - 1) * step > epsilon).sum())
     assert alarms <= stats.binom.isf(1e-4, 2000, BETA)
-    one = Sequential(delta=delta, confidence=1 - BETA, largest=3.0, step=step)
-    one.update_all((bool(round_[0, 7]), bool(round_[1, 7])) for round_ in hits)
-    assert one.epsilon == max(0, int(many.rejected(1 - BETA)[7]) - 1) * step
+    item = Sequential(delta=delta, confidence=1 - BETA, largest=3.0, step=step)
+    item.update_all((bool(round_[0, 7]), bool(round_[1, 7])) for round_ in hits)
+    assert item.epsilon == max(0, int(many.rejected(1 - BETA)[7]) - 1) * step
 
 
 def test_the_bound_never_falls_and_finds_most_of_epsilon() -> None:

@@ -50,15 +50,15 @@ def test_the_projection_is_the_nearest_point(epsilon: float, delta: float) -> No
     for a, b in itertools.product(RATES, RATES):
         if a > b:
             continue
-        found = projected(np.array([a]), np.array([b]), grow, delta)
-        nearest = float(divergence(a, b, *found)[0])
+        result = projected(np.array([a]), np.array([b]), grow, delta)
+        nearest = float(divergence(a, b, *result)[0])
         inside = b <= grow[0] * a + delta and 1 - a <= grow[0] * (1 - b) + delta
         if inside:
-            assert (found[0][0], found[1][0]) == (a, b)
+            assert (result[0][0], result[1][0]) == (a, b)
         else:
             assert nearest <= divergence(a, b, p, q).min() + 1e-12
-            assert found[1][0] <= grow[0] * found[0][0] + delta + 1e-12  # and it is inside
-            assert 1 - found[0][0] <= grow[0] * (1 - found[1][0]) + delta + 1e-12
+            assert result[1][0] <= grow[0] * result[0][0] + delta + 1e-12  # and it is inside
+            assert 1 - result[0][0] <= grow[0] * (1 - result[1][0]) + delta + 1e-12
 
 
 def test_a_projection_that_is_wrong_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,6 +100,6 @@ def test_better_estimates_gain_more(epsilon: float, delta: float) -> None:
 def test_the_two_runs_may_be_exchanged() -> None:
     grow = np.exp(np.array([0.1, 1.0]))
     low, high = np.array(0.1), np.array(0.7)
-    one, other = log_bets(low, high, grow, 0.01), log_bets(high, low, grow, 0.01)
-    for first, second in zip(one, other, strict=True):
+    left, right = log_bets(low, high, grow, 0.01), log_bets(high, low, grow, 0.01)
+    for first, second in zip(left, right, strict=True):
         np.testing.assert_array_equal(first, second[::-1])

@@ -22,9 +22,9 @@ def test_all_have_a_row_and_the_verdict_of_their_file() -> None:
     rows = [claim for claim in read_published_claims() if claim.check.startswith("dataset_vectors.")]
     assert {claim.check.partition(".")[2] for claim in rows} == set(CHECKS)
     for claim in rows:
-        found = checked(claim.id)
-        assert found.as_recorded
-        assert all(step[-1] == "." for step in found.finding.steps)
+        result = checked(claim.id)
+        assert result.as_recorded
+        assert all(step[-1] == "." for step in result.finding.steps)
 
 
 # Theorem 4.1
@@ -118,9 +118,9 @@ def test_one_fault_is_enough_to_refute_the_code() -> None:
 
 def test_the_share_of_the_first_label_for_all() -> None:
     mu = mu_for(EPSILON, DELTA, Fraction(DRAWN, BIORXIV[0]))
-    found = [epsilon_of(mu, DELTA, Fraction(DRAWN, records)) for records in BIORXIV]
-    assert [each + EXAMPLES for each in found] == pytest.approx([5, 6.344, 7.410, 6.178], abs=5e-4)
-    assert max(found) * (1 - 1e-9) <= lower("004-7") <= max(found) * (1 + 1e-9)
+    results = [epsilon_of(mu, DELTA, Fraction(DRAWN, records)) for records in BIORXIV]
+    assert [each + EXAMPLES for each in results] == pytest.approx([5, 6.344, 7.410, 6.178], abs=5e-4)
+    assert max(results) * (1 - 1e-9) <= lower("004-7") <= max(results) * (1 + 1e-9)
     assert "5, 6.34433, 7.40979, 6.17833" in checked("004-7").finding.steps[-1]
 
 

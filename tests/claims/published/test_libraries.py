@@ -36,9 +36,9 @@ def test_all_have_a_row_and_the_verdict_of_their_file() -> None:
     rows = [claim for claim in read_published_claims() if claim.check.startswith("libraries.")]
     assert {claim.check.partition(".")[2] for claim in rows} == set(CHECKS)
     for claim in filter(lambda claim: as_published(claim.id), rows):
-        found = checked(claim.id)
-        assert found.as_recorded, claim.id
-        assert all(step[-1] == "." for step in found.finding.steps)
+        result = checked(claim.id)
+        assert result.as_recorded, claim.id
+        assert all(step[-1] == "." for step in result.finding.steps)
 
 
 # dp_accounting
@@ -89,19 +89,19 @@ def test_exchanged_records() -> None:
 def test_a_sample_without_replacement() -> None:
     row = "lib-dp-accounting-without-replacement"
     assert between(row, oracle.sampled_without_replacement(1.0, 4, 100).epsilon(1e-5))
-    found = CHECKS["sampled_without_replacement"](100, 4, 1.0, 1e-5, moved_by=1.0)
-    assert found.lower is not None
-    assert found.claimed is not None
-    assert found.lower < found.claimed, "an exchange that moves the sum by one norm only is accounted rightly"
+    result = CHECKS["sampled_without_replacement"](100, 4, 1.0, 1e-5, moved_by=1.0)
+    assert result.lower is not None
+    assert result.claimed is not None
+    assert result.lower < result.claimed, "an exchange that moves the sum by one norm only is accounted rightly"
 
 
 def test_a_mixture() -> None:
     row = "lib-dp-accounting-mixture"
     assert between(row, oracle.gaussian_mixture([0.5, 0.3, 0.2], [0, 1, 2], 2).epsilon(1e-6))
-    found = CHECKS["gaussian_mixture"]([0.5, 0.3, 0.2], [0, 1, 2], 2, unit=1, delta=1e-6, step=1e-2)
-    assert found.upper is not None
-    assert found.claimed is not None
-    assert found.upper <= found.claimed < 1.01 * found.upper
+    result = CHECKS["gaussian_mixture"]([0.5, 0.3, 0.2], [0, 1, 2], 2, unit=1, delta=1e-6, step=1e-2)
+    assert result.upper is not None
+    assert result.claimed is not None
+    assert result.upper <= result.claimed < 1.01 * result.upper
 
 
 def test_composed_gaussians() -> None:
@@ -160,8 +160,8 @@ def test_what_opacus_answers() -> None:
     from opacus.accountants import RDPAccountant
     from opacus.accountants.analysis.gdp import compute_eps_poisson
 
-    found = compute_eps_poisson(steps=3516, noise_multiplier=1.1, sample_rate=256 / 60_000, delta=1e-5)
-    assert found == pytest.approx(epsilon_of_central_limit(1.1, 256 / 60_000, 3516, 1e-5), rel=1e-6)
+    result = compute_eps_poisson(steps=3516, noise_multiplier=1.1, sample_rate=256 / 60_000, delta=1e-5)
+    assert result == pytest.approx(epsilon_of_central_limit(1.1, 256 / 60_000, 3516, 1e-5), rel=1e-6)
     accountant = RDPAccountant()
     accountant.history = [(1.0, 0.01, 500)]
     for row in ("lib-opacus-rdp", "lib-opacus-shuffled"):

@@ -45,9 +45,9 @@ def test_all_have_a_row_and_the_verdict_of_their_file() -> None:
     rows = [claim for claim in read_published_claims() if claim.check.startswith("private_inference.")]
     assert {claim.check.partition(".")[2] for claim in rows} == set(CHECKS)
     for claim in rows:
-        found = checked(claim.id)
-        assert found.as_recorded, claim.id
-        assert all(step[-1] == "." for step in found.finding.steps)
+        result = checked(claim.id)
+        assert result.as_recorded, claim.id
+        assert all(step[-1] == "." for step in result.finding.steps)
 
 
 # Medians
@@ -106,9 +106,9 @@ def test_batches_of_a_fixed_size() -> None:
 
 
 def test_batches_that_each_record_has_by_itself() -> None:
-    found = CHECKS["fixed_size_batches"](64, 20, 6.0, 1.5, assignment="by_record")
-    assert found.lower is not None
-    assert found.lower < 0 == found.claimed
+    result = CHECKS["fixed_size_batches"](64, 20, 6.0, 1.5, assignment="by_record")
+    assert result.lower is not None
+    assert result.lower < 0 == result.claimed
 
 
 def test_three_identical_vectors() -> None:
@@ -124,12 +124,12 @@ def test_three_identical_vectors() -> None:
 
 
 def test_the_reported_number_gives_the_record_away() -> None:
-    found = checked("000-8")
-    text = " ".join(found.finding.steps)
+    result = checked("000-8")
+    text = " ".join(result.finding.steps)
     assert "ε(D, X) is 4.69281 and ε(D′, X) is 0" in text
     assert log_law(V1, 0) == log_law(V1[:2], 0)
-    assert found.claimed == pytest.approx(1 / (1 + float(mp.exp(-11.982185))), abs=1e-11)
-    assert (found.finding.lower, found.verdict) == (1.0, "REFUTED")
+    assert result.claimed == pytest.approx(1 / (1 + float(mp.exp(-11.982185))), abs=1e-11)
+    assert (result.finding.lower, result.verdict) == (1.0, "REFUTED")
     assert checked("000-8", rows=[[6.0, -6.0]] * 4).verdict == "UNPROVEN", "both report 0"
     with pytest.raises(ValueError, match="different laws"):
         checked("000-8", removed=0)
@@ -168,12 +168,12 @@ def epsilon_of_coins(p: Any, q: Any, count: int) -> float:
 
     first, second = law(mp.mpf(p)), law(mp.mpf(q))
 
-    def epsilon(one: list[Any], other: list[Any]) -> Any:
+    def epsilon(item: list[Any], other: list[Any]) -> Any:
         low, high = mp.mpf(0), mp.mpf(60)
         for _ in range(50):
             middle = (low + high) / 2
             factor = mp.exp(middle)
-            if mp.fsum(a - factor * b for a, b in zip(one, other, strict=True) if a > factor * b) > DELTA:
+            if mp.fsum(a - factor * b for a, b in zip(item, other, strict=True) if a > factor * b) > DELTA:
                 low = middle
             else:
                 high = middle
@@ -196,11 +196,11 @@ def test_a_mean_over_the_actual_batch_size(vocabulary: int, stated: float, verdi
 
 
 def test_a_mean_over_a_fixed_number() -> None:
-    found = CHECKS["actual_batch_size"](64, 50_257, 9.0, 1.5, 367, 108_000, denominator="fixed")
-    assert found.lower is not None
-    assert found.upper is not None
-    assert found.upper == pytest.approx(9.888715, abs=1e-5)
-    assert found.lower < found.upper < 9.9
+    result = CHECKS["actual_batch_size"](64, 50_257, 9.0, 1.5, 367, 108_000, denominator="fixed")
+    assert result.lower is not None
+    assert result.upper is not None
+    assert result.upper == pytest.approx(9.888715, abs=1e-5)
+    assert result.lower < result.upper < 9.9
 
 
 def by_zcdp(batch_size: int, tokens: int, records: int) -> float:

@@ -26,9 +26,9 @@ def test_all_have_a_row_and_the_verdict_of_their_file() -> None:
     rows = [claim for claim in read_published_claims() if claim.check.startswith("secret_evolution.")]
     assert {claim.check.partition(".")[2] for claim in rows} == set(CHECKS)
     for claim in rows:
-        found = checked(claim.id)
-        assert found.as_recorded
-        assert all(step[-1] == "." for step in found.finding.steps)
+        result = checked(claim.id)
+        assert result.as_recorded
+        assert all(step[-1] == "." for step in result.finding.steps)
 
 
 # Theorem 3
@@ -36,9 +36,9 @@ def test_all_have_a_row_and_the_verdict_of_their_file() -> None:
 
 def test_two_digits_are_a_secret() -> None:
     """The best guess, over all functions of both digits, of a value drawn uniformly: by the posteriors."""
-    found = checked("001-1")
-    assert (found.claimed, found.finding.lower) == (0.2, 1.0)
-    values = [(tens, ones) for tens, ones in itertools.product(range(10), repeat=2)]
+    result = checked("001-1")
+    assert (result.claimed, result.finding.lower) == (0.2, 1.0)
+    values = [(tens, items) for tens, items in itertools.product(range(10), repeat=2)]
     assert sum(Fraction(1, len(values)) for _ in {value[:1] for value in values}) == Fraction(1, 10)
     assert sum(Fraction(1, len(values)) for _ in set(values)) == 1
 
@@ -66,9 +66,9 @@ def right(values: int, mu: float) -> float:
 
 
 def test_orthogonal_gaussians() -> None:
-    found = checked("001-1b")
-    assert found.claimed == pytest.approx(6.007507e-3, rel=2e-5)
-    assert found.claimed >= 2 * right(10_000, 1.0)
+    result = checked("001-1b")
+    assert result.claimed == pytest.approx(6.007507e-3, rel=2e-5)
+    assert result.claimed >= 2 * right(10_000, 1.0)
     assert right(10_000, math.sqrt(2)) == pytest.approx(9.493692e-3, abs=5e-10)
     assert lower("001-1b") == pytest.approx(9.493692e-3, rel=2e-5)
     assert lower("001-1b") <= right(10_000, math.sqrt(2))
@@ -78,19 +78,19 @@ def test_orthogonal_gaussians() -> None:
 @pytest.mark.parametrize(("values", "mu"), [(2, 0.0), (2, 1.5), (30, 0.4)])
 def test_the_largest_coordinate_is_enclosed(values: int, mu: float) -> None:
     """Of two it is Φ(μ/√2) often; the probability after one release is in the claim."""
-    found = checked("001-1b", values=values, mu=mu, releases=1)
+    result = checked("001-1b", values=values, mu=mu, releases=1)
     exact = float(mp.ncdf(mp.mpf(mu) / mp.sqrt(2))) if values == 2 else right(values, mu)
-    assert lower("001-1b", values=values, mu=mu, releases=1) <= exact <= found.claimed
-    assert found.claimed == pytest.approx(exact, rel=1e-4)
+    assert lower("001-1b", values=values, mu=mu, releases=1) <= exact <= result.claimed
+    assert result.claimed == pytest.approx(exact, rel=1e-4)
 
 
 # Lemma C.2
 
 
 def test_odds_of_two_data_sets_are_no_reference() -> None:
-    found = checked("001-2")
-    assert found.claimed == pytest.approx(0.335570, abs=5e-7)
-    assert found.finding.lower == 0.5
+    result = checked("001-2")
+    assert result.claimed == pytest.approx(0.335570, abs=5e-7)
+    assert result.finding.lower == 0.5
     assert checked("001-2", against="values").verdict != "REFUTED"
 
 
@@ -102,19 +102,19 @@ def test_the_mechanism_is_private_against_the_reference(values: int, ratio: int)
     laws = [guess, (1 - guess) / (values - 1)]
     assert lower("001-2", values=values, ratio=ratio) == pytest.approx(float(guess), rel=1e-15)
     assert laws[0] + (values - 1) * laws[1] == 1
-    assert all(one <= ratio * p and p <= ratio * one for one in laws)
-    assert any(one == ratio * p or p == ratio * one for one in laws)
+    assert all(item <= ratio * p and p <= ratio * item for item in laws)
+    assert any(item == ratio * p or p == ratio * item for item in laws)
 
 
 def test_odds_between_values_are_sound_and_loose() -> None:
     """Every event of five outputs; the claim is the least over c by another minimiser."""
-    found = checked("001-3")
-    assert found.claimed == pytest.approx(0.530301, abs=5e-7)
+    result = checked("001-3")
+    assert result.claimed == pytest.approx(0.530301, abs=5e-7)
     assert upper("001-3") == pytest.approx(0.434379, abs=5e-7)
     least = optimize.minimize_scalar(
         lambda c: 1 / (1 + 4 / (math.e + 1 / c)) + 0.05 * c, bounds=(1, 10), method="bounded", options={"xatol": 1e-10}
     )
-    assert found.claimed == pytest.approx(float(least.fun), rel=1e-6)
+    assert result.claimed == pytest.approx(float(least.fun), rel=1e-6)
     answer = (1 - 0.05) / (math.e + 4)
     laws = np.full((5, 5), answer) + np.eye(5) * (0.05 + answer * (math.e - 1))
     assert laws[0, 0] == pytest.approx(lower("001-3"), rel=1e-12)

@@ -24,9 +24,9 @@ def test_all_have_a_row_and_the_verdict_of_their_file() -> None:
     rows = [claim for claim in read_published_claims() if claim.check.startswith("training_loops.")]
     assert {claim.check.partition(".")[2] for claim in rows} == set(CHECKS)
     for claim in rows:
-        found = checked(claim.id)
-        assert found.as_recorded, claim.id
-        assert all(step[-1] == "." for step in found.finding.steps)
+        result = checked(claim.id)
+        assert result.as_recorded, claim.id
+        assert all(step[-1] == "." for step in result.finding.steps)
 
 
 # Opacus: a divisor that is computed from the number of records
@@ -48,9 +48,9 @@ def exact_epsilon(numbers: int, ratio: float, delta: float) -> float:
 def test_noise_of_two_scales(dimensions: int) -> None:
     """At most the exact ε, and of its size: Chernoff's bounds need a threshold that is missed half of the time."""
     exact = exact_epsilon(dimensions, (100 / 99) ** 2, 1e-5)
-    found = lower("lib-opacus-divisor", steps=1, dimensions=dimensions)
-    assert 0.45 * exact < found < exact
-    assert lower("lib-opacus-divisor", steps=10, dimensions=dimensions // 10) == found
+    result = lower("lib-opacus-divisor", steps=1, dimensions=dimensions)
+    assert 0.45 * exact < result < exact
+    assert lower("lib-opacus-divisor", steps=10, dimensions=dimensions // 10) == result
 
 
 def test_tails_of_chi_square_laws() -> None:
@@ -67,8 +67,8 @@ def test_tails_of_chi_square_laws() -> None:
 def test_equal_divisors_show_nothing() -> None:
     """Of 950 and 949 records both have 95 and 94; of 1000 and 999 in batches of 1, both have 1."""
     assert [rate_and_divisor(n, 100)[1] for n in (1000, 999, 950, 949, 901, 900)] == [100, 99, 95, 94, 90, 100]
-    found = checked("lib-opacus-divisor", batch=1)
-    assert (found.finding.lower, found.verdict) == (0.0, "UNPROVEN")
+    result = checked("lib-opacus-divisor", batch=1)
+    assert (result.finding.lower, result.verdict) == (0.0, "UNPROVEN")
 
 
 def test_what_opacus_answers_for_both_relations() -> None:
@@ -89,8 +89,8 @@ def test_what_opacus_answers_for_both_relations() -> None:
 def test_a_sensitivity_of_its_own() -> None:
     """δ at the lower end, by Φ in 60 digits; and where the sensitivity is the clipping norm, nothing is shown."""
     row = "lib-flip-sensitivity"
-    found = checked(row)
-    assert found.claimed == 10
+    result = checked(row)
+    assert result.claimed == 10
     with mpmath.workdps(60):
         mu = 10 / (mpmath.mpf("1e-4") * mpmath.sqrt(2 * mpmath.log(125_000)))
         epsilon = mpmath.mpf(lower(row))
@@ -156,7 +156,7 @@ def test_fractions_of_a_batch() -> None:
     """One step of 64 records at the rate 1/2: δ at the lower bound by quadrature of the two densities in the plane that
     gradients and fractions span, over all sizes of the batch."""
     row = "lib-opake-adaptive-clipping"
-    found = lower(row, records=64, steps=1)
+    result = lower(row, records=64, steps=1)
     sizes = np.arange(1, 65)
     chances = 0.5 * stats.binom.pmf(sizes - 1, 63, 0.5)
     gradient, fractions = 1 / 0.8, math.sqrt(8) / (0.05 * sizes)
@@ -164,12 +164,12 @@ def test_fractions_of_a_batch() -> None:
     def excess(y: float, x: float) -> float:
         own = float((chances * np.exp(-((x - gradient) ** 2 + (y - fractions) ** 2) / 2)).sum())
         base = math.exp(-(x**2 + y**2) / 2)
-        return max(own + 0.5 * base - math.exp(found) * base, 0.0) / (2 * math.pi)
+        return max(own + 0.5 * base - math.exp(result) * base, 0.0) / (2 * math.pi)
 
     delta, error = integrate.dblquad(excess, -8, 11, -8, 14, epsabs=1e-9, epsrel=1e-6)
     assert error < 1e-8
     assert delta > 1e-5
-    assert found > 1
+    assert result > 1
 
 
 def test_thresholds_that_leave_their_range_show_nothing() -> None:
@@ -204,13 +204,13 @@ def test_a_fixed_number_of_clients() -> None:
 def test_batches_drawn_with_replacement() -> None:
     """One step: δ by Φ in 40 digits, over 225 thresholds. With much noise the library's count is enough."""
     row = "lib-smartnoise-with-replacement"
-    found = lower(row, steps=1)
+    result = lower(row, steps=1)
     with mpmath.workdps(40):
         q = mpmath.mpf(1) / 10_000
         law = [mpmath.binomial(500, k) * q**k * (1 - q) ** (500 - k) for k in range(16)]
 
         def excess(t: mpmath.mpf) -> mpmath.mpf:
-            return mpmath.fsum(p * mpmath.ncdf(k - t) for k, p in enumerate(law)) - mpmath.exp(found) * mpmath.ncdf(-t)
+            return mpmath.fsum(p * mpmath.ncdf(k - t) for k, p in enumerate(law)) - mpmath.exp(result) * mpmath.ncdf(-t)
 
         best = max(excess(mpmath.mpf(t) / 100) for t in range(100, 1000, 4))
     assert 1e-6 <= best < 1.03e-6
@@ -239,9 +239,9 @@ def test_shuffled_batches_that_are_accounted_as_poisson_samples() -> None:
 
 def test_samples_of_each_label() -> None:
     """Largest remainders in exact fractions: 59/99 of 200 is 119 and 19/99."""
-    found = CHECKS["samples_of_each_label"]([60, 40], 200)
-    assert "(120, 80) in D and (119, 81) in D′" in found.steps[1]
-    assert found.lower == checked("lib-private-evolution-labels").finding.lower == 1.0
+    result = CHECKS["samples_of_each_label"]([60, 40], 200)
+    assert "(120, 80) in D and (119, 81) in D′" in result.steps[1]
+    assert result.lower == checked("lib-private-evolution-labels").finding.lower == 1.0
     exact = [Fraction(59 * 200, 99), Fraction(40 * 200, 99)]
     assert [math.floor(share) for share in exact] == [119, 80]
     assert max(exact, key=lambda share: share - math.floor(share)) == exact[1]

@@ -27,9 +27,9 @@ def test_all_have_a_row_and_the_verdict_of_their_file() -> None:
     rows = [claim for claim in read_published_claims() if claim.check.startswith("two_stage.")]
     assert {claim.check.partition(".")[2] for claim in rows} == set(CHECKS)
     for claim in rows:
-        found = checked(claim.id)
-        assert found.as_recorded, claim.id
-        assert all(step[-1] == "." for step in found.finding.steps)
+        result = checked(claim.id)
+        assert result.as_recorded, claim.id
+        assert all(step[-1] == "." for step in result.finding.steps)
 
 
 # Theorem A.4
@@ -42,10 +42,10 @@ def divergence(order: float, rate: float, sigma: float, *, added: bool) -> float
         return (1 - rate) * mp.npdf(x, 0, sigma) + rate * mp.npdf(x, 1, sigma)
 
     def integrand(x: mpmath.mpf) -> mpmath.mpf:
-        one, other = mixture(x), mp.npdf(x, 0, sigma)
+        first, second = mixture(x), mp.npdf(x, 0, sigma)
         if not added:
-            one, other = other, one
-        return other * (one / other) ** order
+            first, second = second, first
+        return second * (first / second) ** order
 
     edges = [*range(-40, 41, 5)]
     return float(mp.log(mp.quad(integrand, [edge * sigma for edge in edges])) / (order - 1))
@@ -56,9 +56,9 @@ def test_theorem_a4_has_its_inequality_the_wrong_way(order: int, rate: float, si
     """ "If ρ ≥" is right, and nothing below is enough."""
     step: dict[str, Any] = {"order": order, "rate": rate, "noise_multiplier": sigma}
     exact = divergence(order, rate, sigma, added=True)
-    found = checked("002-1", **step)
-    assert found.claimed == pytest.approx(exact / 2, rel=1e-9)
-    assert found.finding.lower == pytest.approx(exact, rel=1e-9)
+    result = checked("002-1", **step)
+    assert result.claimed == pytest.approx(exact / 2, rel=1e-9)
+    assert result.finding.lower == pytest.approx(exact, rel=1e-9)
     assert divergence(order, rate, sigma, added=False) <= exact  # A_α ≥ B_α
     assert [checked("002-1", **step, share=share).verdict for share in (0, 0.999, 1.001)] == [
         "REFUTED",
@@ -87,8 +87,8 @@ def theorem_a7(rate: float, sigma: float, steps: int) -> float:
     orders: dict[float, float] = {order: bound(order, rate, sigma) for order in range(2, 64)}
     orders |= {order / 4: divergence(order / 4, rate, sigma, added=True) for order in range(5, 24) if order % 4}
     return min(
-        steps * found + float(mp.log1p(-mp.mpf(1) / order) - (mp.log(DELTA) + mp.log(order)) / (order - 1))
-        for order, found in orders.items()
+        steps * result + float(mp.log1p(-mp.mpf(1) / order) - (mp.log(DELTA) + mp.log(order)) / (order - 1))
+        for order, result in orders.items()
     )
 
 
@@ -103,20 +103,20 @@ def test_theorem_a7_is_sound_and_loose_for_poisson_samples(epsilon: float, epoch
         decreasing=True,
         bracket=(0.1, 20.0),
     ).value
-    found = checked("002-3", epochs=epochs, noise_multiplier=noise)
+    result = checked("002-3", epochs=epochs, noise_multiplier=noise)
     stated = theorem_a7(32 / 30_000, noise, size["steps"])
-    assert found.claimed == pytest.approx(stated, rel=5e-3)  # by different grids of orders
-    assert found.finding.upper is not None
-    assert 0.99 * epsilon < found.finding.upper <= epsilon
-    assert found.claimed > 1.05 * epsilon
-    assert found.verdict == "SUPPORTED"
+    assert result.claimed == pytest.approx(stated, rel=5e-3)  # by different grids of orders
+    assert result.finding.upper is not None
+    assert 0.99 * epsilon < result.finding.upper <= epsilon
+    assert result.claimed > 1.05 * epsilon
+    assert result.verdict == "SUPPORTED"
 
 
 def test_without_sampling_the_theorem_does_not_hold() -> None:
-    found = CHECKS["poisson_samples"](30_000, 32, 10, 0.913, DELTA, sampler="none")
-    assert found.upper is not None
-    assert found.claimed is not None
-    assert found.upper > 100 > 2 > found.claimed
+    result = CHECKS["poisson_samples"](30_000, 32, 10, 0.913, DELTA, sampler="none")
+    assert result.upper is not None
+    assert result.claimed is not None
+    assert result.upper > 100 > 2 > result.claimed
 
 
 # Shuffled batches
@@ -146,8 +146,8 @@ def simulated_delta(epsilon: float, runs: int) -> tuple[float, float]:
 
 def test_shuffled_batches_are_no_poisson_samples() -> None:
     """The bound is within .1 of the exact ε of the maxima: four standard errors err with probability 6e-5."""
-    found = checked("002-2")
-    assert found.claimed == pytest.approx(1.0009, abs=1e-4)
+    result = checked("002-2")
+    assert result.claimed == pytest.approx(1.0009, abs=1e-4)
     assert 6.51 < lower("002-2") < 6.52
     for epsilon, sign in ((lower("002-2"), 1), (lower("002-2") + 0.1, -1)):
         delta, error = simulated_delta(epsilon, 300_000)
@@ -176,8 +176,8 @@ def test_bounds_of_finite_laws_are_below_the_exact_value() -> None:
 
 def test_one_sum_is_a_gaussian() -> None:
     """The largest of one sum is the sum: σ = 1, means 1 apart, ε(1e-5) = 4.377178."""
-    found = certain_epsilon_of_maxima(batches=1, epochs=1, noise_multiplier=1.0, means=(2.0, 1.0), delta=1e-5)
-    assert 4.35 < found < 4.377178
+    result = certain_epsilon_of_maxima(batches=1, epochs=1, noise_multiplier=1.0, means=(2.0, 1.0), delta=1e-5)
+    assert 4.35 < result < 4.377178
 
 
 def test_supported_bounds_are_those_of_the_rows() -> None:

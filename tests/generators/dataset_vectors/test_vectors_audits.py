@@ -28,8 +28,8 @@ def assayed(folder: Path, claim: dict[str, Any], code: int = 0) -> Assay:
 
 
 def named(assay: Assay, name: str) -> AuditResult:
-    (found,) = [audit for audit in assay.audits if audit.name == name]
-    return found
+    (result,) = [audit for audit in assay.audits if audit.name == name]
+    return result
 
 
 @pytest.mark.slow
@@ -49,7 +49,7 @@ def test_a_sound_claim_is_not_refuted_and_its_controls_find_the_leak(adjacency: 
     before = {path: path.read_bytes() for path in (tmp_path / "out/private/audits").rglob("*.jsonl")}
     again = assayed(tmp_path, claim)
     # The threshold of the game is chosen for the confidence that is left, which a second verdict has less of.
-    hits = [[(rate.name, rate.hits) for rate in named(one, "membership").rates] for one in (assay, again)]
+    hits = [[(rate.name, rate.hits) for rate in named(item, "membership").rates] for item in (assay, again)]
     assert hits[0] == hits[1]
     assert {path: path.read_bytes() for path in before} == before, "nothing is played again"
     with Ledger.open(tmp_path / "out/private/audits/membership/ledger.sqlite", read_only=True) as ledger:

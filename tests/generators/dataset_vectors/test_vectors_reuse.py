@@ -129,8 +129,8 @@ def test_settings_that_do_not_fit_the_vectors(writing: Any, says: str, finished:
     changed = body(writing=FEW["writing"] | writing)
     if "coefficient" in writing:
         changed["parameters"]["blocks"] = [1, 2]
-        one = write(tmp_path, body(**FEW | {"blocks": [1]}))
-        assert run("generate", one, "-o", tmp_path / "out", "-q").returncode == 0
+        item = write(tmp_path, body(**FEW | {"blocks": [1]}))
+        assert run("generate", item, "-o", tmp_path / "out", "-q").returncode == 0
         vectors = tmp_path / "out/private/vectors.safetensors"
     else:
         vectors = finished / "out/private/vectors.safetensors"

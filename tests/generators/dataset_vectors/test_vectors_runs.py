@@ -37,7 +37,7 @@ def test_an_assay_its_release_and_a_second_run(tmp_path: Path) -> None:
     assert assay.best_upper is not None
     assert float(assay.best_upper.value) == pytest.approx(exact, abs=1e-5)
     assert assay.ledger.planned
-    assert any("bit for bit" in one for one in assay.best_upper.assumptions)
+    assert any("bit for bit" in item for item in assay.best_upper.assumptions)
     texts = [json.loads(line) for line in (private / "synthetic.jsonl").read_text().splitlines()]
     assert [text["index"] for text in texts] == [0, 1, 2, 3]
     again = run("assay", path, "-o", tmp_path / "out", "-q", "--json")
@@ -60,7 +60,7 @@ def test_a_sample_is_amplified_and_named(tmp_path: Path) -> None:
     done = run("assay", path, "-o", tmp_path / "out", "-q")
     assert done.returncode in (0, 4), done.stderr
     best = load(tmp_path / "out" / "private" / "assay.json").bounds[0]
-    assert any("keeps its label" in one for one in best.assumptions)
+    assert any("keeps its label" in item for item in best.assumptions)
 
 
 def test_states_that_depend_on_other_texts_support_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,8 +69,8 @@ def test_states_that_depend_on_other_texts_support_nothing(tmp_path: Path, monke
     assert done.returncode == 4, done.stderr
     assay = load(tmp_path / "out" / "private" / "assay.json")
     assert {bound.rigor for bound in assay.bounds} == {"estimate"}
-    found = account([tmp_path / "out" / "private" / "ledger.sqlite"], delta=1e-5, method=None)
-    assert {bound.rigor for bound in found.bounds} == {"estimate"}
+    result = account([tmp_path / "out" / "private" / "ledger.sqlite"], delta=1e-5, method=None)
+    assert {bound.rigor for bound in result.bounds} == {"estimate"}
 
 
 def test_labels_have_their_own_texts(tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ def test_a_label_without_records_runs_and_releases_noise(pairing: str, tmp_path:
         done = run("assay", write(folder, claim), "-o", folder / "out", "-q")
         assert done.returncode == 0, done.stderr
         vectors = ReleasedVectors.load(folder / "out" / "private" / "vectors.safetensors")
-        assert [one.label for one in vectors.labels] == ["a", "b"]
-        assert all(np.isfinite(one.means).all() and np.any(one.means) for one in vectors.labels)
+        assert [item.label for item in vectors.labels] == ["a", "b"]
+        assert all(np.isfinite(item.means).all() and np.any(item.means) for item in vectors.labels)
         with Ledger.open(folder / "out" / "private" / "ledger.sqlite", read_only=True) as ledger:
             charged.append(ledger.events())
         assert run("release", folder / "out", "-o", folder / "released", "-q").returncode == 0

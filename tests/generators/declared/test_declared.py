@@ -62,8 +62,8 @@ def assay(path: Path) -> tuple[Result, dict[str, Any]]:
 
 def refused(path: Path) -> str:
     """The one line; nothing is written."""
-    done, found = assay(path)
-    assert (done.returncode, done.stdout, found) == (2, "", {})
+    done, result = assay(path)
+    assert (done.returncode, done.stdout, result) == (2, "", {})
     assert not (path.parent / "out").exists()
     (line,) = done.stderr.strip().splitlines()
     return line
@@ -75,9 +75,9 @@ def ledger(path: Path, *, finished: bool = True, adjacency: str = "add_remove") 
     with Ledger.open(path) as kept:
         plan = events.compose([(event, 2)])
         begun = kept.begin("run", plan=plan, adjacency=Adjacency(adjacency), unit=Unit(), about={"noise": "os"})
-        for place in range(2 if finished else 1):
-            begun.step(charge=Charge(key=f"sums/{place}", event=event, stage="sums"))
-            begun.step(commit=Commit(key=f"sums/{place}", value=place))
+        for index in range(2 if finished else 1):
+            begun.step(charge=Charge(key=f"sums/{index}", event=event, stage="sums"))
+            begun.step(commit=Commit(key=f"sums/{index}", value=index))
         if finished:
             begun.finish()
     return path
@@ -101,40 +101,40 @@ def test_parts_are_composed_and_the_verdict_names_what_is_assumed(
     step = dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.0))
     peer = PLDAccountant().compose(step, 500).compose(dp_event.GaussianDpEvent(5.0))
     parts = {"dp_sgd": SGD, "sampler": "poisson", "name": "training"}, {"event": GAUSSIAN}
-    done, found = assay(claim(tmp_path, *parts, epsilon=epsilon))
-    assert (found["verdict"], done.returncode) == (verdict, code)
-    assert found["best_upper"]["value"] == pytest.approx(peer.get_epsilon(DELTA), rel=1e-3)
-    assumed = found["best_upper"]["assumptions"]
+    done, result = assay(claim(tmp_path, *parts, epsilon=epsilon))
+    assert (result["verdict"], done.returncode) == (verdict, code)
+    assert result["best_upper"]["value"] == pytest.approx(peer.get_epsilon(DELTA), rel=1e-3)
+    assumed = result["best_upper"]["assumptions"]
     assert "The declared parts are everything that was computed from these records." in assumed
     assert any(
         sentence.startswith("training: Every record was in each step's batch independently") for sentence in assumed
     )
-    assert any("ran elsewhere" in warning for warning in found["warnings"])
-    assert "digests" in found
+    assert any("ran elsewhere" in warning for warning in result["warnings"])
+    assert "digests" in result
     assert "synthetic.jsonl" not in (tmp_path / "out" / "private" / "report.html").read_text()
 
 
 def test_a_count_repeats_a_part(tmp_path: Path) -> None:
     """25 times σ = 5 is one Gaussian with μ = 1."""
-    _, found = assay(claim(tmp_path, {"event": GAUSSIAN, "count": 25}, epsilon=9.0))
-    assert found["best_upper"]["value"] == pytest.approx(gaussian_epsilon(1.0), rel=1e-3)
+    _, result = assay(claim(tmp_path, {"event": GAUSSIAN, "count": 25}, epsilon=9.0))
+    assert result["best_upper"]["value"] == pytest.approx(gaussian_epsilon(1.0), rel=1e-3)
 
 
 @pytest.mark.parametrize(("unit", "mu"), [("user", 0.2), ("group(3)", 0.6)])
 def test_events_count_for_users_as_stated_and_for_groups_of_records(tmp_path: Path, unit: str, mu: float) -> None:
     """A group of k records moves a sum by k times as much."""
-    _, found = assay(claim(tmp_path, {"event": GAUSSIAN}, unit=unit))
-    assert found["best_upper"]["value"] == pytest.approx(gaussian_epsilon(mu), rel=1e-3)
+    _, result = assay(claim(tmp_path, {"event": GAUSSIAN}, unit=unit))
+    assert result["best_upper"]["value"] == pytest.approx(gaussian_epsilon(mu), rel=1e-3)
     whose = "all records of a user together" if unit == "user" else "one record"
     declared = f"GaussianDpEvent: Its events are charged for {whose}, as the claim declares."
-    assert found["best_upper"]["assumptions"].count(declared) == 1
+    assert result["best_upper"]["assumptions"].count(declared) == 1
 
 
 def test_the_unit_of_a_file_is_stated_by_the_claim(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text(json.dumps({"history": [[1.0, 0.01, 500]], "mechanism": "rdp"}))
     part = {"file": "state.json", "sampler": "poisson", "normalizer": "public"}
-    _, found = assay(claim(tmp_path, part, unit="user"))
-    assumed = [one for one in found["best_upper"]["assumptions"] if one.startswith("state.json: The unit is user")]
+    _, result = assay(claim(tmp_path, part, unit="user"))
+    assumed = [item for item in result["best_upper"]["assumptions"] if item.startswith("state.json: The unit is user")]
     assert len(assumed) == 1
     assert "does not record it" in assumed[0]
 
@@ -146,9 +146,9 @@ def test_a_part_without_a_bound_is_named(tmp_path: Path) -> None:
         {"dp_sgd": {**SGD}, "sampler": "shuffled", "name": "warm-up"},
         {"dp_sgd": SGD | {"noise_multiplier": 0.0}, "sampler": "poisson", "name": "means"},
     )
-    done, found = assay(claim(tmp_path, *parts))
-    assert (found.get("verdict"), done.returncode) == ("UNPROVEN", 4), done.stderr
-    named = {one.split(":")[0]: one for one in found["warnings"] if "no finite bound" in one}
+    done, result = assay(claim(tmp_path, *parts))
+    assert (result.get("verdict"), done.returncode) == ("UNPROVEN", 4), done.stderr
+    named = {item.split(":")[0]: item for item in result["warnings"] if "no finite bound" in item}
     assert named.keys() == {"warm-up", "means"}
     assert "the sampler is shuffled" in named["warm-up"]
     assert "without noise" in named["means"]
@@ -156,15 +156,15 @@ def test_a_part_without_a_bound_is_named(tmp_path: Path) -> None:
 
 def test_no_part_is_named_if_all_have_a_bound(tmp_path: Path) -> None:
     part = {"dp_sgd": SGD, "sampler": "shuffled", "conditions": ["epochs", "once"]}
-    _, found = assay(claim(tmp_path, part, adjacency="replace_one", epsilon=40.0))
-    assert found["verdict"] == "SUPPORTED"
-    assert not any("no finite bound" in one for one in found["warnings"])
+    _, result = assay(claim(tmp_path, part, adjacency="replace_one", epsilon=40.0))
+    assert result["verdict"] == "SUPPORTED"
+    assert not any("no finite bound" in item for item in result["warnings"])
 
 
 @pytest.mark.parametrize(("unit", "who"), [("user", "user"), ("record", "record")])
 def test_assumptions_are_about_what_the_events_are_about(tmp_path: Path, unit: str, who: str) -> None:
-    _, found = assay(claim(tmp_path, {"dp_sgd": SGD, "sampler": "poisson"}, unit=unit))
-    assumed = found["best_upper"]["assumptions"]
+    _, result = assay(claim(tmp_path, {"dp_sgd": SGD, "sampler": "poisson"}, unit=unit))
+    assumed = result["best_upper"]["assumptions"]
     assert f"DP-SGD: Every {who} was in each step's batch independently, with the recorded rate, in secret." in assumed
     assert any(f"clipped each {who}'s contribution" in sentence for sentence in assumed)
 
@@ -173,19 +173,19 @@ def test_assumptions_are_about_what_the_events_are_about(tmp_path: Path, unit: s
 def test_a_ledger_is_a_part_and_an_unfinished_one_counts_with_its_plan(tmp_path: Path, finished: bool) -> None:
     """μ² = 1/25 + 2/16."""
     ledger(tmp_path / "ledger.sqlite", finished=finished)
-    _, found = assay(claim(tmp_path, {"event": GAUSSIAN}, {"ledger": "ledger.sqlite"}))
-    assert found["best_upper"]["value"] == pytest.approx(gaussian_epsilon(math.sqrt(1 / 25 + 2 / 16)), rel=1e-3)
-    assert found["claim"]["parameters"]["events"][1]["ledger"] == "ledger.sqlite"
-    assert found["implementation"].keys() == {"ledger.sqlite (SHA-256)"}
+    _, result = assay(claim(tmp_path, {"event": GAUSSIAN}, {"ledger": "ledger.sqlite"}))
+    assert result["best_upper"]["value"] == pytest.approx(gaussian_epsilon(math.sqrt(1 / 25 + 2 / 16)), rel=1e-3)
+    assert result["claim"]["parameters"]["events"][1]["ledger"] == "ledger.sqlite"
+    assert result["implementation"].keys() == {"ledger.sqlite (SHA-256)"}
 
 
 def test_a_ledger_that_an_audit_contradicted_supports_nothing(tmp_path: Path) -> None:
     path = ledger(tmp_path / "ledger.sqlite")
     with Ledger.open(path) as kept:
         kept.run("run").record_verdict({"verdict": {"contradictions": ["It leaked."]}, "public": {}})
-    done, found = assay(claim(tmp_path, {"ledger": "ledger.sqlite"}))
-    assert (found["verdict"], done.returncode) == ("UNPROVEN", 4)
-    assert {bound["rigor"] for bound in found["bounds"]} == {"estimate"}
+    done, result = assay(claim(tmp_path, {"ledger": "ledger.sqlite"}))
+    assert (result["verdict"], done.returncode) == ("UNPROVEN", 4)
+    assert {bound["rigor"] for bound in result["bounds"]} == {"estimate"}
     asked = run("account", path, "--delta", DELTA, "--json")
     assert {bound["rigor"] for bound in json.loads(asked.stdout)["bounds"]} == {"estimate"}
 
@@ -210,30 +210,30 @@ def test_the_checkpoint_of_a_run_of_opacus_on_real_rows(tmp_path: Path) -> None:
         ({"sampler": "shuffled"} | public, "add_remove", "UNPROVEN"),
         (public, "add_remove", "UNPROVEN"),
     ]
-    for place, (said, adjacency, verdict) in enumerate(cases):
-        folder = tmp_path / str(place)
+    for index, (said, adjacency, verdict) in enumerate(cases):
+        folder = tmp_path / str(index)
         folder.mkdir()
         (folder / "checkpoint.pt").write_bytes((tmp_path / "checkpoint.pt").read_bytes())
         part = {"file": "checkpoint.pt", **said}
-        done, found = assay(claim(folder, part, epsilon=epsilon * 1.01, adjacency=adjacency))
-        assert (found["verdict"], done.returncode) == (verdict, 0 if verdict == "SUPPORTED" else 4)
-        named = [one for one in found["warnings"] if one.startswith("checkpoint.pt: this part has no finite bound")]
-        assert ["No bound is known at add_remove" in one for one in named] == [True] * (verdict == "UNPROVEN")
+        done, result = assay(claim(folder, part, epsilon=epsilon * 1.01, adjacency=adjacency))
+        assert (result["verdict"], done.returncode) == (verdict, 0 if verdict == "SUPPORTED" else 4)
+        named = [item for item in result["warnings"] if item.startswith("checkpoint.pt: this part has no finite bound")]
+        assert ["No bound is known at add_remove" in item for item in named] == [True] * (verdict == "UNPROVEN")
 
 
 def test_what_a_file_states_itself_is_set_beside_ours(tmp_path: Path) -> None:
     """A log of private evolution, whose ε is near the exact one; and a configuration, which proves nothing."""
     (tmp_path / "pe.log").write_text("DP epsilon=1.0, delta=1e-05, noise_multiplier=11.0, num_iterations=9\n")
-    _, found = assay(claim(tmp_path, {"file": "pe.log"}))
-    (row,) = found["differences"]
+    _, result = assay(claim(tmp_path, {"file": "pe.log"}))
+    (row,) = result["differences"]
     assert row["published"] == 1.0
     assert row["recomputed"] == pytest.approx(gaussian_epsilon(3 / 11), rel=1e-3)
     (tmp_path / "other").mkdir()
     privacy = {"dp_enabled": True, "epsilon": 1.0, "delta": DELTA}
     (tmp_path / "other" / "config.json").write_text(json.dumps({"privacy": privacy}))
-    done, found = assay(claim(tmp_path / "other", {"file": "config.json"}))
-    assert (found["verdict"], done.returncode) == ("UNPROVEN", 4)
-    assert [(row["published"], row["recomputed"]) for row in found["differences"]] == [(1.0, "inf")]
+    done, result = assay(claim(tmp_path / "other", {"file": "config.json"}))
+    assert (result["verdict"], done.returncode) == ("UNPROVEN", 4)
+    assert [(row["published"], row["recomputed"]) for row in result["differences"]] == [(1.0, "inf")]
 
 
 def audited(folder: Path) -> Path:
@@ -252,15 +252,15 @@ def test_an_audit_of_what_is_declared_refutes_it(tmp_path: Path) -> None:
     """A generator that copies its data, declared to be a Gaussian with ε < 1; 60 canaries, all guessed."""
     audited(tmp_path)
     path = claim(tmp_path, {"event": GAUSSIAN}, epsilon=1.0, audits=["audit"])
-    done, found = assay(path)
-    assert (found["verdict"], done.returncode) == ("REFUTED", 1)
-    assert found["best_lower"]["value"] > 1
-    assert any("That the audit is of the declared procedure is stated" in reason for reason in found["reasons"])
-    assert found["contradictions"]
-    assert found["claim"]["audits"] == ["audit"]
+    done, result = assay(path)
+    assert (result["verdict"], done.returncode) == ("REFUTED", 1)
+    assert result["best_lower"]["value"] > 1
+    assert any("That the audit is of the declared procedure is stated" in reason for reason in result["reasons"])
+    assert result["contradictions"]
+    assert result["claim"]["audits"] == ["audit"]
     path.write_text(path.read_text().replace("audits:\n- audit\n", ""))
-    done, found = assay(path)  # leaving the audit out does not make it forgotten
-    assert (found["verdict"], done.returncode) == ("REFUTED", 1)
+    done, result = assay(path)  # leaving the audit out does not make it forgotten
+    assert (result["verdict"], done.returncode) == ("REFUTED", 1)
 
 
 @pytest.mark.parametrize("name", ["scores.json", "bound.json"])
@@ -300,9 +300,9 @@ def test_an_audit_by_many_runs_refutes_it(tmp_path: Path) -> None:
     bound.write_text(json.dumps(json.loads(content) | {"refuted": False}))
     assert "bound.json" in refused(path)
     bound.write_text(content)
-    done, found = assay(path)
-    assert (found["verdict"], done.returncode) == ("REFUTED", 1)
-    assert found["best_lower"]["value"] > 0.5
+    done, result = assay(path)
+    assert (result["verdict"], done.returncode) == ("REFUTED", 1)
+    assert result["best_lower"]["value"] > 0.5
 
 
 def test_an_audit_at_another_relation_is_refused(tmp_path: Path) -> None:
@@ -323,14 +323,14 @@ def test_a_file_that_changed_is_another_run(tmp_path: Path) -> None:
 
 def test_account_and_gate_take_it_with_its_assumptions(tmp_path: Path) -> None:
     path = claim(tmp_path, {"dp_sgd": SGD, "sampler": "poisson"})
-    found = json.loads(run("account", path, "--json").stdout)
-    assert len(found["assumptions"]) == 7
-    assert {one["name"] for one in found["unstated"]} == {"clipping", "noise", "once", "normalizer"}
-    assert all(set(found["assumptions"]) <= set(bound["assumptions"]) for bound in found["bounds"])
+    result = json.loads(run("account", path, "--json").stdout)
+    assert len(result["assumptions"]) == 7
+    assert {item["name"] for item in result["unstated"]} == {"clipping", "noise", "once", "normalizer"}
+    assert all(set(result["assumptions"]) <= set(bound["assumptions"]) for bound in result["bounds"])
     assert "assumed: The declared parts are everything" in run("account", path).stdout
     assay(path)
     of_ledger = json.loads(run("account", tmp_path / "out/private/ledger.sqlite", "--delta", DELTA, "--json").stdout)
-    assert of_ledger["assumptions"] == found["assumptions"]
+    assert of_ledger["assumptions"] == result["assumptions"]
     for limit, code in ((2.0, 2), (1.0, 1)):
         assert run("gate", path, "--max-epsilon", limit, "--delta", DELTA).returncode == code
     assert run("gate", path, "--max-epsilon", 2.0, "--delta", DELTA, "--assume").returncode == 0
@@ -338,19 +338,19 @@ def test_account_and_gate_take_it_with_its_assumptions(tmp_path: Path) -> None:
 
 def test_conditions_that_nobody_states_are_named_at_the_verdict(tmp_path: Path) -> None:
     part: dict[str, Any] = {"dp_sgd": SGD, "sampler": "poisson"}
-    _, found = assay(claim(tmp_path, part))
-    assert found["verdict"] == "SUPPORTED"
-    (named,) = [one for one in found["warnings"] if "conditions that nobody states" in one]
+    _, result = assay(claim(tmp_path, part))
+    assert result["verdict"] == "SUPPORTED"
+    (named,) = [item for item in result["warnings"] if "conditions that nobody states" in item]
     for name in ("clipping", "noise", "once", "normalizer"):
         assert name in named
     (tmp_path / "stated").mkdir()
     part |= {"normalizer": "public", "conditions": ["clipping", "noise", "once"]}
     path = claim(tmp_path / "stated", part)
-    _, found = assay(path)
-    assert found["verdict"] == "SUPPORTED"
-    assert not any("conditions that nobody states" in one for one in found["warnings"])
-    for one in (path, path.parent / "out/private/ledger.sqlite"):
-        assert run("gate", one, "--max-epsilon", 2.0, "--delta", DELTA).returncode == 0
+    _, result = assay(path)
+    assert result["verdict"] == "SUPPORTED"
+    assert not any("conditions that nobody states" in item for item in result["warnings"])
+    for item in (path, path.parent / "out/private/ledger.sqlite"):
+        assert run("gate", item, "--max-epsilon", 2.0, "--delta", DELTA).returncode == 0
 
 
 def test_epochs_of_several_parts_are_named(tmp_path: Path) -> None:
@@ -363,9 +363,9 @@ def test_epochs_of_several_parts_are_named(tmp_path: Path) -> None:
         }
         for n, s in ((50.0, 50), (2.0, 100))
     ]
-    _, found = assay(claim(tmp_path, *parts, adjacency="zero_out"))
-    assert found["best_upper"]["value"] == pytest.approx(gaussian_epsilon(math.hypot(1 / 50, 1 / 2)), rel=1e-3)
-    assert any("the first step began an epoch" in sentence for sentence in found["best_upper"]["assumptions"])
+    _, result = assay(claim(tmp_path, *parts, adjacency="zero_out"))
+    assert result["best_upper"]["value"] == pytest.approx(gaussian_epsilon(math.hypot(1 / 50, 1 / 2)), rel=1e-3)
+    assert any("the first step began an epoch" in sentence for sentence in result["best_upper"]["assumptions"])
 
 
 def result_of_audit(path: Path, value: float, *, confidence: float = 0.95, passed: bool = True) -> str:
@@ -391,8 +391,8 @@ def result_of_audit(path: Path, value: float, *, confidence: float = 0.95, passe
 def test_a_second_audit_does_not_silence_the_first(tmp_path: Path, confidence: float, verdict: str, code: int) -> None:
     names = [result_of_audit(tmp_path / f"{value}.json", value, confidence=confidence) for value in (20.0, 20.5)]
     path = claim(tmp_path, {"event": GAUSSIAN}, audits=names)
-    done, found = assay(path)
-    assert (found["verdict"], done.returncode) == (verdict, code)
+    done, result = assay(path)
+    assert (result["verdict"], done.returncode) == (verdict, code)
     assert run("gate", path, "--max-epsilon", 3, "--delta", DELTA).returncode == 1
     for asked in (path, tmp_path / "out" / "private" / "ledger.sqlite"):
         bounds = json.loads(run("account", asked, "--delta", DELTA, "--json").stdout)["bounds"]
@@ -418,12 +418,12 @@ def test_an_audit_contradicts_the_parts_at_its_own_delta(tmp_path: Path, guarant
     path = claim(tmp_path, {"event": GAUSSIAN}, audits=[name], guarantee=guarantee)
     asked = [path]
     if guarantee is not None:
-        done, found = assay(path)
-        assert (found["verdict"], done.returncode) == ("UNPROVEN", 4)
-        assert len(found["contradictions"]) == 1
+        done, result = assay(path)
+        assert (result["verdict"], done.returncode) == ("UNPROVEN", 4)
+        assert len(result["contradictions"]) == 1
         asked.append(tmp_path / "out" / "private" / "ledger.sqlite")
-    for one in asked:
-        assert run("gate", one, "--max-epsilon", 3, "--delta", DELTA).returncode == 1
+    for item in asked:
+        assert run("gate", item, "--max-epsilon", 3, "--delta", DELTA).returncode == 1
 
 
 def test_what_an_audit_observed_against_the_events_counts_for_gate(tmp_path: Path) -> None:
@@ -441,15 +441,15 @@ def test_an_audit_between_claim_and_proof_does_not_touch_the_proof(tmp_path: Pat
     name = result_of_audit(tmp_path / "audit.json", 0.5)
     path = claim(tmp_path, {"event": GAUSSIAN}, epsilon=0.1, audits=[name])
     assert assay(path)[0].returncode == 1
-    for one in (path, tmp_path / "out" / "private" / "ledger.sqlite"):
-        assert run("gate", one, "--max-epsilon", 0.8, "--delta", DELTA, "--condition", "event").returncode == 0
+    for item in (path, tmp_path / "out" / "private" / "ledger.sqlite"):
+        assert run("gate", item, "--max-epsilon", 0.8, "--delta", DELTA, "--condition", "event").returncode == 0
 
 
 def test_an_audit_whose_controls_failed_shows_nothing(tmp_path: Path) -> None:
     name = result_of_audit(tmp_path / "failed.json", 20.0, passed=False)
-    done, found = assay(claim(tmp_path, {"event": GAUSSIAN}, audits=[name]))
-    assert (found["verdict"], done.returncode) == ("SUPPORTED", 0)
-    assert found["audits"][0]["bounds"] == []
+    done, result = assay(claim(tmp_path, {"event": GAUSSIAN}, audits=[name]))
+    assert (result["verdict"], done.returncode) == ("SUPPORTED", 0)
+    assert result["audits"][0]["bounds"] == []
 
 
 def test_a_ledger_with_recorded_noise_supports_nothing(tmp_path: Path) -> None:
@@ -460,19 +460,19 @@ def test_a_ledger_with_recorded_noise_supports_nothing(tmp_path: Path) -> None:
         begun.step(charge=Charge(key="sums/0", event=event, stage="sums"))
         begun.step(commit=Commit(key="sums/0", value=0))
         begun.finish()
-    done, found = assay(claim(tmp_path, {"ledger": "ledger.sqlite"}))
-    assert (found["verdict"], done.returncode) == ("UNPROVEN", 4)
-    assert str(tmp_path) not in json.dumps(found)
+    done, result = assay(claim(tmp_path, {"ledger": "ledger.sqlite"}))
+    assert (result["verdict"], done.returncode) == ("UNPROVEN", 4)
+    assert str(tmp_path) not in json.dumps(result)
 
 
 def test_an_event_that_is_worse_than_what_ran_has_no_lower_end(tmp_path: Path) -> None:
     """In the claim, in its report, and in the ledger of its assay."""
     part = {"dp_sgd": SGD, "sampler": "shuffled"}
     path = claim(tmp_path, part, adjacency="replace_one", epsilon=99.0)
-    _, found = assay(path)
+    _, result = assay(path)
     ledger_of_it = tmp_path / "out" / "private" / "ledger.sqlite"
     for bounds in (
-        found["bounds"],
+        result["bounds"],
         json.loads(run("account", path, "--json").stdout)["bounds"],
         json.loads(run("account", ledger_of_it, "--delta", DELTA, "--json").stdout)["bounds"],
     ):
@@ -567,8 +567,8 @@ def test_a_tiny_rate(tmp_path: Path, rate: float) -> None:
         "sampler": "shuffled",
         "conditions": ["epochs", "once"],
     }
-    _, found = assay(claim(tmp_path, part, adjacency="replace_one"))
-    assert found["best_upper"]["value"] == pytest.approx(gaussian_epsilon(2.0), rel=1e-3)
+    _, result = assay(claim(tmp_path, part, adjacency="replace_one"))
+    assert result["best_upper"]["value"] == pytest.approx(gaussian_epsilon(2.0), rel=1e-3)
 
 
 def test_a_part_that_states_no_condition_is_described_as_before() -> None:

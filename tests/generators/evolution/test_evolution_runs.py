@@ -50,9 +50,9 @@ def mended(request: pytest.FixtureRequest) -> None:
 def records(codes: tuple[str, ...] = CODES) -> list[dict[str, Any]]:
     """Sixty texts about trees; each code is in three of them, and five in six of the texts have none for five codes."""
     texts = [f"{TREES[i % 6]} and {TREES[(i // 6) % 6]} number {i}" for i in range(60)]
-    for place, code in enumerate(codes):
+    for index, code in enumerate(codes):
         for copy in range(3):
-            texts[(4 * place + copy) % 60] += f" SECRET {code}"
+            texts[(4 * index + copy) % 60] += f" SECRET {code}"
     return [{"text": text, "id": i} for i, text in enumerate(texts)]
 
 
@@ -203,8 +203,8 @@ def test_the_group_that_fares_worst_decides(
     def stricter(self: Any, guarantee: Any, event: Any) -> Any:
         import dataclasses
 
-        found: Any = parts(self, guarantee, event)
-        first, *others = found
+        result: Any = parts(self, guarantee, event)
+        first, *others = result
         half = [dataclasses.replace(part, guarantee=SecretProtection(part.guarantee.p, 0.011)) for part in others]
         return [first, *half]
 
@@ -359,20 +359,20 @@ def test_a_run_does_not_go_on_without_what_it_was_charged(
 def test_a_file_that_cannot_be_written_is_one_line_and_leaves_no_half(
     name: str, server: TextServer, tmp_path: Path
 ) -> None:
-    path, place = write(tmp_path, body(server, "aug_pe")), tmp_path / "run" / "private" / name
+    path, index = write(tmp_path, body(server, "aug_pe")), tmp_path / "run" / "private" / name
     if name == "candidates.jsonl":  # without a ledger it is refused for that
-        prepare(place.parent)
+        prepare(index.parent)
     else:  # and documents without a finished run
         works(path)
-        place.unlink()
-    place.mkdir()
+        index.unlink()
+    index.mkdir()
     for job in ("generate", "assay"):
         result = run(job, path, "-o", tmp_path / "run", "-q")
         assert result.returncode == 2, result.stderr
         assert len(result.stderr.splitlines()) == 1
         assert "directory" in result.stderr
         assert not list((tmp_path / "run").rglob("*.partial"))
-    place.rmdir()
+    index.rmdir()
     assert len(works(path)) == 3
 
 

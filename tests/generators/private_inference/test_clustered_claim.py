@@ -53,9 +53,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_assay_over_clusters(folder: Path, tmp_path: Path) -> None:
-    found = assay.assay(read_claim(folder / "claim.yaml"), tmp_path, device="cpu", progress=Progress("quiet")).document
-    assert found.verdict == "SUPPORTED"
-    assert found.ledger.planned
+    answer = assay.assay(read_claim(folder / "claim.yaml"), tmp_path, device="cpu", progress=Progress("quiet")).document
+    assert answer.verdict == "SUPPORTED"
+    assert answer.ledger.planned
     body = json.loads((tmp_path / "private" / "assay.json").read_text())
     assert body["spent"]["noisy counts of clusters"] == 0.1
     assert body["claim"]["parameters"]["centres"] == "centres.safetensors"

@@ -21,9 +21,9 @@ from dpassay.generators.private_inference.canaries import canary_records, kept_c
 def test_a_coin_decides_exactly_one_record(labels: tuple[str, ...], unit: str) -> None:
     canaries = Canaries.draw(20, seed=3)
     before = set(canary_records(canaries, labels, Unit(unit)))
-    for place in range(20):
+    for index in range(20):
         flipped = canaries.included.copy()
-        flipped[place] ^= True
+        flipped[index] ^= True
         after = set(canary_records(dataclasses.replace(canaries, included=flipped), labels, Unit(unit)))
         assert len(before ^ after) == 1
 

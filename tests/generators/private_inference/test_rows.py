@@ -52,21 +52,21 @@ def assayed(tmp_path: Path, model: Path, parameters: str = "", code: int = 0) ->
     claim, output = write(tmp_path, parameters), tmp_path / "out"
     result = command.run("assay", claim, "-o", output, "--model", model, "--device", "cpu", "--json")
     assert result.returncode == code, result.stderr
-    found: dict[str, Any] = json.loads((output / "private" / "assay.json").read_text())
-    return found
+    outcome: dict[str, Any] = json.loads((output / "private" / "assay.json").read_text())
+    return outcome
 
 
 def test_a_run_of_fixed_shapes_is_supported_and_says_at_which_shape_it_was_verified(
     tmp_path: Path, model: Path
 ) -> None:
-    found = assayed(tmp_path, model)
-    assert found["verdict"] == "SUPPORTED"
+    result = assayed(tmp_path, model)
+    assert result["verdict"] == "SUPPORTED"
     said = "8 rows of 40 tokens, with a cache of 44 positions"
-    best = found["best_upper"]
+    best = result["best_upper"]
     assert best["rigor"] == "certified"
     assert any(said in line and "verified bit for bit at this shape" in line for line in best["assumptions"])
-    assert found["implementation"]["rows"] == said
-    assert found["implementation"]["records that were cut to the public length"] == "1 of 12"
+    assert result["implementation"]["rows"] == said
+    assert result["implementation"]["records that were cut to the public length"] == "1 of 12"
     with Ledger.open(tmp_path / "out" / "private" / "ledger.sqlite", read_only=True) as ledger:
         assert ledger.run("small").about["rows"] == {"exact": True, "shapes": [[None, 8, 40, 44]]}
 
@@ -74,13 +74,13 @@ def test_a_run_of_fixed_shapes_is_supported_and_says_at_which_shape_it_was_verif
 def test_packed_rows_prove_nothing(tmp_path: Path, model: Path) -> None:
     """The same claim, with shapes that follow the data: every bound is an estimate, and the verdict says why."""
     with every_document_ends():
-        found = assayed(tmp_path, model, "rows: packed, ", code=4)
-    assert found["verdict"] == "UNPROVEN"
-    uppers = [bound for bound in found["bounds"] if bound["direction"] == "upper"]
+        result = assayed(tmp_path, model, "rows: packed, ", code=4)
+    assert result["verdict"] == "UNPROVEN"
+    uppers = [bound for bound in result["bounds"] if bound["direction"] == "upper"]
     assert uppers
     assert {bound["rigor"] for bound in uppers} == {"estimate"}
     assert all("Rows are packed" in bound["assumptions"][-1] for bound in uppers)
-    assert found["best_upper"] is None
+    assert result["best_upper"] is None
     refused = command.run("release", tmp_path / "out", "-o", tmp_path / "released")
     assert refused.returncode == 2
     assert "--accept" in refused.stderr
@@ -105,9 +105,9 @@ def test_rows_that_are_exact_at_no_number_of_rows_prove_nothing(
 ) -> None:
     """As on a device whose kernels do not repeat themselves."""
     monkeypatch.setattr(row_shapes, "verify", lambda network, vocabulary_size, shape: False)
-    found = assayed(tmp_path, model, code=4)
-    assert found["verdict"] == "UNPROVEN"
-    assert "depend on the rows beside it" in found["bounds"][0]["assumptions"][-1]
+    result = assayed(tmp_path, model, code=4)
+    assert result["verdict"] == "UNPROVEN"
+    assert "depend on the rows beside it" in result["bounds"][0]["assumptions"][-1]
 
 
 def test_a_run_does_not_resume_where_rows_are_computed_otherwise(

@@ -52,8 +52,8 @@ def audited(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Assayed:
             return reruns(*given)
 
         patch.setattr(evidence, "reruns", seen)
-        found = assayed(tmp_path_factory.mktemp("users"), model, audits=["leave_one_out"])
-    return dataclasses.replace(found, taken_out=chosen)
+        result = assayed(tmp_path_factory.mktemp("users"), model, audits=["leave_one_out"])
+    return dataclasses.replace(result, taken_out=chosen)
 
 
 def assayed(folder: Path, model: Path, audits: Sequence[str] = (), **changes: Any) -> Assayed:

@@ -39,30 +39,30 @@ def noise(chances: list[float], sigma: float, rounds: int) -> SecretNoise:
 
 
 def play(
-    folder: Path, made: SecretNoise, found: Incidence, *, variant: str = "sound", claim: SecretProtection = CLAIM
+    folder: Path, made: SecretNoise, result: Incidence, *, variant: str = "sound", claim: SecretProtection = CLAIM
 ) -> AuditResult:
-    return secret_reconstruction(SimpleNamespace(variant=variant), found, made, claim, folder, 0.95, Progress())
+    return secret_reconstruction(SimpleNamespace(variant=variant), result, made, claim, folder, 0.95, Progress())
 
 
 @pytest.fixture(autouse=True)
 def _few_games(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(games, "_MOST_GAMES", 300)
-    monkeypatch.setattr(games, "_MOST_ENTROPY_GAMES", 30)
+    monkeypatch.setattr(games, "_MAX_GAMES", 300)
+    monkeypatch.setattr(games, "_MAX_ENTROPY_GAMES", 30)
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_the_secret_with_the_largest_r_is_attacked(rounds: int) -> None:
     """Against the certified r of each. It is not the secret with most occurrences on average."""
     chances = [1.0, 0.0, 0.3, 0.3, 0.3, 0.3, 0.05, 0.05, 0.05, 0.05, 0.9, 0.0]
-    found = places([2, 3, 4, 5], [0], [6, 7, 8, 9], [1, 11], [0, 6], [])
+    result = places([2, 3, 4, 5], [0], [6, 7, 8, 9], [1, 11], [0, 6], [])
     made = noise(chances, 0.4, rounds)
     rows = [np.sort(np.array(chances)[where]) for where in ([2, 3, 4, 5], [0], [6, 7, 8, 9], [0, 6])]
     r = [blowup(poisson_binomial(row), 0.4, 0.1, rounds=rounds).upper for row in rows]
-    chosen = weakest_secret(found, made, 0.1)
+    chosen = weakest_secret(result, made, 0.1)
     assert chosen is not None
     assert chosen.tolist() == rows[int(np.argmax(r))].tolist()
     assert weakest_secret(places([1, 11], []), made, 0.1) is None
-    quiet = weakest_secret(found, noise(chances, 0.0, rounds), 0.1)
+    quiet = weakest_secret(result, noise(chances, 0.0, rounds), 0.1)
     assert quiet is not None
     assert 1.0 in quiet.tolist()  # without noise, what always occurs is known
 
@@ -72,16 +72,16 @@ def test_records_of_other_labels_are_not_added_up(tmp_path: Path) -> None:
 
     r of one occurrence is 0.3 by the noise; of two in one cluster it would be 0.57, which is not what is released.
     """
-    found, made = places([0, 1, 2], records=3), noise([1.0, 1.0, 0.0], noise_for([0.0, 1.0], 0.1, 0.3), 1)
-    both = weakest_secret(found, made, 0.1)
+    result, made = places([0, 1, 2], records=3), noise([1.0, 1.0, 0.0], noise_for([0.0, 1.0], 0.1, 0.3), 1)
+    both = weakest_secret(result, made, 0.1)
     assert both is not None
     assert both.tolist() == [1.0, 1.0]
-    one = weakest_secret(found, made, 0.1, np.array([0, 1, 0]))
-    assert one is not None
-    assert one.tolist() == [1.0]
+    item = weakest_secret(result, made, 0.1, np.array([0, 1, 0]))
+    assert item is not None
+    assert item.tolist() == [1.0]
     assert blowup([0.0, 0.0, 1.0], made.sigma, 0.1).lower > 0.55
     played = secret_reconstruction(
-        SimpleNamespace(variant="sound"), found, made, CLAIM, tmp_path, 0.95, Progress(), np.array([0, 1, 0])
+        SimpleNamespace(variant="sound"), result, made, CLAIM, tmp_path, 0.95, Progress(), np.array([0, 1, 0])
     )
     assert played.details["best_guess"][0] < CLAIM.r
 
@@ -100,10 +100,10 @@ def test_the_number_of_games_is_known_before() -> None:
 
 
 def test_a_sound_run_and_its_resumption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = places(list(range(12)), [3])
-    fitted = SecretNoise.fit(found, rounds=2)
+    result = places(list(range(12)), [3])
+    fitted = SecretNoise.fit(result, rounds=2)
     made = dataclasses.replace(fitted, sigma=4 * fitted.sigma)  # 15 of 30 are right with probability below 1e-5
-    first = play(tmp_path, made, found)
+    first = play(tmp_path, made, result)
     assert first.controls_passed is True
     assert [rate.trials for rate in first.rates] == [300, 30]
     assert [(bound.at, bound.confidence) for bound in first.bounds] == [(0.1, 0.975), (0.1, 0.975)]
@@ -122,16 +122,16 @@ def test_a_sound_run_and_its_resumption(tmp_path: Path, monkeypatch: pytest.Monk
         raise AssertionError("a game was played again")
 
     monkeypatch.setattr("dpassay.attacks.secrets.games.release", no_release)
-    assert play(tmp_path, made, found) == first
+    assert play(tmp_path, made, result) == first
 
 
 def test_a_run_as_published_is_refuted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Published steps and noise. 3000 games of the best guess miss it with probability below 1e-6."""
-    monkeypatch.setattr(games, "_MOST_GAMES", 3000)
-    found = places(list(range(11)), [11])
-    made = SecretNoise.as_published(found, rounds=1)
+    monkeypatch.setattr(games, "_MAX_GAMES", 3000)
+    result = places(list(range(11)), [11])
+    made = SecretNoise.as_published(result, rounds=1)
     assert 0 < made.probabilities.max() < 1  # occurrences vary, and one Gaussian stands for them
-    audit = play(tmp_path, made, found, variant="as_published")
+    audit = play(tmp_path, made, result, variant="as_published")
     assert stats.beta.ppf(0.025, 960, 2041) > CLAIM.r  # so many hits refute
     assert stats.binom.cdf(959, 3000, audit.details["best_guess"][0]) < 1e-6
     assert audit.bounds[0].value > CLAIM.r
@@ -139,9 +139,9 @@ def test_a_run_as_published_is_refuted(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_where_there_is_nothing_to_play(tmp_path: Path) -> None:
-    found = places([])
+    result = places([])
     made = noise([0.0] * 12, 1.0, 1)
-    nothing = play(tmp_path, made, found)
+    nothing = play(tmp_path, made, result)
     assert (nothing.bounds, nothing.trials) == ((), 0)
     assert nothing.conclusion == "No game was played: no secret of the claim occurs in a record that may be drawn."
     tiny = play(tmp_path, noise([1.0] * 12, 1.0, 1), places([0]), claim=SecretProtection(1e-7, 1e-6))

@@ -90,8 +90,8 @@ def test_an_assay_its_release_and_a_second_run(tmp_path: Path) -> None:
     other = PLDAccountant().compose(dp_event.SelfComposedDpEvent(step, 6)).get_epsilon(1e-3)
     assert assay.best_upper is not None
     assert float(assay.best_upper.value) == pytest.approx(other, rel=1e-3)
-    assert any("bit for bit" in one for one in assay.best_upper.assumptions)
-    assert any("schema of the table is public" in one for one in assay.best_upper.assumptions)
+    assert any("bit for bit" in item for item in assay.best_upper.assumptions)
+    assert any("schema of the table is public" in item for item in assay.best_upper.assumptions)
     rows = [json.loads(line) for line in (private / "synthetic.jsonl").read_text().splitlines()]
     assert len(rows) == 12
     for row in rows:
@@ -177,14 +177,14 @@ def test_a_schema_of_private_rows_is_warned_of(tmp_path: Path) -> None:
     assert done.returncode == 4, done.stderr
     assert "made from private rows" in done.stderr
     assay = load(tmp_path / "out" / "private" / "assay.json")
-    assert any("made from private rows" in one for one in assay.warnings)
+    assert any("made from private rows" in item for item in assay.warnings)
     assert assay.best_upper is None or assay.best_upper.rigor == "estimate"
     planned = json.loads(run("account", path, "--delta", 1e-3, "--json").stdout)
     assert {bound["rigor"] for bound in planned["bounds"]} == {"estimate"}
 
 
 def replaced(number: int, **column: Any) -> dict[str, Any]:
-    columns = [dict(one) for one in SCHEMA["columns"]]
+    columns = [dict(item) for item in SCHEMA["columns"]]
     columns[number] |= column
     return {"columns": columns}
 

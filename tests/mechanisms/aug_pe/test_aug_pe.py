@@ -72,10 +72,10 @@ def test_the_plan_costs_the_analytic_gaussian(accountant: Any, adjacency: Adjace
     mu = math.sqrt(rounds) * (math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else 1) / 3.3
     epsilon = 1.3
     delta = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
-    found = accountant(adjacency).compose(chosen.plan()).delta(epsilon).value
-    assert found >= delta * (1 - 1e-9)
+    result = accountant(adjacency).compose(chosen.plan()).delta(epsilon).value
+    assert result >= delta * (1 - 1e-9)
     if accountant is not RenyiAccountant:
-        assert found <= delta * 1.01
+        assert result <= delta * 1.01
 
 
 @pytest.mark.parametrize("sigma", [0.1, 0.7, 1.0, 3.0, 1e-5, 12345.678])
@@ -110,14 +110,14 @@ def test_exact_label_counts_have_no_epsilon() -> None:
 
 def neighbours(records: list[Record]) -> list[tuple[str, list[Record]]]:
     """Every removal, and additions and exchanges of every record for another text or another label."""
-    found = []
+    results = []
     other = [Record("new-1", f"{WORDS[0]} {WORDS[1]}", LABELS[0]), Record("new-2", "zebra xylophone", LABELS[1])]
     for index in range(len(records)):
         rest = records[:index] + records[index + 1 :]
-        found.append(("add_remove", rest))
-        found += [("replace_one", [*rest, new]) for new in other]
-    found += [("add_remove", [*records, new]) for new in other]
-    return found
+        results.append(("add_remove", rest))
+        results += [("replace_one", [*rest, new]) for new in other]
+    results += [("add_remove", [*records, new]) for new in other]
+    return results
 
 
 def by_round(arrays: list[NDArray[np.float64]], rounds: int) -> list[NDArray[np.float64]]:
@@ -147,7 +147,7 @@ def test_neighbours_move_the_votes_as_charged(labels: tuple[str, ...], tmp_path:
         again = write(chosen, other, tmp_path, source, name=str(number))
         assert again.texts == result.texts
         theirs = by_round(source.exact, chosen.rounds)
-        apart = [float(np.square(one - two).sum()) for one, two in zip(theirs, exact, strict=True)]
+        apart = [float(np.square(left - right).sum()) for left, right in zip(theirs, exact, strict=True)]
         assert set(apart) <= ({1.0} if relation == "add_remove" else {0.0, 2.0})
         farthest[relation] = max(farthest[relation], sum(apart))
     for relation, square in farthest.items():
@@ -192,8 +192,8 @@ def test_a_run_charges_its_plan_and_replays(changes: dict[str, Any], tmp_path: P
     again = write(chosen, records, tmp_path, seen)
     assert again.texts == result.texts
     assert not seen.exact, "a finished run reads no vote again"
-    for one, two in zip(result.votes, again.votes, strict=True):
-        assert all(np.array_equal(one[label], two[label]) for label in one)
+    for first, second in zip(result.votes, again.votes, strict=True):
+        assert all(np.array_equal(first[label], second[label]) for label in first)
 
 
 def test_votes_are_charged_before_they_get_noise(tmp_path: Path) -> None:

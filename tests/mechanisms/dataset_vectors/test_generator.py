@@ -105,8 +105,8 @@ def test_neighbours_move_the_sums_by_what_is_charged(
         ran(mechanism_of, records, writer, folder)
         sums.append(np.stack(exact_sums))
         exact_sums.clear()
-    moved = [int(np.square((one - sums[0]).astype(object)).sum()) for one in sums[1:]]
-    assert all(0 < one <= most for one in moved)
+    moved = [int(np.square((item - sums[0]).astype(object)).sum()) for item in sums[1:]]
+    assert all(0 < item <= most for item in moved)
 
 
 def test_pairs_by_row_number_move_nearly_all_of_a_sum() -> None:
@@ -155,11 +155,11 @@ def test_the_published_code_costs_what_was_found() -> None:
         "clip": 5.5,
     }
     sound, published = DatasetVectors(**given), DatasetVectors(**given, variant="as_published")
-    found = [
+    results = [
         account(plan, adjacency=REPLACE_ONE, delta=9e-6, method="lattice").value
         for plan in (sound.plan(), published.plan(), published.published_plan())
     ]
-    assert found == pytest.approx([4.9, 23.4628, 4.9], abs=1e-3)
+    assert results == pytest.approx([4.9, 23.4628, 4.9], abs=1e-3)
     halved = dataclasses.replace(sound, noise_multiplier=sound.noise_multiplier / 2)
     assert account(halved.plan(), adjacency=REPLACE_ONE, delta=9e-6).value == pytest.approx(17.1848, abs=2e-3)
     assert not published.releasable

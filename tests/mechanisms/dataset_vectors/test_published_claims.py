@@ -73,12 +73,12 @@ def test_a_histogram_moves_by_the_root_of_two() -> None:
 def test_half_of_the_noise_and_a_known_sample(records: int, half: float, known: float, both: float) -> None:
     """C/n for 2C/n; one public seed for sample and noise, so the sample does not amplify; and both."""
     mu = mu_for(EPSILON, DELTA, DRAWN / records)
-    for found, expected in (
+    for result, expected in (
         (epsilon_of(2 * mu, DELTA, DRAWN / records), half),
         (epsilon_of(mu, DELTA), known),
         (epsilon_of(2 * mu, DELTA), both),
     ):
-        assert found + EXAMPLES == pytest.approx(expected, abs=1e-3)
+        assert result + EXAMPLES == pytest.approx(expected, abs=1e-3)
     assert accounted(2 * mu, DELTA, records) + EXAMPLES == pytest.approx(half, rel=1e-3)
     published = DatasetVectors(
         noise_multiplier=1 / mu, records=records, sample=DRAWN, shots=0, variant="as_published"
@@ -88,8 +88,8 @@ def test_half_of_the_noise_and_a_known_sample(records: int, half: float, known: 
 
 def test_the_share_of_the_first_label_for_all() -> None:
     mu = mu_for(EPSILON, DELTA, DRAWN / BIORXIV[0])
-    found = [epsilon_of(mu, DELTA, DRAWN / records) + EXAMPLES for records in BIORXIV]
-    np.testing.assert_allclose(found, [5, 6.344, 7.410, 6.178], atol=1e-3)
+    results = [epsilon_of(mu, DELTA, DRAWN / records) + EXAMPLES for records in BIORXIV]
+    np.testing.assert_allclose(results, [5, 6.344, 7.410, 6.178], atol=1e-3)
     labels = tuple("abcd")
     mechanism = DatasetVectors(
         noise_multiplier=1 / mu, records=sum(BIORXIV), records_by_label=BIORXIV, labels=labels, sample=DRAWN, shots=0

@@ -29,11 +29,11 @@ def test_a_perplexity_is_that_of_the_next_tokens(writer: ShotWriter) -> None:
     prompt, text = writer.prompt(None, (), 1), "patient came twice"
     own = writer.model.encode(text)
     logs = []
-    for place, token in enumerate(own):
-        logits = writer.model.plain_logits([*prompt, *own[:place]]).double()
+    for index, token in enumerate(own):
+        logits = writer.model.plain_logits([*prompt, *own[:index]]).double()
         logs.append(float(torch.log_softmax(logits, dim=-1)[token]))
-    (found,) = rejection.perplexities(writer, prompt, [text])
-    assert found == pytest.approx(math.exp(-np.mean(logs)), rel=1e-4)
+    (result,) = rejection.perplexities(writer, prompt, [text])
+    assert result == pytest.approx(math.exp(-np.mean(logs)), rel=1e-4)
     assert rejection.perplexities(writer, prompt, [""]).tolist() == [math.inf]
 
 

@@ -24,8 +24,8 @@ def test_any_record_moves_a_sum_by_at_most_its_clip(
     first: list[list[float]], second: list[list[float]], clips: tuple[float, float]
 ) -> None:
     """Integers, compared exactly; also for numbers that are not finite."""
-    one, other = clipped(first, clips), clipped(second, clips)
-    for change, k in ((one, sum_sensitivity(ADD_REMOVE)), (one - other, sum_sensitivity(REPLACE_ONE))):
+    left, right = clipped(first, clips), clipped(second, clips)
+    for change, k in ((left, sum_sensitivity(ADD_REMOVE)), (left - right, sum_sensitivity(REPLACE_ONE))):
         assert all(int((row.astype(object) ** 2).sum()) <= (k * RADIUS) ** 2 for row in change)
 
 
@@ -72,10 +72,10 @@ def test_the_published_noise_is_half_of_it() -> None:
 def test_means_and_directions() -> None:
     differences, clips = np.array([[3.0, 4.0], [0.3, 0.4]]), (10.0, 0.25)
     total = 5 * clipped(differences, clips)
-    found = means(total, clips, 5)
-    np.testing.assert_allclose(found[0], [3, 4], rtol=0, atol=10 / RADIUS)
-    np.testing.assert_allclose(found[1], [0.15, 0.2], rtol=0, atol=0.25 / RADIUS)
-    np.testing.assert_allclose(directions(found), [[0.6, 0.8], [0.6, 0.8]], rtol=0, atol=1e-5)
+    result = means(total, clips, 5)
+    np.testing.assert_allclose(result[0], [3, 4], rtol=0, atol=10 / RADIUS)
+    np.testing.assert_allclose(result[1], [0.15, 0.2], rtol=0, atol=0.25 / RADIUS)
+    np.testing.assert_allclose(directions(result), [[0.6, 0.8], [0.6, 0.8]], rtol=0, atol=1e-5)
     assert directions([[0.0, 0.0]]).tolist() == [[0.0, 0.0]]
     assert math.isfinite(directions([[1e-320, 0.0]]).sum())
 
@@ -84,9 +84,9 @@ def test_how_near_a_noisy_direction_is() -> None:
     """E cos ≈ ‖v‖/√(‖v‖² + σ²d) in 4096 dimensions: .8090, with a standard deviation of .0042."""
     chance, clean = np.random.default_rng(0), np.zeros((1, 4096))
     clean[0, 0] = 2.0
-    found = [directions(clean + 0.0227037 * chance.normal(size=clean.shape))[0, 0] for _ in range(400)]
-    assert np.mean(found) == pytest.approx(0.8090, abs=4 * 0.0042 / 20)
-    assert np.std(found) == pytest.approx(0.0042, rel=0.2)
+    results = [directions(clean + 0.0227037 * chance.normal(size=clean.shape))[0, 0] for _ in range(400)]
+    assert np.mean(results) == pytest.approx(0.8090, abs=4 * 0.0042 / 20)
+    assert np.std(results) == pytest.approx(0.0042, rel=0.2)
 
 
 def test_a_guessed_number_of_records_changes_no_direction() -> None:

@@ -33,14 +33,14 @@ def texts_of(count: int, seed: int = 1) -> list[tuple[list[int], int]]:
 def test_states_are_the_mean_of_the_texts_own_tokens(architecture: str) -> None:
     """`hidden_states` of transformers, text by text without padding; block 2 is the last, before the final norm."""
     network, texts = network_of(architecture), texts_of(11)
-    found = list(states(network, texts, (0, 1), StateShape(4, LENGTH, exact=True)))
-    assert len(found) == 11
-    for (tokens, first), mean in zip(texts, found, strict=True):
+    result = list(states(network, texts, (0, 1), StateShape(4, LENGTH, exact=True)))
+    assert len(result) == 11
+    for (tokens, first), mean in zip(texts, result, strict=True):
         with torch.inference_mode():
             hidden = network(input_ids=torch.tensor([tokens]), output_hidden_states=True).hidden_states
-        for place, number in enumerate((0, 1)):
+        for index, number in enumerate((0, 1)):
             expected = hidden[number + 1][0, first:].double().mean(dim=0).numpy()
-            np.testing.assert_allclose(mean[place], expected, rtol=0, atol=2e-5)
+            np.testing.assert_allclose(mean[index], expected, rtol=0, atol=2e-5)
 
 
 @pytest.mark.grid
@@ -64,8 +64,8 @@ def test_a_model_whose_rows_meet_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     network, plain = network_of("llama"), module._pass
 
     def coupled(*given: Any) -> Any:
-        found = plain(*given)
-        return found + 1e-6 * found.mean(axis=0)
+        result = plain(*given)
+        return result + 1e-6 * result.mean(axis=0)
 
     monkeypatch.setattr(module, "_pass", coupled)
     shape = shape_of(network, 300, BLOCKS, texts=9, length=LENGTH)

@@ -51,9 +51,9 @@ def test_a_file_holds_what_was_released(writer: ShotWriter, tmp_path: Path) -> N
     read = ReleasedVectors.load(path)
     assert {read.to_bytes() for _ in range(20)} == {path.read_bytes()}, "the same bytes every time"
     assert read.fingerprint == vectors.fingerprint
-    for one, other in zip(read.labels, vectors.labels, strict=True):
-        assert (one.label, one.shots, one.norms) == (other.label, other.shots, other.norms)
-        np.testing.assert_array_equal(one.means, other.means)
+    for first, second in zip(read.labels, vectors.labels, strict=True):
+        assert (first.label, first.shots, first.norms) == (second.label, second.shots, second.norms)
+        np.testing.assert_array_equal(first.means, second.means)
     assert dataclasses.replace(read, labels=()) == dataclasses.replace(vectors, labels=())
 
 

@@ -80,12 +80,12 @@ def test_the_nearest_centre_is_exact_and_each_vectors_own(seed: int, count: int,
     generator = np.random.default_rng(seed)
     vectors = unit_rows(generator.integers(-2, 3, size=(count, 4)))
     points = unit_rows(generator.integers(-2, 3, size=(centres, 4))) * np.float32(0.75)
-    found = nearest(vectors, points)
+    result = nearest(vectors, points)
     grid = [[[Fraction(round(float(x) * 2**24)) for x in row] for row in rows] for rows in (vectors, points)]
     for index, vector in enumerate(grid[0]):
         distances = [sum((a - b) ** 2 for a, b in zip(vector, point, strict=True)) for point in grid[1]]
-        assert found[index] == distances.index(min(distances))
-        assert nearest(vectors[index : index + 1], points).tolist() == [found[index]]
+        assert result[index] == distances.index(min(distances))
+        assert nearest(vectors[index : index + 1], points).tolist() == [result[index]]
 
 
 def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,9 +37,9 @@ def test_a_vector_depends_on_its_own_text_alone(texts: list[str], at: int) -> No
         together = embedder.embed(texts)
         alone = np.concatenate([embedder.embed([text]) for text in texts])
         assert together.tobytes() == alone.tobytes()
-        place = at % len(texts)
+        index = at % len(texts)
         assert (
-            np.delete(together, place, axis=0).tobytes() == embedder.embed(texts[:place] + texts[place + 1 :]).tobytes()
+            np.delete(together, index, axis=0).tobytes() == embedder.embed(texts[:index] + texts[index + 1 :]).tobytes()
         )
         lengths = np.sqrt(np.square(together, dtype=np.float64).sum(axis=1))
         assert all(length == 0 or abs(length - 1) < 1e-6 for length in lengths)
@@ -53,8 +53,8 @@ def test_many_texts_are_embedded_in_pieces_of_bounded_size() -> None:
 
 
 def test_similar_texts_are_near() -> None:
-    one, near, far = HashedNgrams().embed(["the doctor saw the patient", "the doctors saw a patient", "revenue fell"])
-    assert one @ near > 0.6 > one @ far + 0.2
+    item, near, far = HashedNgrams().embed(["the doctor saw the patient", "the doctors saw a patient", "revenue fell"])
+    assert item @ near > 0.6 > item @ far + 0.2
 
 
 def test_fingerprints_tell_embedders_apart_and_only_those() -> None:
@@ -116,8 +116,8 @@ def test_no_model_library_is_imported_unless_asked() -> None:
         "HashedNgrams(dimension=2, buckets=8).embed(['a b c']); "
         "print([m for m in ('torch', 'transformers', 'sentence_transformers') if m in sys.modules])"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
 
 
 @pytest.fixture(scope="module")

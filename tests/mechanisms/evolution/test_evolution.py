@@ -168,7 +168,7 @@ def test_a_run_that_dies_at_any_text_goes_on_and_asks_for_no_text_twice(
 def test_a_journal_cut_anywhere_gives_the_same_run(tmp_path: Path, settings: EvolutionSettings) -> None:
     expected = run(settings, tmp_path / "whole")
     content = (tmp_path / "whole").read_bytes()
-    ends = [place + 1 for place, byte in enumerate(content) if byte == ord("\n")]
+    ends = [index + 1 for index, byte in enumerate(content) if byte == ord("\n")]
     cuts = {0, 1, *(cut for end in ends for cut in (end - 9, end - 1, end))}
     for cut in sorted(cuts):
         path = tmp_path / f"cut{cut}"
@@ -241,9 +241,9 @@ def test_a_text_depends_on_its_label_and_descent_only(tmp_path: Path) -> None:
 
     few = EvolutionSettings(rounds=1, synthetic=2, variations=2, labels=("south",), seed=5)
     many = EvolutionSettings(rounds=1, synthetic=3, variations=2, labels=("north", "south"), seed=5)
-    one, other = texts(tmp_path / "one", few), texts(tmp_path / "other", many)
-    assert one.items() <= other.items()
-    assert [other["north", str(i)] for i in range(6)] != [other["south", str(i)] for i in range(6)]
+    first, second = texts(tmp_path / "one", few), texts(tmp_path / "other", many)
+    assert first.items() <= second.items()
+    assert [second["north", str(i)] for i in range(6)] != [second["south", str(i)] for i in range(6)]
 
 
 class Scripted:

@@ -91,7 +91,7 @@ def test_centres_keep_in_proportion_to_their_sizes(seed: int, sizes: list[int], 
     order = generator.permutation(len(candidates))
     kept = kept_by_centres(NoisyClusters(centres, np.array(sizes)), candidates[order], count)
     assert len(set(kept.tolist())) == count
-    by_centre = [[int(index) for index in kept if order[index] // 60 == place] for place in range(len(sizes))]
+    by_centre = [[int(index) for index in kept if order[index] // 60 == position] for position in range(len(sizes))]
     for own, centre in zip(by_centre, centres, strict=True):  # the nearest ones
         away = np.linalg.norm(candidates[order] - centre, axis=1)
         assert sorted(own) == sorted(np.argsort(away)[: len(own)].tolist())

@@ -146,8 +146,8 @@ def test_first_layer_starts_wired_to_the_tokens_before() -> None:
     tokens = torch.randint(1, 1024, (2, 256), generator=torch.Generator().manual_seed(0))
     attention = model(input_ids=tokens, output_attentions=True).attentions[0]
     for head, offset in enumerate((1, 2, 3)):
-        found = attention[:, head, 3:].argmax(-1) == torch.arange(3, 256) - offset
-        assert float(found.float().mean()) >= 0.9
+        result = attention[:, head, 3:].argmax(-1) == torch.arange(3, 256) - offset
+        assert float(result.float().mean()) >= 0.9
 
 
 def test_training_writes_a_folder_that_loads(tmp_path: object) -> None:
@@ -209,8 +209,8 @@ def test_loss_is_the_cross_entropy_to_the_stated_targets() -> None:
     copied = -(1 - LEAK) * log_p[1, 7] - LEAK * np.log(rest) + EVEN * uneven
     expected = (-log_p[0, 2] + copied - log_p[2, digits].mean()) / 3
     targets, kinds = torch.tensor([2, 7, 9]), torch.tensor([PLAIN, COPIED, FREE])
-    found = loss(torch.from_numpy(logits), targets, kinds, torch.from_numpy(digits))
-    assert found.item() == pytest.approx(expected, rel=1e-12)
+    result = loss(torch.from_numpy(logits), targets, kinds, torch.from_numpy(digits))
+    assert result.item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_grammar_refuses_other_text() -> None:
@@ -233,7 +233,7 @@ def test_notes_are_well_formed_and_labelled() -> None:
     drawn = corpora.notes(20190, seed=13)
     assert all(corpora.well_formed_note(text) for text, _ in drawn)
     # Counts of the data set's own health columns.
-    counted = {label: sum(found == label for _, found in drawn) for label in corpora.LABELS}
+    counted = {label: sum(result == label for _, result in drawn) for label in corpora.LABELS}
     assert counted == {"excellent": 11019, "good": 7309, "fair": 1560, "poor": 302}
     assert not any(corpora.well_formed_note(wrong) for wrong in ("", drawn[0][0] + "\n", drawn[0][0][1:]))
     with pytest.raises(ValueError, match="from 0 to 20190"):

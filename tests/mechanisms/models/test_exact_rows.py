@@ -86,11 +86,11 @@ def test_bits_are_kept_at_a_width_that_kernels_cut_into_blocks(dtype: str, threa
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        found, exact = row_shapes.find(network, 1000, RowShape(64, 48, 80, 80))
+        result, exact = row_shapes.find(network, 1000, RowShape(64, 48, 80, 80))
     finally:
         torch.set_num_threads(before)
     assert exact
-    assert found.rows == 64
+    assert result.rows == 64
 
 
 # --- Models that couple rows ------------------------------------------------------------------------------------------
@@ -245,8 +245,8 @@ def test_the_bit_for_bit_check_sees_a_coupling_of_ordinary_rows() -> None:
     original = network.lm_head.forward
     network.lm_head.forward = lambda hidden: original(hidden * (1 + 1e-6 * hidden.abs().max()))
     assert not row_shapes.verify(network, 300, SHAPE)
-    found, exact = row_shapes.find(network, 300, SHAPE)
-    assert (found.rows, exact) == (1, True)
+    result, exact = row_shapes.find(network, 300, SHAPE)
+    assert (result.rows, exact) == (1, True)
 
 
 def test_kernels_that_do_not_repeat_themselves_are_exact_at_no_number_of_rows() -> None:
@@ -293,19 +293,19 @@ def test_pinned_frequencies_are_those_of_the_model_at_that_length(architecture: 
         network = random_network(architecture)
         for pinned in (70, length):  # pinning anew leaves nothing of the last time
             shape = RowShape(2, length, length + 1, pinned)
-            found = FixedRows(network, [sequence], shape=shape, vocabulary_size=300).logits()[0]
-        assert float((found - expected).abs().max() / expected.abs().max()) < 1e-5
+            result = FixedRows(network, [sequence], shape=shape, vocabulary_size=300).logits()[0]
+        assert float((result - expected).abs().max() / expected.abs().max()) < 1e-5
 
 
 def test_short_factors_are_kept_where_no_row_can_be_long() -> None:
     """With 31 positions of 32, a pinned model is the model."""
     network, plain = random_network("phi3-longrope"), random_network("phi3")
     shape = RowShape(2, 21, 31, 31)
-    found, own = (FixedRows(one, [ROW[:20]], shape=shape, vocabulary_size=300).logits() for one in (network, plain))
+    result, own = (FixedRows(item, [ROW[:20]], shape=shape, vocabulary_size=300).logits() for item in (network, plain))
     scaling = network.model.rotary_emb.attention_scaling
     plain.model.rotary_emb.attention_scaling = scaling
     own = FixedRows(plain, [ROW[:20]], shape=shape, vocabulary_size=300).logits()
-    torch.testing.assert_close(found, own, rtol=0, atol=0)
+    torch.testing.assert_close(result, own, rtol=0, atol=0)
 
 
 # --- Neighbours through the whole decode loop -------------------------------------------------------------------------
@@ -339,10 +339,10 @@ def seen_by_slot(model: LanguageModel, records: list[Record], runs: Any, **chang
     chosen, watcher = mechanism(prefix="k", template="Say it again: {examples}\n", **changes), Watcher()
     run = runs.begin(chosen, noise="recorded")
     generate(chosen, records, model, run, key=KEY, observers=[watcher], source=SlotDraws(chosen.total_slots))
-    found: dict[int, list[Any]] = {}
+    results: dict[int, list[Any]] = {}
     for seen in watcher.steps:
-        found.setdefault(seen["slot"], []).append((seen["clipped"].tobytes(), seen["token"], seen["log_probability"]))
-    return found
+        results.setdefault(seen["slot"], []).append((seen["clipped"].tobytes(), seen["token"], seen["log_probability"]))
+    return results
 
 
 class SlotDraws(Recorded):
@@ -476,11 +476,11 @@ def _arrangements(shape: RowShape) -> Iterator[tuple[list[list[int]], Any]]:
 def test_arrangements_hold_the_longest_and_the_shortest_context_beside_every_row(rows: int) -> None:
     shape = RowShape(rows, 30, 40, 40)
     beside: dict[int, set[int]] = {row: set() for row in range(rows)}
-    places: dict[int, set[int]] = {row: set() for row in range(rows)}
+    indices: dict[int, set[int]] = {row: set() for row in range(rows)}
     for contexts, origin in _arrangements(shape):
-        for place, row in enumerate(origin):
+        for index, row in enumerate(origin):
             if row >= 0:
-                places[row].add(place)
+                indices[row].add(index)
                 beside[row] |= {len(context) for context, other in zip(contexts, origin, strict=True) if other < 0}
     assert all({1, 30} <= lengths for lengths in beside.values()) or rows == 1
-    assert all(len(found) > 1 for found in places.values()) or rows == 1
+    assert all(len(result) > 1 for result in indices.values()) or rows == 1

@@ -74,11 +74,11 @@ def test_sliding_windows_are_shorter_than_the_tests_sequences(tmp_path: Path, ma
 
 @pytest.mark.grid
 def test_a_row_does_not_move_when_others_change(any_model: LanguageModel) -> None:
-    one = any_model.packed_rows(CONTEXTS)
+    item = any_model.packed_rows(CONTEXTS)
     other = any_model.packed_rows([CONTEXTS[0], [99] * 17, [98], [97] * 5])
     for step in range(6):
-        assert relative(other.logits()[0], one.logits()[0]) < TOLERANCE
-        one.append([step] * 4)
+        assert relative(other.logits()[0], item.logits()[0]) < TOLERANCE
+        item.append([step] * 4)
         other.append([step, 60, 61, 62])
         other.reset(torch.tensor([False, step == 2, True, False]))
 

@@ -91,7 +91,7 @@ def test_logits_stay_when_rows_are_computed_in_other_pieces(
 ) -> None:
     for rows in (1, 3):
         assert relative(trace(model.network, OTHERS[:1], OTHERS[1:], rows), mine) < TOLERANCE[model.dtype]
-    for name, value in (("_TOKENS_PER_FORWARD", 8), ("_LEAST_SHARED", 10**6), ("_LEAST_SHARED", 1)):
+    for name, value in (("_TOKENS_PER_FORWARD", 8), ("_MIN_SHARED", 10**6), ("_MIN_SHARED", 1)):
         monkeypatch.setattr(f"dpassay.mechanisms.models.decoding.{name}", value)
         assert relative(trace(model.network, OTHERS[:1], OTHERS[1:]), mine) < TOLERANCE[model.dtype]
 
@@ -172,10 +172,10 @@ def first_rows(runs: Any) -> Callable[..., dict[int, np.ndarray]]:
     return rows
 
 
-def pairs(one: dict[int, np.ndarray], other: dict[int, np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def pairs(item: dict[int, np.ndarray], other: dict[int, np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The rows of records that are in both."""
-    assert one.keys() & other.keys()
-    return ((one[record], other[record]) for record in one.keys() & other.keys())
+    assert item.keys() & other.keys()
+    return ((item[record], other[record]) for record in item.keys() & other.keys())
 
 
 @pytest.mark.grid
@@ -191,8 +191,8 @@ def test_a_record_sees_neither_its_group_nor_other_records(any_model: LanguageMo
         (RECORDS[:1], None),  # all other slots are empty
     ]
     for records, rows_at_once in others:
-        found = first_rows(any_model, records, rows_at_once)
-        same = {i: row for i, row in found.items() if records[i] == RECORDS[i]}
+        results = first_rows(any_model, records, rows_at_once)
+        same = {i: row for i, row in results.items() if records[i] == RECORDS[i]}
         assert 0 in same
         assert max(relative(a, b) for a, b in pairs(same, own)) < TOLERANCE["float32"]
 

@@ -208,8 +208,8 @@ def test_the_wait_is_what_the_server_asks_for(server: Server) -> None:
     assert writer._ask("prompt", 0, endpoint._Calls(None, stopped=Waits())) == "text"
     assert waits[0] == 7
     assert waits[2] == 300
-    for place in (1, 3, 4, 5):
-        assert 0.001 * 2**place <= waits[place] <= 0.00125 * 2**place
+    for index in (1, 3, 4, 5):
+        assert 0.001 * 2**index <= waits[index] <= 0.00125 * 2**index
 
 
 def test_a_retry_after_may_be_a_date() -> None:

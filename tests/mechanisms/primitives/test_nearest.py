@@ -80,8 +80,8 @@ def test_products_in_float32_are_within_the_stated_error(dimension: int, longer:
     in_order, backwards = np.cumsum(products, dtype=np.float32)[-1], np.cumsum(products[::-1], dtype=np.float32)[-1]
     power = max(1, 2 ** math.ceil(math.log2(longer)))
     exact = score(x[0], c[0], power)
-    for found in (in_order, backwards, long_x @ long_c, products.sum()):
-        assert abs(Fraction(float(found)) - exact) <= power * Fraction(module.score_error(dimension))
+    for result in (in_order, backwards, long_x @ long_c, products.sum()):
+        assert abs(Fraction(float(result)) - exact) <= power * Fraction(module.score_error(dimension))
 
 
 @pytest.mark.parametrize("longer", [1.0, 1.9, 50.0])
@@ -112,8 +112,8 @@ def test_differences_in_float32_are_within_the_stated_error(dimension: int, wide
             exact = score(row[:-1], point, power) - score(row[:-1], origin / 2**24, power)
             products = row * line
             in_order, backwards = (np.cumsum(part, dtype=np.float32)[-1] for part in (products, products[::-1]))
-            for found in (in_order, backwards, row @ line, products.sum()):
-                assert abs(Fraction(float(found)) - exact) <= power * Fraction(scores.margin) / 2
+            for result in (in_order, backwards, row @ line, products.sum()):
+                assert abs(Fraction(float(result)) - exact) <= power * Fraction(scores.margin) / 2
 
 
 def candidates(kind: str) -> NDArray[np.float32]:
@@ -219,11 +219,11 @@ def test_memory_is_bounded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         vectors = np.where(vectors @ points[:1].T > 0, vectors, -vectors)  # all are nearest to it
     tracemalloc.start()
     try:
-        found = nearest(vectors, points)
+        result = nearest(vectors, points)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    answer = 3 * found.nbytes  # found, the numbers of those that are left, and those again in one piece
+    answer = 3 * result.nbytes  # found, the numbers of those that are left, and those again in one piece
     assert peak < 1.5 * module.BLOCK_BYTES + answer + 8 * points.nbytes < 4 * 30_000 * 200 / 5
 
 
@@ -234,5 +234,5 @@ def test_vectors_are_rounded_to_whole_multiples(seed: int, unit: float, long: fl
     rows, powers = module.rows_on_grid(vectors, unit)
     for row, power, vector in zip(rows, powers, vectors, strict=True):
         exact = [Fraction(float(n)) * 2**24 / Fraction(float(power)) / Fraction(unit) for n in vector]
-        assert row.tolist() == [round(one) for one in exact]
+        assert row.tolist() == [round(item) for item in exact]
         assert np.abs(row).max() <= 1.002 * 2**24

@@ -77,8 +77,8 @@ def test_a_tie_of_whole_parts_is_decided_by_the_next_word() -> None:
     """The first word is that of the limit between 0 and 1; the second is one below the limit's, or equal."""
     high, low = rounded_normal._LIMITS[0] >> 64, rounded_normal._LIMITS[0] & (2**64 - 1)
     for second, expected in ((low - 1, 0), (low, 1)):
-        found = rounded_normals(scripted([high], [second], [1 << 60], [0], [0]), 1, 4)
-        assert abs(int(found[0]) + 0.5) // 16 == expected
+        result = rounded_normals(scripted([high], [second], [1 << 60], [0], [0]), 1, 4)
+        assert abs(int(result[0]) + 0.5) // 16 == expected
 
 
 @pytest.mark.parametrize("whole", [0, 1, 5])
@@ -108,9 +108,9 @@ def test_a_close_decision_asks_for_more_words() -> None:
 
 
 def test_recorded_noise_is_repeatable_and_has_the_same_scale() -> None:
-    one, two = (Recorded(3).rounded_normals(10_000, 20) for _ in range(2))
-    assert (one == two).all()
-    assert np.std(one / 2**20) == pytest.approx(1, abs=0.05)
+    first, second = (Recorded(3).rounded_normals(10_000, 20) for _ in range(2))
+    assert (first == second).all()
+    assert np.std(first / 2**20) == pytest.approx(1, abs=0.05)
 
 
 def test_bits_are_in_range() -> None:

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.ex_post import clipped_rows
-from dpassay.accounting.ex_post.clipped_rows import LogitRows, StepRows, clip_steps, sorted_rows, whole_clip
+from dpassay.accounting.ex_post.clipped_rows import LogitRows, StepRows, clip_steps, integer_clip, sorted_rows
 from dpassay.accounting.ex_post.medians import Medians, slack
 from dpassay.mechanisms.primitives.token_sampler import floored
 from dpassay.mechanisms.private_inference import aggregation, device_rows
 from dpassay.mechanisms.private_inference.device_rows import DeviceRows
 
 CLIP = 6.0
-LIMIT = whole_clip(CLIP)
+LIMIT = integer_clip(CLIP)
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 VOCABULARIES = {"random": 300, "flat": 300, "tied": 40, "one": 1, "extreme": 40, "agreeing": 300, "long": 20_000}
 
@@ -60,7 +60,7 @@ def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     if request.param:
         monkeypatch.setattr(device_rows, "_ENTRIES", 50)
         monkeypatch.setattr(clipped_rows, "_BLOCK", 50)
-        monkeypatch.setattr(clipped_rows, "_LEAST_SPARSE", 30)
+        monkeypatch.setattr(clipped_rows, "_MIN_SPARSE", 30)
 
 
 @pytest.mark.grid("way", "kind", "size")
@@ -98,7 +98,7 @@ def test_means_of_large_slots_are_floored_on_the_grid(clip: float) -> None:
     """Nine rows over a denominator of two: the floor is 2·c·2 below the top, without rounding, whatever the top is."""
     logits = batch("agreeing", 9) + np.float32(1 / 3)
     law = aggregation.mean(logits, None, clip=clip, temperature=1.0, denominator=2)
-    floor = Fraction(float(law.scores.max())) - 4 * Fraction(whole_clip(clip), 2**24)
+    floor = Fraction(float(law.scores.max())) - 4 * Fraction(integer_clip(clip), 2**24)
     assert Fraction(float(law.scores.min())) < floor
     assert Fraction(float(floored(law.scores, law.clip).min())) == floor
 
@@ -135,10 +135,10 @@ def test_nothing_above_the_bottom_is_left_out(top: float, clip: float, steps: in
         value = np.nextafter(value, np.array(np.copysign(np.inf, places), dtype=dtype))
     logits = np.full((3, 9), -np.inf, dtype=dtype)
     logits[:, 0], logits[:, 1] = top, min(float(value), top)
-    expected = sorted_rows(clip_steps(logits, clip), range(3), whole_clip(clip))
+    expected = sorted_rows(clip_steps(logits, clip), range(3), integer_clip(clip))
     for way in ("numpy", "cpu"):
         live, middle = rows_of(way, logits, clip).middle(range(3))
-        everywhere = np.full((3, 9), -whole_clip(clip))
+        everywhere = np.full((3, 9), -integer_clip(clip))
         everywhere[:, live] = middle
         assert np.array_equal(everywhere, expected)
 
@@ -190,8 +190,8 @@ def test_costs_and_losses_are_those_of_the_whole_batch(way: str, kind: str, size
     error = 2 * slack(logits.shape[1], CLIP, 1.5)
     for token in {0, int(np.argmax(whole.median)), logits.shape[1] - 1}:
         for relation in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
-            found = here.costs(token, 1.5, relation)
-            assert found == pytest.approx(whole.costs(token, 1.5, relation), abs=error, rel=0)
+            result = here.costs(token, 1.5, relation)
+            assert result == pytest.approx(whole.costs(token, 1.5, relation), abs=error, rel=0)
         assert here.leave_one_out(token, 1.5) == pytest.approx(whole.leave_one_out(token, 1.5), abs=error, rel=0)
 
 
@@ -219,11 +219,11 @@ def test_runs_are_the_same_wherever_rows_are_aggregated(
         watcher = Watcher()
         generation = write(chosen, model, runs.begin(chosen, noise="recorded"), observers=[watcher])
         seen.append((generation, watcher))
-    (one, first), (other, second) = seen
-    assert one.transcript == other.transcript
-    if one.token_costs is not None:
+    (item, first), (other, second) = seen
+    assert item.transcript == other.transcript
+    if item.token_costs is not None:
         assert other.token_costs is not None
-        assert np.array_equal(one.token_costs, other.token_costs, equal_nan=True)
+        assert np.array_equal(item.token_costs, other.token_costs, equal_nan=True)
     for a, b in zip(first.steps, second.steps, strict=True):
         assert np.array_equal(a["clipped"], b["clipped"])
         assert a["log_probability"] == b["log_probability"]
@@ -237,7 +237,7 @@ def test_a_batch_is_given_whole_only_to_those_who_look(
     asked: list[LogitRows] = []
     original = LogitRows.steps
     # Rows as short as these are summed by clipping all of them: for the sums let them count as long.
-    monkeypatch.setattr(clipped_rows, "_LEAST_SPARSE", 1)
+    monkeypatch.setattr(clipped_rows, "_MIN_SPARSE", 1)
 
     def watched(rows: LogitRows) -> Any:
         asked.append(rows)

@@ -44,17 +44,17 @@ def centres(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def newcomers(pipeline: Pipeline, chosen: PrivateInference) -> list[Record]:
     """A record of each text and label in each slot that its cell has, and there in each context."""
-    found: dict[tuple[object, ...], Record] = {}
+    results: dict[tuple[object, ...], Record] = {}
     contexts = pipeline.contexts_of_slot if chosen.records_per_context > 1 else 1
     for label, text in itertools.product(chosen.labels or (None,), TEXTS):
         cell = pipeline.cell(Record("", text, label))
         wanted, number = pipeline.slots_of_cell[cell] * contexts, 0
-        while sum(key[:2] == (label, text) for key in found) < wanted:
+        while sum(key[:2] == (label, text) for key in results) < wanted:
             new = Record(f"new-{number}", text, label, f"new-{number}")
-            place = hashed(KEY, "context", new.user or "" if chosen.unit.kind == "user" else new.id) % contexts
-            found.setdefault((label, text, pipeline.slot(new), place), new)
+            index = hashed(KEY, "context", new.user or "" if chosen.unit.kind == "user" else new.id) % contexts
+            results.setdefault((label, text, pipeline.slot(new), index), new)
             number += 1
-    return list(found.values())
+    return list(results.values())
 
 
 def neighbours(chosen: PrivateInference, records: list[Record], new: Sequence[Record]) -> Iterator[list[Record]]:
@@ -103,15 +103,15 @@ def adversaries(pipeline: Pipeline, records: list[Record], tokens: Sequence[Sequ
     Each record is a context of its own here.
     """
     slots = range(len(tokens))
-    places = [range(len(pipeline.rows(records, slot))) for slot in slots]
+    indices = [range(len(pipeline.rows(records, slot))) for slot in slots]
     added = [slot_loss(pipeline, records, slot, tokens[slot], None, CORNERS) for slot in slots]
-    removed = [largest([slot_loss(pipeline, records, s, tokens[s], i, []) for i in places[s]]) for s in slots]
+    removed = [largest([slot_loss(pipeline, records, s, tokens[s], i, []) for i in indices[s]]) for s in slots]
     if pipeline.chosen.adjacency is Adjacency.ADD_REMOVE:
         return largest([*added, *removed])
-    exchanged = [slot_loss(pipeline, records, s, tokens[s], i, CORNERS) for s in slots for i in places[s]]
+    exchanged = [slot_loss(pipeline, records, s, tokens[s], i, CORNERS) for s in slots for i in indices[s]]
     moved = [
-        (removed[one][0] + added[other][0], removed[one][1] + added[other][1])
-        for one, other in itertools.permutations(slots, 2)
+        (removed[first][0] + added[second][0], removed[first][1] + added[second][1])
+        for first, second in itertools.permutations(slots, 2)
     ]
     return largest([(0.0, 0.0), *exchanged, *moved])
 
@@ -139,8 +139,8 @@ class Clusters:
     def counts(self, records: Sequence[Record]) -> list[int]:
         """How many records of each label are nearest to each centre, all labels in a row."""
         every = range(len(self._centres))
-        found = [(self.labels.index(record.label), self.nearest(record.text, every)) for record in records]
-        return [found.count((label, centre)) for label in range(len(self.labels)) for centre in every]
+        results = [(self.labels.index(record.label), self.nearest(record.text, every)) for record in records]
+        return [results.count((label, centre)) for label in range(len(self.labels)) for centre in every]
 
     def pipeline(self, chosen: PrivateInference, model: Any, noisy: Sequence[Sequence[int]]) -> Pipeline:
         """The pipeline given released counts: with as many slots as kept centres, each cluster has one slot."""

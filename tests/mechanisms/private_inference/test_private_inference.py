@@ -217,8 +217,8 @@ def test_another_process_reads_the_same_transcript(table_model: Any, tmp_path: A
         generation = generate(chosen, RECORDS, table_model(), run, key=KEY, source=Recorded(4), rows_at_once=100)
         run.finish()
     with Ledger.open(tmp_path / "l.sqlite", read_only=True) as ledger:
-        found = [ledger.run("r").outcome(f"tokens/{step}") for step in range(chosen.tokens)]
-        steps = [each.value["tokens"] for each in found if each is not None]
+        results = [ledger.run("r").outcome(f"tokens/{step}") for step in range(chosen.tokens)]
+        steps = [each.value["tokens"] for each in results if each is not None]
         ledger.verify()
     assert tuple(zip(*steps, strict=True)) == generation.transcript.tokens
     assert Commit(key="x", value=1).realised is None

@@ -38,11 +38,11 @@ def test_realised_costs_are_those_of_the_batch(table_model: Any, runs: Any) -> N
     assert generation.spent is not None
     for slot, costs in sums.items():
         realised = run.realised()[f"slot-{slot}"]
-        for place, value in enumerate((realised.u_minus, realised.u_plus, realised.published)):
-            exact = math.fsum(cost[place] for cost in costs)
+        for index, value in enumerate((realised.u_minus, realised.u_plus, realised.published)):
+            exact = math.fsum(cost[index] for cost in costs)
             # The ledger rounds up; sums of 6 numbers below 50.
             assert exact <= value <= exact + 1e-12
-            assert generation.spent[slot, place] == pytest.approx(exact, abs=1e-12)
+            assert generation.spent[slot, index] == pytest.approx(exact, abs=1e-12)
 
 
 @pytest.mark.parametrize("aggregate", ["median", "mean", "none"])
@@ -107,14 +107,14 @@ def test_unprotected_scores_are_those_of_the_law_that_is_sampled(table_model: An
         contexts = [tuple(context) for context in inputs.slot(slot).rows]
         laws = np.zeros(len(contexts))
         tail: tuple[int, ...] = ()
-        for place, token in enumerate(tokens):
+        for index, token in enumerate(tokens):
             shown = np.array([model.row(context, tail) for context in contexts], dtype=np.float32) / np.float64(0.05)
             shown -= shown.max(axis=1, keepdims=True)
             floored += int((shown[:, token] < -40).sum())
             weights = np.exp(np.maximum(shown, -40))
             laws += np.log(weights[:, token] / weights.sum(axis=1))
             tail = (*tail, token)
-            if token == 0 or place + 1 == len(tokens):
+            if token == 0 or index + 1 == len(tokens):
                 expected[slot] += math.log(np.exp(laws).mean())
                 laws, tail = np.zeros(len(contexts)), ()
     assert floored > 10
@@ -128,8 +128,8 @@ def unprotected_scores(chosen: PrivateInference, watcher: Watcher, generation: G
     for seen in watcher.steps:
         shown = np.asarray(seen["clipped"]) / chosen.temperature
         law = shown - np.log(np.exp(shown).sum(axis=1, keepdims=True))
-        place = (seen["slot"], seen["document"])
-        rows[place] = rows.get(place, 0.0) + law[:, seen["token"]]
+        index = (seen["slot"], seen["document"])
+        rows[index] = rows.get(index, 0.0) + law[:, seen["token"]]
     scores = np.zeros(chosen.total_slots)
     for (slot, _), by_row in rows.items():
         if len(by_row):

@@ -18,7 +18,7 @@ from dpassay.mechanisms.embedding.embedder import unit_rows
 from dpassay.mechanisms.primitives.randomness import Recorded
 from dpassay.mechanisms.secret_evolution import clustering
 from dpassay.mechanisms.secret_evolution.clustering import (
-    MOST_RECORDS,
+    MAX_RECORDS,
     NoisyClusters,
     PublicClusters,
     exact_sums,
@@ -81,15 +81,15 @@ def largest_ratio(
     clusters: PublicClusters, vectors: Floats, secret: list[int], others: NDArray[np.bool_], sums: Sums = exact_sums
 ) -> Fraction:
     """The largest squared change over 2j², for every choice of j of the secret's records, all others as drawn."""
-    found = [Fraction(0)]
+    results = [Fraction(0)]
     without = sums(clusters, vectors, others)
     for size in range(1, len(secret) + 1):
         for chosen in itertools.combinations(secret, size):
             drawn = others.copy()
             drawn[list(chosen)] = True
             change = squared_change(sums(clusters, vectors, drawn), without)
-            found.append(Fraction(change, 2 * size**2 * 2**60))
-    return max(found)
+            results.append(Fraction(change, 2 * size**2 * 2**60))
+    return max(results)
 
 
 @examples(20, 60)
@@ -154,17 +154,17 @@ def test_positions_are_whole_numbers_within_the_radius(seed: int, dimension: int
     rows[0] = np.eye(1, dimension)[0]
     rows[1] = np.round(rows[1])
     scaled = rows * radius * np.array([[1.0], [1], [1], [1 + 2.0**-52], [1 - 2.0**-53], [50]])
-    found = clustering.positions_of(scaled, radius)
-    assert max(sum(int(n) ** 2 for n in row) for row in found) <= 2**58
+    result = clustering.positions_of(scaled, radius)
+    assert max(sum(int(n) ** 2 for n in row) for row in result) <= 2**58
     lengths = np.sqrt(np.square(scaled).sum(axis=1, keepdims=True))
     # One unit by rounding toward 0, and half a unit by the margin of 2⁻³⁰ of a coordinate of at most 2²⁹ units.
-    assert np.abs(found - scaled / np.maximum(lengths, radius) * 2**29).max() <= 1.5 + 1e-6
+    assert np.abs(result - scaled / np.maximum(lengths, radius) * 2**29).max() <= 1.5 + 1e-6
 
 
 def test_a_vector_that_is_too_long_by_less_than_floats_can_tell() -> None:
     """The length of (1, 2⁻²⁹) rounds to 1; without the margin of 2⁻³⁰ its position would be longer than the radius."""
-    (found,) = clustering.positions_of(np.array([[1.0, 2.0**-29]]), 1.0)
-    assert sum(int(n) ** 2 for n in found) <= 2**58
+    (result,) = clustering.positions_of(np.array([[1.0, 2.0**-29]]), 1.0)
+    assert sum(int(n) ** 2 for n in result) <= 2**58
 
 
 def test_a_vector_is_put_by_itself() -> None:
@@ -221,11 +221,11 @@ def test_all_numbers_get_noise_once_and_enough() -> None:
 
 def test_the_largest_sums_are_exact() -> None:
     """2²² offsets of length 1 stay below 2⁵³ units; one record more is refused before anything is drawn."""
-    assert MOST_RECORDS * 2**30 < 2**53
+    assert MAX_RECORDS * 2**30 < 2**53
     clusters = PublicClusters(np.array([[1.0, 0]]), np.array([1]), 1.0)
-    many = np.broadcast_to(np.zeros((1, 2)), (MOST_RECORDS + 1, 2))
-    with pytest.raises(ValueError, match=rf"^one release takes at most {MOST_RECORDS} private records, not"):
-        release(clusters, many, np.broadcast_to(np.float64(0.5), MOST_RECORDS + 1), 1.0)
+    many = np.broadcast_to(np.zeros((1, 2)), (MAX_RECORDS + 1, 2))
+    with pytest.raises(ValueError, match=rf"^one release takes at most {MAX_RECORDS} private records, not"):
+        release(clusters, many, np.broadcast_to(np.float64(0.5), MAX_RECORDS + 1), 1.0)
 
 
 def test_what_is_released_is_a_function_of_noisy_and_public_numbers() -> None:

@@ -31,7 +31,7 @@ from dpassay.mechanisms.secret_evolution.detection import (
     find_secrets,
     secret_source,
 )
-from dpassay.mechanisms.secret_evolution.incidence import Found, Incidence
+from dpassay.mechanisms.secret_evolution.incidence import DetectedSecrets, Incidence
 from dpassay.mechanisms.secret_evolution.inclusion import SecretNoise
 from dpassay.mechanisms.secret_evolution.listed import PhraseFinder, canonical, composed, read_list
 
@@ -131,7 +131,7 @@ def test_secrets_that_contain_one_another_both_count(tmp_path: Path) -> None:
     source = written(tmp_path / "s.txt", "Ann", "Ann Lee", "Lee Smith", "Ann Lee Smith", "Unheard")
     incidence = find_secrets(texts, [source], DEFAULT)
     assert places(incidence) == [[], [0], [0], [0, 1], [0, 2]]
-    assert incidence.found == (Found("list", secrets=5, records=3, occurrences=6, nowhere=1),)
+    assert incidence.detected == (DetectedSecrets("list", secrets=5, records=3, occurrences=6, nowhere=1),)
     assert incidence.private.tolist() == [True, True, True, False]
 
 
@@ -196,16 +196,16 @@ def test_each_match_or_the_whole_pattern_is_a_secret() -> None:
     pattern = r"\b\d{5}\b"
     by_match = found(texts, {"pattern": pattern})
     assert places(by_match) == [[0], [0, 2]]
-    assert by_match.found == (Found("pattern", secrets=2, records=2, occurrences=3, nowhere=0),)
+    assert by_match.detected == (DetectedSecrets("pattern", secrets=2, records=2, occurrences=3, nowhere=0),)
     whole = found(texts, {"pattern": pattern, "each": "pattern"})
     assert places(whole) == [[0, 2]]
-    assert whole.found == (Found("pattern", secrets=1, records=2, occurrences=2, nowhere=0),)
+    assert whole.detected == (DetectedSecrets("pattern", secrets=1, records=2, occurrences=2, nowhere=0),)
 
 
 def test_sources_that_find_nothing_and_secrets_that_are_everywhere_are_reported() -> None:
     texts = ["a 1", "a 2", "a 3"]
     nothing = found(texts, {"pattern": "z"}, {"pattern": "y", "each": "pattern"})
-    assert nothing.found == (Found("pattern", 0, 0, 0, 0), Found("pattern", 1, 0, 0, 1))
+    assert nothing.detected == (DetectedSecrets("pattern", 0, 0, 0, 0), DetectedSecrets("pattern", 1, 0, 0, 1))
     assert not nothing.private.any()
     everywhere = found(texts, {"pattern": "a"})
     assert everywhere.occurrences.tolist() == [3]
@@ -273,7 +273,7 @@ def test_other_words_in_the_same_places_are_chosen_alike() -> None:
 def test_words_are_compared_as_listed_secrets_are() -> None:
     incidence = found(["Zoë Zoe\u0308 zoë", "zo"], {"quantile": 0.01, "count": 1})
     assert places(incidence) == [[0]]
-    assert incidence.found[0].kind == "quantile"
+    assert incidence.detected[0].kind == "quantile"
 
 
 # Several sources
@@ -290,9 +290,9 @@ def test_one_secret_of_two_sources_has_one_row_and_the_stricter_budget(tmp_path:
         incidence = found(texts, *sources, folder=tmp_path)
         assert places(incidence) == rows
         assert [incidence.budgets[group].r for group in incidence.group] == [0.002, 0.002, 0.01]
-        by_kind = {one.kind: one for one in incidence.found}
-        assert by_kind["list"] == Found("list", secrets=2, records=2, occurrences=2, nowhere=0)
-        assert by_kind["pattern"] == Found("pattern", secrets=2, records=3, occurrences=3, nowhere=0)
+        by_kind = {item.kind: item for item in incidence.detected}
+        assert by_kind["list"] == DetectedSecrets("list", secrets=2, records=2, occurrences=2, nowhere=0)
+        assert by_kind["pattern"] == DetectedSecrets("pattern", secrets=2, records=3, occurrences=3, nowhere=0)
 
 
 def test_one_secret_with_two_ps_is_refused_without_naming_it(tmp_path: Path) -> None:
@@ -445,10 +445,10 @@ def test_presidio_finds_patterns_without_a_model_or_a_network(monkeypatch: pytes
     entities = ["EMAIL_ADDRESS", "PHONE_NUMBER", "CREDIT_CARD", "IP_ADDRESS", "IBAN_CODE"]
     by_match = found(texts, {"presidio": entities})
     assert places(by_match) == [[0, 3], [0], [1], [1], [3]]
-    assert by_match.found == (Found("presidio", secrets=5, records=3, occurrences=6, nowhere=0),)
+    assert by_match.detected == (DetectedSecrets("presidio", secrets=5, records=3, occurrences=6, nowhere=0),)
     by_entity = found(texts, {"presidio": entities, "each": "entity"})
     assert places(by_entity) == [[0, 3], [0], [1], [1], []]
-    assert by_entity.found == (Found("presidio", secrets=5, records=3, occurrences=5, nowhere=1),)
+    assert by_entity.detected == (DetectedSecrets("presidio", secrets=5, records=3, occurrences=5, nowhere=1),)
     with pytest.raises(ValueError, match="does not find PERSON without a spaCy model"):
         found(texts, {"presidio": ["PERSON"]})
     with pytest.raises(ValueError, match="spaCy model 'no_such_model' is not installed"):

@@ -64,18 +64,18 @@ def write(
     name: str = "ledger",
     writer: ToyWriter | None = None,
 ) -> EvolutionResult:
-    places = mechanism.incidence(records)
+    indices = mechanism.incidence(records)
     with Ledger.open(folder / f"{name}.sqlite") as ledger:
         run = ledger.begin(
             "run",
-            plan=mechanism.plan(places),
+            plan=mechanism.plan(indices),
             adjacency=mechanism.adjacency,
             unit=mechanism.unit,
             about={"noise": source.name},
         )
         journal = folder / f"{name}.jsonl"
         result = mechanism.generate(
-            records, writer or ToyWriter(), run, journal=journal, incidence=places, source=source
+            records, writer or ToyWriter(), run, journal=journal, incidence=indices, source=source
         )
         run.finish()
     return result
@@ -90,10 +90,10 @@ def committed(ledger: Ledger) -> list[Any]:
     return [run.outcome(f"release/{step}").value for step in range(run.last_committed("release"))]  # type: ignore[union-attr]
 
 
-def same_releases(one: EvolutionResult, two: EvolutionResult) -> bool:
-    return len(one.releases) == len(two.releases) and all(
+def same_releases(item: EvolutionResult, two: EvolutionResult) -> bool:
+    return len(item.releases) == len(two.releases) and all(
         np.array_equal(a[label].centres, b[label].centres) and np.array_equal(a[label].sizes, b[label].sizes)
-        for a, b in zip(one.releases, two.releases, strict=True)
+        for a, b in zip(item.releases, two.releases, strict=True)
         for label in a
     )
 
@@ -141,34 +141,34 @@ def check_budgets(chosen: SecretEvolution, records: list[Record]) -> None:
 
     A budget of r = 1 is kept by any release, and needs no noise.
     """
-    places = chosen.incidence(records)
-    plan, reached = chosen.plan(places), []
-    for group, budget in enumerate(places.budgets):
-        event = plan if len(places.budgets) == 1 else of_group(plan, group)
+    indices = chosen.incidence(records)
+    plan, reached = chosen.plan(indices), []
+    for group, budget in enumerate(indices.budgets):
+        event = plan if len(indices.budgets) == 1 else of_group(plan, group)
         r = SecretProtectionAccountant().compose(event).protection(budget.p).value
         assert r <= budget.r
         reached.append(r / budget.r)
     assert max(reached) > 0.9
-    assert chosen.releasable == all(budget.r < 1 for budget in places.budgets)
+    assert chosen.releasable == all(budget.r < 1 for budget in indices.budgets)
 
 
 def test_once_costs_one_release() -> None:
     """For the same budget one release needs less noise than five."""
     once, fresh = (SecretEvolution(**{**SMALL, "rounds": 5, "releases": how}) for how in ("once", "every_round"))
-    places = once.incidence(some_records(()))
-    assert once.noise(places).sigma < 0.7 * fresh.noise(places).sigma
-    assert once.plan(places) == once.noise(places).event()
+    indices = once.incidence(some_records(()))
+    assert once.noise(indices).sigma < 0.7 * fresh.noise(indices).sigma
+    assert once.plan(indices) == once.noise(indices).event()
 
 
 def test_as_published_is_accounted_twice() -> None:
     """As the paper counts it, and as it is: an occurrence may move all that comes after it and reveals the secret."""
     chosen = SecretEvolution(**SMALL, variant="as_published")
-    places = chosen.incidence(some_records(()))
-    probabilities = chosen.noise(places).probabilities
+    indices = chosen.incidence(some_records(()))
+    probabilities = chosen.noise(indices).probabilities
     accountant = SecretProtectionAccountant()
-    claimed = accountant.compose(chosen.published_plan(places)).protection(1e-3).value
-    never = min(float(np.prod(1 - probabilities[row.indices])) for row in places.matrix) ** chosen.rounds
-    true = accountant.compose(chosen.plan(places)).protection(1e-3).value
+    claimed = accountant.compose(chosen.published_plan(indices)).protection(1e-3).value
+    never = min(float(np.prod(1 - probabilities[row.indices])) for row in indices.matrix) ** chosen.rounds
+    true = accountant.compose(chosen.plan(indices)).protection(1e-3).value
     assert true == pytest.approx(1 - never * (1 - 1e-3), rel=1e-6)
     assert claimed < true
     assert not chosen.releasable
@@ -294,26 +294,26 @@ def test_each_occurrence_moves_a_release_by_at_most_root_two(code: int, seed: in
     chosen = SecretEvolution(**{**SMALL, "rounds": 2})
     records, source = some_records(()), Counting(seed)
     result = write(chosen, records, tmp_path, source)
-    places = chosen.incidence(records)
+    indices = chosen.incidence(records)
     holders = np.zeros(len(records), dtype=bool)
-    holders[places.matrix[[code]].indices] = True
+    holders[indices.matrix[[code]].indices] = True
     assert holders.sum() == 3
-    hidden = holders[places.private]
+    hidden = holders[indices.private]
     largest = 0.0
     for number, value in enumerate((CODES[code], "zx99999", f"zx99999 {'zebra ' * 9}")):
         changed = [
             dataclasses.replace(x, text=x.text.replace(CODES[code], value)) if y else x
             for x, y in zip(records, holders, strict=True)
         ]
-        assert chosen.incidence(changed).fingerprint == places.fingerprint
+        assert chosen.incidence(changed).fingerprint == indices.fingerprint
         with_value = Forced(seed, source.noisy)
         again = write(chosen, changed, tmp_path, with_value, name=f"with-{number}")
         reference = Drawing(seed, source.noisy, hidden)
         without = write(chosen, changed, tmp_path, reference, name=f"without-{number}")
         assert again.texts == without.texts == result.texts
-        for drawn, one, two in zip(source.drawn, with_value.exact, reference.exact, strict=True):
+        for drawn, first, second in zip(source.drawn, with_value.exact, reference.exact, strict=True):
             count = int(drawn[hidden].sum())
-            moved = float(np.linalg.norm(one - two))
+            moved = float(np.linalg.norm(first - second))
             assert moved <= math.sqrt(2) * count
             if count == 1:  # the count itself moves by 1
                 assert moved >= 1
@@ -511,9 +511,9 @@ def test_impossible_records(tmp_path: Path) -> None:
 def test_more_private_records_than_add_up_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused before anything is charged; 9 of 40 records hold a secret."""
     chosen = SecretEvolution(**SMALL)
-    monkeypatch.setattr("dpassay.mechanisms.secret_evolution.clustering.MOST_RECORDS", 9)
+    monkeypatch.setattr("dpassay.mechanisms.secret_evolution.clustering.MAX_RECORDS", 9)
     chosen.check(some_records(()), ToyWriter())
-    monkeypatch.setattr("dpassay.mechanisms.secret_evolution.clustering.MOST_RECORDS", 8)
+    monkeypatch.setattr("dpassay.mechanisms.secret_evolution.clustering.MAX_RECORDS", 8)
     with pytest.raises(ValueError, match=r"^at most 8 records that share clusters may hold a secret, not 9$"):
         chosen.check(some_records(()), ToyWriter())
 
@@ -534,9 +534,9 @@ def test_a_source_may_have_its_own_budget(tmp_path: Path) -> None:
     path = tmp_path / "secrets.csv"
     path.write_text("secret,p,r\nzx31415,0.001,0.9\nzx27182,,\n")
     chosen = SecretEvolution(**{**SMALL, "secrets": (ListedSecrets(path),)})
-    places = chosen.incidence(some_records(()))
-    assert set(places.budgets) == {SecretProtection(1e-3, 0.9), SecretProtection(1e-3, 0.1)}
-    assert [found.kind for found in places.found] == ["list"]
+    indices = chosen.incidence(some_records(()))
+    assert set(indices.budgets) == {SecretProtection(1e-3, 0.9), SecretProtection(1e-3, 0.1)}
+    assert [result.kind for result in indices.detected] == ["list"]
     assert chosen.releasable
     chosen.check(some_records(()), ToyWriter())
     path.write_text("secret,p,r\nzx31415,0.001,1.0\n")

@@ -16,11 +16,11 @@ PLACES = np.array([[1, 0, 1, 0, 0], [0, 0, 0, 0, 0], [0, 0, 1, 1, 0]], dtype=boo
 
 
 def incidence(
-    places: np.ndarray = PLACES,
+    indices: np.ndarray = PLACES,
     budgets: Sequence[SecretProtection] = (LOOSE, STRICT),
     group: Sequence[int] = (0, 1, 0),
 ) -> Incidence:
-    return Incidence(csr_array(places), tuple(budgets), np.array(group, dtype=np.int64))
+    return Incidence(csr_array(indices), tuple(budgets), np.array(group, dtype=np.int64))
 
 
 def test_what_is_derived_from_places() -> None:

@@ -111,14 +111,14 @@ def test_an_impossible_sample_is_one_line() -> None:
 def test_64_random_bits_draw_exactly_what_the_event_counts() -> None:
     """Multiples of 2⁻⁶⁴, at least what was computed and less than 2⁻⁶⁴ above."""
     matrix = csr_array(np.random.default_rng(3).random((4, 300)) < 0.2)
-    found = Incidence(matrix, (GOAL,), np.zeros(4, dtype=np.int64))
+    result = Incidence(matrix, (GOAL,), np.zeros(4, dtype=np.int64))
     for sample in (None, 1e-3, 1e-15):
-        noise = SecretNoise.fit(found, rounds=1, expected_sample=sample)
+        noise = SecretNoise.fit(result, rounds=1, expected_sample=sample)
         drawn = [Fraction(chance) * 2**64 for chance in noise.probabilities.tolist()]
         assert all(chance.denominator == 1 for chance in drawn)
         assert max(drawn) <= 2**64
         assert noise.expected_sample >= (sample or 0)
-        assert [chance > 0 for chance in drawn] == (inclusion_weights(found) > 0).tolist()
+        assert [chance > 0 for chance in drawn] == (inclusion_weights(result) > 0).tolist()
 
 
 # Noise and events
@@ -155,8 +155,8 @@ def test_the_event_reaches_every_budget_and_the_noise_is_no_less_than_its(rounds
 
 def test_kinds_of_one_budget_stay_one_group() -> None:
     """A sure record and many rare ones: two kinds, and what the one group sees is what everybody sees."""
-    found = places([[0], list(range(1, 41))], 41)
-    noise = SecretNoise.fit(found, rounds=10, expected_sample=2.0)
+    result = places([[0], list(range(1, 41))], 41)
+    noise = SecretNoise.fit(result, rounds=10, expected_sample=2.0)
     event = noise.event()
     assert isinstance(event, SecretGroupsReleaseDpEvent)
     assert len(event.groups) == 1
@@ -165,13 +165,13 @@ def test_kinds_of_one_budget_stay_one_group() -> None:
 
 
 def test_without_secrets_nothing_is_private() -> None:
-    for found in (places([[]], 3), Incidence(csr_array((0, 3), dtype=bool), (), np.zeros(0, dtype=np.int64))):
-        noise = SecretNoise.fit(found, rounds=2)
+    for result in (places([[]], 3), Incidence(csr_array((0, 3), dtype=bool), (), np.zeros(0, dtype=np.int64))):
+        noise = SecretNoise.fit(result, rounds=2)
         assert (noise.sigma, noise.expected_sample) == (0.0, 0.0)
         assert sp.SecretProtectionAccountant().compose(noise.event(), 2).protection(0.1).value <= 0.1 * (1 + 1e-12)
-        assert SecretNoise.as_published(found, rounds=2).sigma == 0
+        assert SecretNoise.as_published(result, rounds=2).sigma == 0
         with pytest.raises(ValueError, match="at most 0"):
-            SecretNoise.fit(found, rounds=1, expected_sample=1.0)
+            SecretNoise.fit(result, rounds=1, expected_sample=1.0)
 
 
 # As published

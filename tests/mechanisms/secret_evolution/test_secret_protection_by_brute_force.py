@@ -34,9 +34,9 @@ Floats = NDArray[np.float64]
 ROUNDING = 1e-9
 
 
-def weighed(places: NDArray[np.integer], weights: Floats) -> Floats:
+def weighed(indices: NDArray[np.integer], weights: Floats) -> Floats:
     """The sum of the weights in each place."""
-    return np.bincount(places, weights).astype(np.float64)
+    return np.bincount(indices, weights).astype(np.float64)
 
 
 def patterns(chances: Floats, vectors: Floats) -> tuple[Floats, Floats]:
@@ -82,10 +82,10 @@ def rounds_of(p: Floats, q: Floats, rounds: int, width: float = 0.25) -> tuple[F
         return p, q
     bins = np.floor(np.log(np.maximum(p, 1e-300) / np.maximum(q, 1e-300)) / width)
     _, bins = np.unique(np.clip(bins, -700, 700), return_inverse=True)
-    one = weighed(bins, p), weighed(bins, q)
-    both = one
+    item = weighed(bins, p), weighed(bins, q)
+    both = item
     for _ in range(rounds - 1):
-        both = np.outer(both[0], one[0]).ravel(), np.outer(both[1], one[1]).ravel()
+        both = np.outer(both[0], item[0]).ravel(), np.outer(both[1], item[1]).ravel()
     return both
 
 
@@ -110,8 +110,8 @@ def guessed(chances: Floats, values: list[Floats], sigma: float) -> float:
     return float(cells.max(axis=0).sum() / len(values))
 
 
-def incidence(places: NDArray[np.bool_], budgets: list[SecretProtection], group: list[int]) -> Incidence:
-    return Incidence(csr_array(places), tuple(budgets), np.array(group))
+def incidence(indices: NDArray[np.bool_], budgets: list[SecretProtection], group: list[int]) -> Incidence:
+    return Incidence(csr_array(indices), tuple(budgets), np.array(group))
 
 
 @st.composite
@@ -119,15 +119,15 @@ def layouts(draw: st.DrawFn) -> tuple[Incidence, int, float | None, np.random.Ge
     """Up to four secrets that share up to twelve records, with one or two budgets; rounds; a sample; vectors' seed."""
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     secrets, records = draw(st.integers(1, 4)), draw(st.integers(1, 12))
-    places = generator.random((secrets, records)) < draw(st.sampled_from([0.15, 0.4, 0.8]))
-    places[0, 0] = True
+    indices = generator.random((secrets, records)) < draw(st.sampled_from([0.15, 0.4, 0.8]))
+    indices[0, 0] = True
     budgets = []
     for _ in range(draw(st.integers(1, 2))):
         p = draw(st.sampled_from([1e-4, 0.01, 0.1, 0.25, 1 / 3, 0.5]))
         budgets.append(SecretProtection(p, p + (1 - p) * draw(st.sampled_from([0.01, 0.05, 0.2, 0.6]))))
     group = generator.integers(0, len(budgets), secrets).tolist()
     sample = draw(st.sampled_from([None, None, 0.02, 0.3, 1.0]))
-    return incidence(places, budgets, group), draw(st.integers(1, 2)), sample, generator
+    return incidence(indices, budgets, group), draw(st.integers(1, 2)), sample, generator
 
 
 def vectors_of(generator: np.random.Generator, count: int) -> Floats:
@@ -140,15 +140,15 @@ def vectors_of(generator: np.random.Generator, count: int) -> Floats:
 @examples(12, 30, derandomize=True)
 @given(layouts())
 def test_no_adversary_exceeds_r(layout: tuple[Incidence, int, float | None, np.random.Generator]) -> None:
-    places, rounds, sample, generator = layout
-    noise = SecretNoise.fit(places, rounds=rounds, expected_sample=sample)
+    indices, rounds, sample, generator = layout
+    noise = SecretNoise.fit(indices, rounds=rounds, expected_sample=sample)
     sigma = math.sqrt(2) * noise.sigma
-    for group, goal in enumerate(places.budgets):
+    for group, goal in enumerate(indices.budgets):
         own = of_group(noise.event(), group)
         assert SecretProtectionAccountant().compose(own, rounds).protection(goal.p).value <= goal.r
-    for secret, group in enumerate(places.group):
-        goal = places.budgets[group]
-        chances = noise.probabilities[places.matrix[[secret]].indices]
+    for secret, group in enumerate(indices.group):
+        goal = indices.budgets[group]
+        chances = noise.probabilities[indices.matrix[[secret]].indices]
         chances = chances[chances > 0]
         if not chances.size:
             continue

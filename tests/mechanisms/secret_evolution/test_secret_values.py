@@ -93,14 +93,14 @@ def written(folder: Path, chosen: SecretEvolution, records: list[Record], source
     """A run in a new folder: its result, and what anybody may be told of it."""
     folder.mkdir()
     told: list[tuple[int, int]] = []
-    places = chosen.incidence(records)
+    indices = chosen.incidence(records)
     with Ledger.open(folder / "ledger.sqlite") as ledger:
         run = ledger.begin(
             "run",
-            plan=chosen.plan(places),
+            plan=chosen.plan(indices),
             adjacency=chosen.adjacency,
             unit=chosen.unit,
-            about={"noise": source.name, "secrets": places.fingerprint},
+            about={"noise": source.name, "secrets": indices.fingerprint},
         )
         result = chosen.generate(
             records,
@@ -118,10 +118,10 @@ def written(folder: Path, chosen: SecretEvolution, records: list[Record], source
             {label: (noisy.centres.tolist(), noisy.sizes.tolist()) for label, noisy in release.items()}
             for release in result.releases
         ],
-        "found": result.found,
+        "found": result.detected,
         "noise": (noise.sigma, noise.probabilities.tolist(), noise.rounds, noise.event(), noise.published_event()),
-        "places": (places.fingerprint, places.budgets, places.group.tolist(), places.matrix.toarray().tolist()),
-        "plans": (chosen.plan(places), chosen.published_plan(places)),
+        "places": (indices.fingerprint, indices.budgets, indices.group.tolist(), indices.matrix.toarray().tolist()),
+        "plans": (chosen.plan(indices), chosen.published_plan(indices)),
         "journal": (folder / "journal.jsonl").read_bytes(),
         "ledger": entries(folder / "ledger.sqlite"),
         "progress": told,
@@ -142,28 +142,28 @@ def entries(path: Path) -> list[tuple[str, Any]]:
 
 def errors(folder: Path, chosen: SecretEvolution, records: list[Record]) -> list[str]:
     """What is said of parameters that do not fit these records, and of a ledger that was begun with others."""
-    found = []
+    results = []
     for changes in ({"clusters": 99}, {"labels": LABELS[:1]}, {"expected_sample": 1e6}):
         with pytest.raises(ValueError, match=r"^") as error:
             dataclasses.replace(chosen, **changes).check(records, ToyWriter())
-        found.append(str(error.value))
+        results.append(str(error.value))
     with Ledger.open(folder / "ledger.sqlite") as ledger:
         for other in (records[:-1], [*records[:-1], dataclasses.replace(records[-1], text="oak")]):
             with pytest.raises(ValueError, match=r"^") as error:
                 chosen.generate(other, ToyWriter(), ledger.run("run"), journal=folder / "j", source=Watched(1))
-            found.append(str(error.value))
-    return found
+            results.append(str(error.value))
+    return results
 
 
 def holders(chosen: SecretEvolution, records: list[Record], values: list[str]) -> dict[str | None, NDArray[np.bool_]]:
     """Which of the private records of each label hold one of the values."""
     private = chosen.incidence(records).private
-    found: dict[str | None, list[bool]] = {label: [] for label in chosen.labels or (None,)}
+    results: dict[str | None, list[bool]] = {label: [] for label in chosen.labels or (None,)}
     for record, secret in zip(records, private, strict=True):
         if secret:
-            own = found[record.label if chosen.labels else None]
+            own = results[record.label if chosen.labels else None]
             own.append(any(value in record.text for value in values))
-    return {label: np.array(those) for label, those in found.items()}
+    return {label: np.array(those) for label, those in results.items()}
 
 
 @pytest.mark.parametrize(

@@ -38,13 +38,13 @@ def test_the_noise_is_at_least_what_the_event_says(noise: float, adjacency: Adja
 def test_no_gradient_is_longer_than_the_radius(gradient: np.ndarray, clip: float, noise: float) -> None:
     """Whole numbers, compared exactly; a short gradient is only rounded toward zero."""
     grid = GradientGrid.of(noise, ADD_REMOVE)
-    found = clipped(gradient, clip, grid)
-    assert sum(int(one) ** 2 for one in found) <= grid.radius**2
-    assert all(float(one).is_integer() for one in found)
+    result = clipped(gradient, clip, grid)
+    assert sum(int(item) ** 2 for item in result) <= grid.radius**2
+    assert all(float(item).is_integer() for item in result)
     length = float(np.linalg.norm(gradient.astype(np.float64)))
     if length <= clip:
-        exact = [Fraction(float(one)) * grid.radius / Fraction(clip) for one in gradient]
-        assert all(abs(Fraction(float(a)) - b) <= 1 + abs(b) / 2**20 for a, b in zip(found, exact, strict=True))
+        exact = [Fraction(float(item)) * grid.radius / Fraction(clip) for item in gradient]
+        assert all(abs(Fraction(float(a)) - b) <= 1 + abs(b) / 2**20 for a, b in zip(result, exact, strict=True))
 
 
 def test_neighbours_move_a_sum_by_at_most_the_radius() -> None:
@@ -76,17 +76,17 @@ def test_sums_do_not_depend_on_the_order_or_the_pieces() -> None:
 def test_an_empty_batch_is_a_step_with_noise_only() -> None:
     grid = GradientGrid.of(2.0, ADD_REMOVE)
     total = clipped_sum([], 1.0, 50_000, grid)
-    found = noisy_mean(total, 0.5, 10, grid, Recorded(0))
+    result = noisy_mean(total, 0.5, 10, grid, Recorded(0))
     assert not total.any()
-    assert np.std(found) == pytest.approx(2.0 * 0.5 / 10, rel=0.02)
+    assert np.std(result) == pytest.approx(2.0 * 0.5 / 10, rel=0.02)
 
 
 def test_the_noise_of_a_step_has_the_stated_scale() -> None:
     """Under replace_one it is twice that of add_remove."""
     for adjacency, factor in ((ADD_REMOVE, 1), (REPLACE_ONE, 2)):
         grid = GradientGrid.of(1.5, adjacency)
-        found = noisy_mean(np.zeros(200_000, dtype=np.int64), 3.0, 1, grid, Recorded(1))
-        assert np.std(found) == pytest.approx(1.5 * 3.0 * factor, rel=0.01)
+        result = noisy_mean(np.zeros(200_000, dtype=np.int64), 3.0, 1, grid, Recorded(1))
+        assert np.std(result) == pytest.approx(1.5 * 3.0 * factor, rel=0.01)
 
 
 def test_without_noise_the_mean_is_exact() -> None:
@@ -111,8 +111,8 @@ def test_every_noise_that_a_claim_may_ask_for_has_a_grid(noise: float, adjacency
 def test_no_gradient_leaves_the_clip_however_small_or_large(clip: float, value: float) -> None:
     """Also at clips that no claim may ask for, where a quotient overflows."""
     grid = GradientGrid.of(1.0, ADD_REMOVE)
-    found = clipped(np.array([value, 0.0, -value]), clip, grid)
-    assert sum(int(one) ** 2 for one in found) <= grid.radius**2
+    result = clipped(np.array([value, 0.0, -value]), clip, grid)
+    assert sum(int(item) ** 2 for item in result) <= grid.radius**2
 
 
 def little() -> tuple[torch.nn.Linear, Descent]:
@@ -174,13 +174,13 @@ def test_the_latest_public_state_is_found_and_a_damaged_one_is_not(tmp_path: Pat
     assert checkpoints.latest("about") is None
     for step in (2, 10):
         checkpoints.save(step, descent, "about")
-    found = checkpoints.latest("about")
-    assert found is not None
-    assert found[0] == 10
+    result = checkpoints.latest("about")
+    assert result is not None
+    assert result[0] == 10
     assert checkpoints.latest("other settings") is None
     checkpoints.path(10).write_bytes(b"damaged")
-    found = checkpoints.latest("about")
-    assert found is not None
-    assert found[0] == 2
+    result = checkpoints.latest("about")
+    assert result is not None
+    assert result[0] == 2
     checkpoints.keep(2)
     assert [path.name for path in tmp_path.iterdir()] == ["first-2.safetensors"]

@@ -71,15 +71,15 @@ def by_hand(folder: Path, rows: list[WeightedRow], rank: int) -> Floats:
     """Each row's gradient by `torch.autograd.grad` on a network that Opacus never saw, without padding."""
     trained = moved(network.trainable(LanguageModel.load(folder), rank).network)
     weights = [weight for _, weight in sorted(trained.named_parameters()) if weight.requires_grad]
-    found = []
+    results = []
     for row in rows:
         ids = torch.tensor([list(row.tokens)])
         logits = trained(input_ids=ids, use_cache=False).logits[0, :-1, :VOCABULARY].double()
         log_p = torch.log_softmax(logits, dim=1)[torch.arange(len(row.tokens) - 1), ids[0, 1:]]
         loss = -(log_p * torch.tensor(list(row.weights))).sum() / WIDTH
         pieces = torch.autograd.grad(loss, weights)
-        found.append(torch.cat([piece.reshape(-1).double() for piece in pieces]).numpy())
-    return np.array(found)
+        results.append(torch.cat([piece.reshape(-1).double() for piece in pieces]).numpy())
+    return np.array(results)
 
 
 def of(made: RowGradients, rows: list[WeightedRow]) -> Floats:
@@ -88,7 +88,8 @@ def of(made: RowGradients, rows: list[WeightedRow]) -> Floats:
 
 @pytest.mark.grid
 @pytest.mark.parametrize(
-    ("architecture", "rank"), [(one, rank) for one in ARCHITECTURES for rank in (0, 2) if (one, rank) != ("gemma2", 0)]
+    ("architecture", "rank"),
+    [(item, rank) for item in ARCHITECTURES for rank in (0, 2) if (item, rank) != ("gemma2", 0)],
 )
 def test_gradients_are_those_of_each_row_alone(folders: Any, architecture: str, rank: int) -> None:
     """To 1e-5 of a gradient's length; float32 gives about 1e-7 of each sum of some thousand terms."""
@@ -96,12 +97,12 @@ def test_gradients_are_those_of_each_row_alone(folders: Any, architecture: str, 
     with gradients(folders(architecture), rank=rank) as made:
         moved(made.network)
         made.rows = 2
-        found = of(made, rows)
-        assert made.size == found.shape[1]
-        assert (found != 0).mean() > 0.3
+        result = of(made, rows)
+        assert made.size == result.shape[1]
+        assert (result != 0).mean() > 0.3
     exact = by_hand(folders(architecture), rows, rank)
     lengths = np.linalg.norm(exact, axis=1)
-    assert (np.linalg.norm(found - exact, axis=1) <= 1e-5 * lengths).all()
+    assert (np.linalg.norm(result - exact, axis=1) <= 1e-5 * lengths).all()
     assert lengths.min() > 0
 
 
@@ -116,10 +117,10 @@ def test_a_row_has_the_same_bits_whatever_stands_beside_it(folders: Any, archite
         made.rows = 4 if made.rows > 4 else made.rows
         plain = [row.tobytes() for row in of(made, rows)]
         assert [row.tobytes() for row in of(made, rows[::-1])][::-1] == plain
-        for place, row in enumerate(rows):
-            exchanged = [*others[:place], row, *others[place + 1 :]]
-            assert of(made, exchanged)[place].tobytes() == plain[place]
-            assert of(made, [row])[0].tobytes() == plain[place]
+        for index, row in enumerate(rows):
+            exchanged = [*others[:index], row, *others[index + 1 :]]
+            assert of(made, exchanged)[index].tobytes() == plain[index]
+            assert of(made, [row])[0].tobytes() == plain[index]
 
 
 def test_the_published_loss_couples_rows_and_ours_does_not(folders: Any) -> None:
@@ -159,7 +160,7 @@ def test_a_wrong_gradient_is_refused(folders: Any, monkeypatch: pytest.MonkeyPat
     original = GradSampleHooks.GRAD_SAMPLERS[torch.nn.LayerNorm]
 
     def doubled(*given: Any) -> Any:
-        return {weight: 2 * found for weight, found in original(*given).items()}
+        return {weight: 2 * result for weight, result in original(*given).items()}
 
     monkeypatch.setitem(GradSampleHooks.GRAD_SAMPLERS, torch.nn.LayerNorm, doubled)
     with pytest.raises(ValueError, match="per-example gradients of this model are wrong"), gradients(folders("gpt2")):
@@ -176,10 +177,10 @@ def test_a_wrong_gradient_of_one_matrix_of_a_lora_pair_is_refused(
     original = GradSampleHooks.GRAD_SAMPLERS[torch.nn.Linear]
 
     def coupled(layer: Any, *given: Any) -> Any:
-        found = original(layer, *given)
+        results = original(layer, *given)
         if layer.out_features == rank:  # the first of a pair
-            found = {weight: one + one.sum(dim=0, keepdim=True) for weight, one in found.items()}
-        return found
+            results = {weight: item + item.sum(dim=0, keepdim=True) for weight, item in results.items()}
+        return results
 
     monkeypatch.setitem(GradSampleHooks.GRAD_SAMPLERS, torch.nn.Linear, coupled)
     with (

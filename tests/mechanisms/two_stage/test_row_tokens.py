@@ -53,8 +53,8 @@ def test_rows_are_read_back_in_any_order(model: LanguageModel, serializer: str) 
     tokens = RowTokens(model, SCHEMA, serializer)
     for pairs in rows(200):
         ids, roles = tokens.encoded(pairs)
-        found = tokens.parsed(ids[len(tokens.start) :], {})
-        assert list(found.items()) == list(pairs.items())
+        results = tokens.parsed(ids[len(tokens.start) :], {})
+        assert list(results.items()) == list(pairs.items())
         assert len(ids) == len(roles) <= tokens.width
         values = [token for token, role in zip(ids, roles, strict=True) if role is Role.VALUE]
         assert values == [token for index, word in pairs.items() for token in tokens.values[index].encoded(word)]
@@ -98,14 +98,14 @@ def test_what_is_not_valid_is_dropped_and_the_rest_is_kept(model: LanguageModel)
 
 def words(tokens: RowTokens, index: int) -> set[str]:
     """All words that the automaton of a column can write."""
-    found: set[str] = set()
+    result: set[str] = set()
     waiting: list[Tokens] = [()]
     while waiting:
         state = waiting.pop()
         word = tokens.values[index].word(state)
-        found |= {word} if word is not None else set()
+        result |= {word} if word is not None else set()
         waiting += tokens.values[index].follow(state).values()
-    return found
+    return result
 
 
 def test_an_automaton_writes_exactly_its_domain(model: LanguageModel) -> None:
@@ -164,8 +164,8 @@ def test_a_tokenizer_whose_digits_have_several_tokens(model: LanguageModel, monk
     plain = LanguageModel.encode
 
     def encode(self: LanguageModel, text: str) -> list[int]:
-        found = plain(self, text)
-        return found + found[-1:] if text[-1:] in "023456789" else found  # all digits but 1 have a token more
+        result = plain(self, text)
+        return result + result[-1:] if text[-1:] in "023456789" else result  # all digits but 1 have a token more
 
     monkeypatch.setattr(LanguageModel, "encode", encode)
     day = {"name": "day", "type": "date", "low": "1111-11-11", "high": "1111-12-30"}

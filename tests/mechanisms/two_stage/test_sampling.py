@@ -47,13 +47,13 @@ def restricted(model: LanguageModel, tokens: RowTokens) -> dict[tuple[str, ...],
             return dict.fromkeys(whole, 1.0)
         following = {ids[len(begun)] for ids in whole.values()}
         chances = next_probabilities(model, begun)
-        found: dict[tuple[str, ...], float] = {}
+        results: dict[tuple[str, ...], float] = {}
         total = sum(float(chances[token]) for token in following)
         for token in following:
             rest = {row: ids for row, ids in whole.items() if ids[len(begun)] == token}
             part = after([*begun, token], rest)
-            found |= {row: float(chances[token]) / total * chance for row, chance in part.items()}
-        return found
+            results |= {row: float(chances[token]) / total * chance for row, chance in part.items()}
+        return results
 
     return after(list(tokens.start), written)
 
@@ -63,14 +63,14 @@ def test_restricted_rows_have_the_probabilities_of_the_model(model: LanguageMode
     chances = restricted(model, tokens)
     assert sum(chances.values()) == pytest.approx(1)
     count = 3000
-    found = list(sampled_rows(model, tokens, RowSampler(rounds=0), range(count)))
+    result = list(sampled_rows(model, tokens, RowSampler(rounds=0), range(count)))
     likely = [row for row, chance in chances.items() if chance * count >= 5]
-    seen = [sum(row == one for row in found) for one in likely]
-    expected = [chances[one] * count for one in likely]
+    seen = [sum(row == item for row in result) for item in likely]
+    expected = [chances[item] * count for item in likely]
     if len(likely) < len(chances):
         seen.append(count - sum(seen))
         expected.append(count - sum(expected))
-    assert set(found) <= set(chances)
+    assert set(result) <= set(chances)
     assert stats.chisquare(seen, expected).pvalue > 1e-4
 
 
@@ -90,10 +90,10 @@ class Scripted:
         self._answers, self._size, self._step = answers, size, 0
 
     def logits(self) -> torch.Tensor:
-        found = torch.full((len(self._answers), self._size), -1e9)
+        result = torch.full((len(self._answers), self._size), -1e9)
         for row, answer in enumerate(self._answers):
-            found[row, answer[self._step] if self._step < len(answer) else 0] = 0.0
-        return found
+            result[row, answer[self._step] if self._step < len(answer) else 0] = 0.0
+        return result
 
     def append(self, drawn: torch.Tensor) -> None:
         self._step += 1

@@ -55,7 +55,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
 
 def table(count: int = 12, seed: int = 0) -> Table:
     rng = np.random.default_rng(seed)
-    return Table(SCHEMA, [SCHEMA.uniform(rng) for _ in range(count)], [f"id-{place}" for place in range(count)])
+    return Table(SCHEMA, [SCHEMA.uniform(rng) for _ in range(count)], [f"id-{index}" for index in range(count)])
 
 
 class Watched(OsEntropy):
@@ -71,9 +71,9 @@ class Watched(OsEntropy):
         return super().rounded_normals(size, bits)
 
     def bernoulli(self, probabilities: Any) -> Any:
-        found = super().bernoulli(probabilities)
-        self.batches.append(np.flatnonzero(found))
-        return found
+        result = super().bernoulli(probabilities)
+        self.batches.append(np.flatnonzero(result))
+        return result
 
 
 def trained(
@@ -84,9 +84,9 @@ def trained(
     training = TwoStageTraining(mechanism, model, rows, folder, source=source, seconds=seconds)
     with Ledger.open(folder / "ledger.sqlite", anchor=folder / "anchor") as ledger:
         run = ledger.begin("run", plan=mechanism.plan(), adjacency=mechanism.adjacency, unit=mechanism.unit, about={})
-        found = training.run(run)
+        result = training.run(run)
         run.finish()
-    return found
+    return result
 
 
 def charges(folder: Path) -> tuple[Any, list[str]]:
@@ -98,13 +98,13 @@ def charges(folder: Path) -> tuple[Any, list[str]]:
 
 def test_a_run_charges_its_plan_one_step_at_a_time(tmp_path: Path, model: LanguageModel) -> None:
     mechanism, source = TwoStage(**SMALL), Watched()
-    found = trained(tmp_path / "run", model, mechanism, table(), source)
+    result = trained(tmp_path / "run", model, mechanism, table(), source)
     event, keys = charges(tmp_path / "run")
     step = dp_event.PoissonSampledDpEvent(4 / 12, dp_event.GaussianDpEvent(1.0))
     assert event == mechanism.plan() == dp_event.SelfComposedDpEvent(step, 5)
     assert keys == [f"steps/{step}" for step in range(5)]
     assert source.drawn == 5
-    assert found.exact
+    assert result.exact
     left = sorted(path.name for path in (tmp_path / "run").glob("*.safetensors"))
     assert left == ["checkpoint-5.safetensors", "first-3.safetensors"]
 
@@ -323,8 +323,8 @@ def test_neighbouring_tables_move_a_sum_by_at_most_the_clip(tmp_path: Path, mode
     long = dataclasses.replace(rows, rows=[("99", "m"), *rows.rows[1:]])
     replaced = np.linalg.norm(clean_gradients(tmp_path, model, mechanism, long) - whole)
     removed = []
-    for place in range(8):
-        rest = Table(SCHEMA, [*rows.rows[:place], *rows.rows[place + 1 :]], [*rows.ids[:place], *rows.ids[place + 1 :]])
+    for index in range(8):
+        rest = Table(SCHEMA, [*rows.rows[:index], *rows.rows[index + 1 :]], [*rows.ids[:index], *rows.ids[index + 1 :]])
         removed.append(np.linalg.norm(clean_gradients(tmp_path, model, mechanism, rest) - whole))
     slack = 8 * 2**-20
     if loss == "row":

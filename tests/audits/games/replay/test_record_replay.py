@@ -28,8 +28,8 @@ def findings(mechanism: Any, data: Any = VECTORS, others: Any = None, **options:
     return record_replay_findings(mechanism, data, near, adjacency=relation, rng=np.random.default_rng(1), **options)
 
 
-def kinds(found: list[Any]) -> list[str]:
-    return [finding.kind for finding in found]
+def kinds(result: list[Any]) -> list[str]:
+    return [finding.kind for finding in result]
 
 
 def total(data: list[tuple[float, float]]) -> np.ndarray:
@@ -52,10 +52,10 @@ def test_the_sensitivity_of_a_sum_is_what_brute_force_finds(relation: str, moved
         return lambda data, recorder: recorder.gaussian(total(data), event, scale=2.0)
 
     assert not findings(mechanism(moved * (1 + 1e-6)), others=near, adjacency=relation)
-    (found,) = findings(mechanism(moved * (1 - 1e-6)), others=near, adjacency=relation)
-    assert (found.kind, found.step) == ("sensitivity", 0)
-    assert found.declared == pytest.approx(moved * (1 - 1e-6), rel=1e-12)
-    assert found.found == pytest.approx(moved, rel=1e-12)
+    (result,) = findings(mechanism(moved * (1 - 1e-6)), others=near, adjacency=relation)
+    assert (result.kind, result.step) == ("sensitivity", 0)
+    assert result.declared == pytest.approx(moved * (1 - 1e-6), rel=1e-12)
+    assert result.found == pytest.approx(moved, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["laplace", "discrete_laplace"])
@@ -73,10 +73,10 @@ def test_the_sensitivity_of_a_histogram_is_counted_in_l1(name: str, relation: st
         return run
 
     assert not findings(mechanism(1.0), data, adjacency=relation)
-    (found,) = findings(mechanism(1.01), data, adjacency=relation)
-    assert found.kind == "sensitivity"
-    assert found.found == moved
-    assert found.declared == pytest.approx(moved / 1.01, rel=1e-12)
+    (result,) = findings(mechanism(1.01), data, adjacency=relation)
+    assert result.kind == "sensitivity"
+    assert result.found == moved
+    assert result.declared == pytest.approx(moved / 1.01, rel=1e-12)
 
 
 def test_the_range_of_a_selection_is_over_all_outcomes() -> None:
@@ -87,19 +87,19 @@ def test_the_range_of_a_selection_is_over_all_outcomes() -> None:
         return lambda data, recorder: recorder.select([data.count(name) / 0.5 for name in "abc"], event)
 
     assert not findings(mechanism(2.0), list("aabc"))
-    (found,) = findings(mechanism(1.9), list("aabc"))
-    assert (found.kind, found.declared) == ("range", 1.9)
-    assert found.found == pytest.approx(2.0, abs=1e-12)
+    (result,) = findings(mechanism(1.9), list("aabc"))
+    assert (result.kind, result.declared) == ("range", 1.9)
+    assert result.found == pytest.approx(2.0, abs=1e-12)
 
 
 def test_an_outcome_that_only_some_data_allow_has_no_range() -> None:
     event = BoundedRangeSelectionDpEvent(100.0)
-    (found,) = findings(
+    (result,) = findings(
         lambda data, recorder: recorder.select([0.0 if name in data else -math.inf for name in "abc"], event),
         list("ab"),
     )
-    assert (found.kind, found.found) == ("range", math.inf)
-    assert json.loads(json.dumps(found.to_json(), allow_nan=False))["found"] == "inf"
+    assert (result.kind, result.found) == ("range", math.inf)
+    assert json.loads(json.dumps(result.to_json(), allow_nan=False))["found"] == "inf"
 
 
 def test_what_is_read_past_all_events_changes_the_output() -> None:
@@ -119,8 +119,8 @@ def test_noise_and_steps_that_depend_on_the_data_are_found() -> None:
     def private_scale(data: list[str], recorder: Recorder) -> Any:
         return recorder.gaussian(0.0, GAUSSIAN, scale=2.0 / len(data))
 
-    (found,) = findings(private_scale, list("aab"))
-    assert (found.kind, found.declared) == ("scale", 2 / 3)
+    (result,) = findings(private_scale, list("aab"))
+    assert (result.kind, result.declared) == ("scale", 2 / 3)
 
     def private_count(data: list[str], recorder: Recorder) -> Any:
         return [float(recorder.gaussian(0.0, GAUSSIAN, scale=2.0)) for _ in data]
@@ -135,10 +135,10 @@ def test_what_is_charged_is_compared_with_the_plan() -> None:
         return [float(recorder.gaussian(len(data), GAUSSIAN, scale=2.0)) for _ in "12"]
 
     assert not findings(twice, list("ab"), plan=events.compose([(GAUSSIAN, 2)]))
-    (found,) = findings(twice, list("ab"), plan=GAUSSIAN)
-    assert found.kind == "charges"
-    assert found.declared == repr(GAUSSIAN)
-    assert found.found == repr(dp_event.SelfComposedDpEvent(GAUSSIAN, 2))
+    (result,) = findings(twice, list("ab"), plan=GAUSSIAN)
+    assert result.kind == "charges"
+    assert result.declared == repr(GAUSSIAN)
+    assert result.found == repr(dp_event.SelfComposedDpEvent(GAUSSIAN, 2))
 
 
 def test_a_sampled_step_is_held_to_its_inner_event_for_any_sample() -> None:
@@ -151,8 +151,8 @@ def test_a_sampled_step_is_held_to_its_inner_event_for_any_sample() -> None:
         return recorder.gaussian(sum(x for (_, x), flag in zip(data, flags, strict=True) if flag), inner, scale=1.0)
 
     assert not findings(step, data, [[*data, (9, 1.0)], data[1:]])
-    (found,) = findings(step, data, [[*data, (9, 3.0)]])
-    assert (found.kind, found.declared, found.found) == ("sensitivity", 1.0, 3.0)
+    (result,) = findings(step, data, [[*data, (9, 3.0)]])
+    assert (result.kind, result.declared, result.found) == ("sensitivity", 1.0, 3.0)
 
 
 def test_a_release_of_a_sample_that_reads_all_units_is_found() -> None:
@@ -166,10 +166,10 @@ def test_a_release_of_a_sample_that_reads_all_units_is_found() -> None:
         return recorder.gaussian(sum(x for _, x in data) / 12, inner, scale=1.0)
 
     near = [[unit for unit in data if unit is not gone] for gone in data]
-    (found,) = findings(of_all, data, near, plan=dp_event.PoissonSampledDpEvent(0.25, inner))
-    assert (found.kind, found.step, found.p_value) == ("sampling", 1, None)
-    assert found.found == "a query that changes by 1 with units outside of the sample"
-    assert found.neighbor == 11  # the largest one that is outside
+    (result,) = findings(of_all, data, near, plan=dp_event.PoissonSampledDpEvent(0.25, inner))
+    assert (result.kind, result.step, result.p_value) == ("sampling", 1, None)
+    assert result.found == "a query that changes by 1 with units outside of the sample"
+    assert result.neighbor == 11  # the largest one that is outside
     assert not findings(of_all, data, [[*data, (12, 12.0)]])  # a new one takes part, whatever it is
 
 
@@ -185,8 +185,8 @@ def test_all_runs_are_compared_with_the_plan() -> None:
     rng = np.random.default_rng(1)  # as `findings` has it
     runs = [record(until_large, ["a"], rng=rng) for _ in range(5)]
     assert len(runs[0].steps) == 1 < max(len(run.steps) for run in runs)
-    (found,) = findings(until_large, ["a"], [["a"]], plan=GAUSSIAN, recordings=5)
-    assert found.kind == "charges"
+    (result,) = findings(until_large, ["a"], [["a"]], plan=GAUSSIAN, recordings=5)
+    assert result.kind == "charges"
 
 
 def test_single_precision_needs_a_tolerance() -> None:
@@ -209,21 +209,21 @@ def test_randomness_that_is_not_recorded_leaves_no_conclusion() -> None:
     def mechanism(data: list[str], recorder: Recorder) -> Any:
         return float(recorder.gaussian(len(data), GAUSSIAN, scale=2.0)) + hidden.normal()
 
-    found = record_replay_audit(mechanism, ["a"], [["a", "b"]], adjacency="add_remove")
-    assert found.controls_passed is False
-    assert found.conclusion.startswith("No conclusion on neighbours: control: ")
-    assert [finding["kind"] for finding in found.details["findings"]] == ["control"]
+    result = record_replay_audit(mechanism, ["a"], [["a", "b"]], adjacency="add_remove")
+    assert result.controls_passed is False
+    assert result.conclusion.startswith("No conclusion on neighbours: control: ")
+    assert [finding["kind"] for finding in result.details["findings"]] == ["control"]
 
 
 def test_the_audit_says_what_was_tried_and_has_no_bound() -> None:
     def mechanism(data: list[str], recorder: Recorder) -> Any:
         return recorder.gaussian(3 * len(data), GAUSSIAN, scale=2.0)
 
-    found = record_replay_audit(mechanism, ["a"], [["a", "b"], []], adjacency="add_remove")
-    assert (found.bounds, found.trials, found.controls_passed) == ((), 2, True)
-    assert found.contradictions == ("sensitivity, step 0, neighbour 0: declared 1, found 3",)
-    assert found.conclusion == f"The declared events do not hold, in 1 place: {found.contradictions[0]}."
-    assert found.to_json()["details"]["contradictions"] == list(found.contradictions)
+    result = record_replay_audit(mechanism, ["a"], [["a", "b"], []], adjacency="add_remove")
+    assert (result.bounds, result.trials, result.controls_passed) == ((), 2, True)
+    assert result.contradictions == ("sensitivity, step 0, neighbour 0: declared 1, found 3",)
+    assert result.conclusion == f"The declared events do not hold, in 1 place: {result.contradictions[0]}."
+    assert result.to_json()["details"]["contradictions"] == list(result.contradictions)
     right = record_replay_audit(
         lambda data, recorder: recorder.gaussian(len(data), GAUSSIAN, scale=2.0),
         ["a"],

@@ -52,7 +52,7 @@ def test_p_values_of_samples_err_no_more_often_than_they_say(rate: float, shape:
 
 
 def least(flags: list[np.ndarray], rate: float) -> dict[str, float]:
-    return {test.found: test.p_value for test in sampling_tests([sampled(part, rate) for part in flags])}
+    return {test.measured: test.p_value for test in sampling_tests([sampled(part, rate) for part in flags])}
 
 
 def test_batches_of_one_size_are_no_poisson_samples() -> None:
@@ -61,10 +61,10 @@ def test_batches_of_one_size_are_no_poisson_samples() -> None:
     flags = np.zeros((10, 64), dtype=bool)
     for row in flags:
         row[rng.choice(64, 8, replace=False)] = True
-    (found,) = [p for what, p in least([flags], 1 / 8).items() if what == "10 of 10 batches have size 8"]
+    (result,) = [p for what, p in least([flags], 1 / 8).items() if what == "10 of 10 batches have size 8"]
     law = [math.comb(64, s) * 0.125**s * 0.875 ** (64 - s) for s in range(65)]
-    assert found == pytest.approx(sum(p**10 for p in law), rel=1e-9)
-    assert found < 1e-7
+    assert result == pytest.approx(sum(p**10 for p in law), rel=1e-9)
+    assert result < 1e-7
 
 
 def test_shuffled_epochs_are_no_poisson_samples_even_with_poisson_sizes() -> None:
@@ -72,10 +72,10 @@ def test_shuffled_epochs_are_no_poisson_samples_even_with_poisson_sizes() -> Non
     rng = np.random.default_rng(2)
     batch = rng.integers(0, 8, 64)
     flags = batch[None, :] == np.arange(8)[:, None]
-    (found,) = [p for what, p in least([flags], 1 / 8).items() if what == "64 of 64 units are in, of 8 batches, 1"]
+    (result,) = [p for what, p in least([flags], 1 / 8).items() if what == "64 of 64 units are in, of 8 batches, 1"]
     law = [math.comb(8, c) * 0.125**c * 0.875 ** (8 - c) for c in range(9)]
-    assert found == pytest.approx(sum(p**64 for p in law), rel=1e-9)
-    assert found < 1e-20
+    assert result == pytest.approx(sum(p**64 for p in law), rel=1e-9)
+    assert result < 1e-20
 
 
 def test_a_wrong_rate_all_or_nothing_and_one_batch_for_ever_are_found() -> None:
@@ -115,7 +115,7 @@ def test_noise_from_a_fixed_seed_is_found(query: float) -> None:
     assert sorted(p_values)[1] < 1e-10  # one step, and all steps, of the other run
     repeated = np.repeat(own[:1], 6, axis=0)
     within = noise_tests([additive(repeated, query), additive(np.random.default_rng(6).normal(size=(6, 4)), query)])
-    assert "that of step" in within[1].found
+    assert "that of step" in within[1].measured
     assert within[1].p_value < 1e-8
 
 
@@ -165,8 +165,8 @@ def test_ends_are_sums_of_the_law(scale: float) -> None:
 
 def test_the_law_of_continuous_noise_is_tested_as_scipy_does() -> None:
     noise = np.random.default_rng(13).laplace(size=(1, 50))
-    found = noise_tests([additive(noise, kind="laplace")])[0].p_value
-    assert found == pytest.approx(stats.kstest(noise[0], stats.laplace.cdf).pvalue, rel=1e-9)
+    result = noise_tests([additive(noise, kind="laplace")])[0].p_value
+    assert result == pytest.approx(stats.kstest(noise[0], stats.laplace.cdf).pvalue, rel=1e-9)
 
 
 @pytest.mark.parametrize(("kind", "draw"), [("gaussian", "normal"), ("laplace", "laplace")])

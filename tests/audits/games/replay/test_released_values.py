@@ -43,13 +43,13 @@ def test_everything_else_is_found(tmp_path: Path) -> None:
             ReleasedValue("counts/3", 1),
             ReleasedValue("counts/0", math.nan),
         ]
-        found = released_findings(run_of(ledger), seen)
-        assert [(finding.kind, finding.step, finding.found) for finding in found] == [
+        result = released_findings(run_of(ledger), seen)
+        assert [(finding.kind, finding.step, finding.measured) for finding in result] == [
             ("charges", 1, "another value, drawn again"),
             ("charges", 2, "a value that was charged and not committed"),
             ("charges", 3, "a value without a charge"),
             ("charges", 4, "a value that no ledger can hold"),
         ]
-        assert str(found[0]) == (
+        assert str(result[0]) == (
             "charges, step 1: declared the committed value of 'counts/0', found another value, drawn again"
         )

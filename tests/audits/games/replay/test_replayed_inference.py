@@ -95,7 +95,7 @@ def test_where_the_published_accounting_is_no_bound_it_is_found(
         chosen = PrivateInference(**(BASE | changes))
         some = findings(tmp_path / str(seed), chosen, seed, kind, accounting="published")
         seen |= {finding.kind for finding in some}
-        assert all(finding.found > finding.declared for finding in some)
+        assert all(finding.measured > finding.declared for finding in some)
     assert sorted(seen) == found
 
 
@@ -110,9 +110,9 @@ def test_a_mean_whose_charge_is_a_little_too_small_is_found(tmp_path: Path) -> N
     less = dataclasses.replace(chosen, denominator=4)  # what is charged for a denominator of 4, spent with 3
     true, said = chosen.token_event().eta, less.token_event().eta
     cheaper = _Charging(chosen, less)
-    (found,) = inference_findings(cheaper, records, others, model, generation, key=KEY)  # type: ignore[arg-type]
-    assert (found.kind, found.declared) == ("range", said)
-    assert found.found == pytest.approx(true, rel=1e-12) == pytest.approx(2 * 4.0 / (3 * 1.3), rel=1e-12)
+    (result,) = inference_findings(cheaper, records, others, model, generation, key=KEY)  # type: ignore[arg-type]
+    assert (result.kind, result.declared) == ("range", said)
+    assert result.measured == pytest.approx(true, rel=1e-12) == pytest.approx(2 * 4.0 / (3 * 1.3), rel=1e-12)
 
 
 class _Charging:
@@ -141,11 +141,11 @@ def test_an_even_median_moves_further_under_replacement_than_is_published(tmp_pa
     model = showing({"P": (-6, 6), "Q": (0, 6), "R": (6, 6)})
     generation = run(tmp_path, chosen, records, model, FirstToken(0))
     others = [[*records[:3], Record("new", text)] for text in "PQ"]
-    (found,) = inference_findings(chosen, records, others, model, generation, key=KEY, accounting="published")
-    assert (found.kind, found.neighbor, found.part) == ("cost", 0, "slot 0")
-    assert float(found.declared) < 1e-9  # 0, rounded up by its float error
+    (result,) = inference_findings(chosen, records, others, model, generation, key=KEY, accounting="published")
+    assert (result.kind, result.neighbor, result.part) == ("cost", 0, "slot 0")
+    assert float(result.declared) < 1e-9  # 0, rounded up by its float error
     exact = np.log1p(np.exp(9 / 1.5)) - np.log1p(np.exp(6 / 1.5))
-    assert found.found == pytest.approx(exact, abs=1e-12) == pytest.approx(1.984326, abs=1e-6)
+    assert result.measured == pytest.approx(exact, abs=1e-12) == pytest.approx(1.984326, abs=1e-6)
     assert not inference_findings(chosen, records, others, model, generation, key=KEY)
 
 
@@ -158,15 +158,15 @@ def test_laws_are_those_of_the_oracle(tmp_path: Path, changes: dict[str, Any]) -
     laws, oracle = StepLaws(chosen, records, model, transcript, key=KEY), Pipeline(chosen, model, KEY)
     slots = range(chosen.total_slots)
     groups = [list(slots)[:2], list(slots)[2:]]  # side by side, and in two parts
-    found: dict[int, list[Any]] = {slot: [] for slot in slots}
+    results: dict[int, list[Any]] = {slot: [] for slot in slots}
     for slot, step, law in laws.of_groups(groups):
-        assert step == len(found[slot])
-        found[slot].append(law)
+        assert step == len(results[slot])
+        results[slot].append(law)
     for slot in slots:
         contexts = oracle.rows(records, slot)
         assert laws.contexts(slot) == sorted(map(list, contexts))
         tails = oracle.tails(transcript.tokens[slot])
-        for law, tail in zip(found[slot], tails, strict=True):
+        for law, tail in zip(results[slot], tails, strict=True):
             assert law.tolist() == pytest.approx(oracle.log_law(oracle.clipped_rows(contexts, tail), tail), abs=1e-9)
 
 
@@ -177,9 +177,9 @@ def test_counts_of_slots_are_compared_with_their_sensitivity(tmp_path: Path) -> 
     generation = run(tmp_path, chosen, records, model)
     names = {keyed_hash(KEY, "slot", f"x{i}") % 2: f"x{i}" for i in range(20)}
     more = [*records, Record(names[0], "1"), Record(names[1], "1")]
-    found = {f.kind: f for f in inference_findings(chosen, records, [more], model, generation, key=KEY)}
-    assert (found["sensitivity"].declared, found["sensitivity"].found) == (1.0, 2.0)
-    assert (found["parts"].declared, found["parts"].found) == (1.0, 2.0)
+    results = {f.kind: f for f in inference_findings(chosen, records, [more], model, generation, key=KEY)}
+    assert (results["sensitivity"].declared, results["sensitivity"].measured) == (1.0, 2.0)
+    assert (results["parts"].declared, results["parts"].measured) == (1.0, 2.0)
 
 
 def test_the_control_without_protection_has_nothing_to_hold(tmp_path: Path) -> None:

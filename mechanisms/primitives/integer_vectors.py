@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from dpassay.base.arrays import Integers
 
 
-def whole_vectors(vectors: NDArray[np.floating], radius: int) -> Integers:
+def integer_vectors(vectors: NDArray[np.floating], radius: int) -> Integers:
     """Rows in units of 1/`radius`, each of length at most `radius`: rounded toward zero, and shortened if necessary.
 
     A row depends on its own vector only. Values that are not finite become 0.
@@ -21,8 +21,8 @@ def whole_vectors(vectors: NDArray[np.floating], radius: int) -> Integers:
     with np.errstate(over="ignore"):
         lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
     rows = np.where(np.isinf(lengths), 0.0, rows)  # a square that overflows is as good as infinite
-    whole: Integers = np.trunc(rows / np.maximum(lengths, 1.0) * radius).astype(np.int64)
-    long = np.square(whole).sum(axis=1) > radius**2  # because `lengths` is rounded; compared exactly in integers
-    whole[long] = np.trunc(whole[long] * (1 - 2.0**-20)).astype(np.int64)
-    assert (np.square(whole).sum(axis=1) <= radius**2).all()
-    return whole
+    integers: Integers = np.trunc(rows / np.maximum(lengths, 1.0) * radius).astype(np.int64)
+    long = np.square(integers).sum(axis=1) > radius**2  # because `lengths` is rounded; compared exactly in integers
+    integers[long] = np.trunc(integers[long] * (1 - 2.0**-20)).astype(np.int64)
+    assert (np.square(integers).sum(axis=1) <= radius**2).all()
+    return integers
