@@ -11,8 +11,8 @@ from pydantic import Field, ValidationError, model_validator
 from dpassay.base.errors import InputError
 from dpassay.claims.data import BUILTIN_SEED, DataSource, Strict
 from dpassay.data.records import Record, read_rows
-from dpassay.data.table_schema import Schema, first_error, read_schema
-from dpassay.data.tables import RANDHIE, builtin_holdout, builtin_table, fair_rows, proposed_schema, read_table
+from dpassay.data.table_schema import Schema, first_error, proposed_schema, read_schema
+from dpassay.data.tables import RANDHIE, builtin_holdout, builtin_table, fair_rows, read_table
 
 
 class TableData(DataSource):

@@ -10,8 +10,8 @@ import bisect
 import datetime
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from decimal import ROUND_HALF_EVEN, Decimal
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
@@ -30,7 +30,7 @@ from pydantic import (
 )
 
 from dpassay.base.errors import InputError
-from dpassay.data.cells import is_missing
+from dpassay.data.cells import as_number, decimals, is_missing
 
 MISSING = "missing"
 """The word for an empty cell in serialised rows; no category may be that word."""
@@ -45,6 +45,10 @@ MAX_COLUMNS = 500
 MAX_PROPOSED_CATEGORIES = 10_000
 MAX_DECIMALS = 9
 MAX_DAYS = 400_000
+MAX_WORDS = 50
+"""A column of a sample with more distinct words has no domain that a sample could show."""
+
+_DECIMALS = 6  # of a proposed column of numbers, at most
 
 Cell: TypeAlias = str | int | float | None
 """A value of a synthetic table."""
@@ -375,17 +379,10 @@ class DateColumn(SpelledColumn):
         return [str(datetime.date.fromordinal(day)) for day in range(first, self.high.toordinal() + 1)]
 
     def _word(self, cell: Any) -> str | None:
-        if isinstance(cell, datetime.datetime):
-            cell = cell.date() if cell.time() == datetime.time() and cell.tzinfo is None else None
-        if not isinstance(cell, datetime.date):
-            try:
-                cell = datetime.date.fromisoformat(str(cell).strip())
-            except ValueError:
-                return None
-        if not self.low <= cell <= self.high:
+        date = _date(cell)
+        if date is None or not self.low <= date <= self.high:
             return None
-        day: str = self._days[cell.toordinal() - self.low.toordinal()]  # one text for all rows that have it
-        return day
+        return self._days[(date - self.low).days]  # one text for all rows that have it
 
     def _cell(self, word: str) -> Cell:
         return word
@@ -510,3 +507,100 @@ def first_error(error: ValidationError) -> str:
     where = ".".join(str(part) for part in first["loc"] if part not in ("category", "number", "date"))
     message = first["msg"].removeprefix("Value error, ")
     return " ".join(f"{where + ': ' if where else ''}{message[0].lower()}{message[1:]}".split())
+
+
+def proposed_schema(rows: Iterable[Mapping[str, Any]], *, ignore: Collection[str] = ()) -> dict[str, Any]:
+    """The schema of a public sample, as JSON types: a template, whose domains are those of the sample.
+
+    A column is of numbers or dates if all its cells are, or else of categories.
+
+    Args:
+        rows: public.
+        ignore: columns that are left out, such as ids.
+
+    Raises:
+        ValueError: if there are no rows, or a column has too many distinct words for categories.
+    """
+    readers: dict[str, _ColumnReader] = {}
+    count = 0
+    for cells in rows:
+        count += 1
+        for name, cell in cells.items():
+            if name not in ignore:
+                readers.setdefault(name, _ColumnReader(name)).read(cell)
+    if not count:
+        raise ValueError("the sample has no rows")
+    return {"columns": [reader.column(count) for reader in readers.values()]}
+
+
+class _ColumnReader:
+    """The type and domain of a column, cell by cell."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.filled = name, 0
+        self.words: set[str] | None = set()
+        self.numbers: tuple[float, float, int] | None = (float("inf"), -float("inf"), 0)
+        self.dates: tuple[datetime.date, datetime.date] | None = (datetime.date.max, datetime.date.min)
+
+    def read(self, cell: Any) -> None:
+        if is_missing(cell):
+            return
+        self.filled += 1
+        written = str(cell).strip()
+        if self.words is not None:
+            self.words.add(written)
+            if len(self.words) > MAX_WORDS:
+                self.words = None
+        if self.numbers is not None:
+            self.numbers = _with_number(self.numbers, cell)
+        if self.dates is not None:
+            self.dates = _with_date(self.dates, cell)
+
+    def column(self, rows: int) -> dict[str, Any]:
+        missing = {"missing": True} if self.filled < rows else {}
+        if self.filled and self.numbers is not None:
+            low, high, decimals = self.numbers
+            ends = _outwards(low, high, decimals)
+            return {"name": self.name, "type": "number", **ends, "decimals": decimals, **missing}
+        if self.filled and self.dates is not None:
+            return {"name": self.name, "type": "date", "low": self.dates[0], "high": self.dates[1], **missing}
+        if self.words and MISSING in self.words:
+            raise ValueError(
+                f"column {self.name!r} has the word {MISSING!r}, which stands for an empty cell; rename it"
+            )
+        if not self.words:
+            why = "is empty" if self.words is not None else f"has more than {MAX_WORDS} distinct words"
+            raise ValueError(f"column {self.name!r} {why}; leave it out, or write its schema by hand")
+        return {"name": self.name, "type": "category", "values": sorted(self.words), **missing}
+
+
+def _outwards(low: float, high: float, decimals: int) -> dict[str, float]:
+    """The ends of a domain, rounded outwards to the decimals of the schema."""
+    unit = Decimal(10) ** -decimals
+    with localcontext(prec=400):
+        least, most = Decimal(repr(low)).quantize(unit, ROUND_FLOOR), Decimal(repr(high)).quantize(unit, ROUND_CEILING)
+    return {"low": float(least), "high": float(most)} if decimals else {"low": int(least), "high": int(most)}
+
+
+def _with_number(known: tuple[float, float, int], cell: Any) -> tuple[float, float, int] | None:
+    number = as_number(cell)
+    if number is None:
+        return None
+    return min(known[0], number), max(known[1], number), max(known[2], min(_DECIMALS, decimals(cell)))
+
+
+def _with_date(known: tuple[datetime.date, datetime.date], cell: Any) -> tuple[datetime.date, datetime.date] | None:
+    date = _date(cell)
+    return None if date is None else (min(known[0], date), max(known[1], date))
+
+
+def _date(cell: Any) -> datetime.date | None:
+    """The date in a cell, if it holds one without a time of day."""
+    if isinstance(cell, datetime.datetime):
+        return cell.date() if cell.time() == datetime.time() and cell.tzinfo is None else None
+    if isinstance(cell, datetime.date):
+        return cell
+    try:
+        return datetime.date.fromisoformat(str(cell).strip())
+    except ValueError:
+        return None

@@ -1,4 +1,4 @@
-"""Tables: reading them by a public schema, the schema of a public sample, and two tables that ship with a library.
+"""Tables: reading them by a public schema, and two tables that ship with a library.
 
 `randhie` is the RAND Health Insurance Experiment, about real people in a public study; its schema is written by hand,
 from the study's documentation. `fair` is Fair's survey of marriages, which serves as an unrelated, public table.
@@ -8,23 +8,16 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Collection, Iterable, Mapping
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpassay.base import validate
-from dpassay.data.cells import as_number, decimals, is_missing
 from dpassay.data.corpora import LABELS, randhie
 from dpassay.data.records import Record, read_rows, with_content_ids
-from dpassay.data.table_schema import MISSING, Row, Schema
-
-MAX_WORDS = 50
-"""A column of a sample with more distinct words has no domain that a sample could show."""
-
-_DECIMALS = 6
+from dpassay.data.table_schema import Row, Schema
 
 RANDHIE = Schema.model_validate(
     {
@@ -178,91 +171,3 @@ def schema_rows(records: Iterable[Record], schema: Schema) -> list[Row]:
         except ValueError as error:
             raise ValueError(f"row {number}: {error}") from None
     return rows
-
-
-def proposed_schema(rows: Iterable[Mapping[str, Any]], *, ignore: Collection[str] = ()) -> dict[str, Any]:
-    """The schema of a public sample, as JSON types: a template, whose domains are those of the sample.
-
-    A column is of numbers or dates if all its cells are, or else of categories.
-
-    Args:
-        rows: public.
-        ignore: columns that are left out, such as ids.
-
-    Raises:
-        ValueError: if there are no rows, or a column has too many distinct words for categories.
-    """
-    readers: dict[str, _ColumnReader] = {}
-    count = 0
-    for cells in rows:
-        count += 1
-        for name, cell in cells.items():
-            if name not in ignore:
-                readers.setdefault(name, _ColumnReader(name)).read(cell)
-    if not count:
-        raise ValueError("the sample has no rows")
-    return {"columns": [reader.column(count) for reader in readers.values()]}
-
-
-class _ColumnReader:
-    """The type and domain of a column, cell by cell."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.filled = name, 0
-        self.words: set[str] | None = set()
-        self.numbers: tuple[float, float, int] | None = (float("inf"), -float("inf"), 0)
-        self.dates: tuple[datetime.date, datetime.date] | None = (datetime.date.max, datetime.date.min)
-
-    def read(self, cell: Any) -> None:
-        if is_missing(cell):
-            return
-        self.filled += 1
-        written = str(cell).strip()
-        if self.words is not None:
-            self.words.add(written)
-            if len(self.words) > MAX_WORDS:
-                self.words = None
-        if self.numbers is not None:
-            self.numbers = _with_number(self.numbers, cell)
-        if self.dates is not None:
-            self.dates = _with_date(self.dates, cell)
-
-    def column(self, rows: int) -> dict[str, Any]:
-        missing = {"missing": True} if self.filled < rows else {}
-        if self.filled and self.numbers is not None:
-            low, high, decimals = self.numbers
-            ends = _outwards(low, high, decimals)
-            return {"name": self.name, "type": "number", **ends, "decimals": decimals, **missing}
-        if self.filled and self.dates is not None:
-            return {"name": self.name, "type": "date", "low": self.dates[0], "high": self.dates[1], **missing}
-        if self.words and MISSING in self.words:
-            raise ValueError(
-                f"column {self.name!r} has the word {MISSING!r}, which stands for an empty cell; rename it"
-            )
-        if not self.words:
-            why = "is empty" if self.words is not None else f"has more than {MAX_WORDS} distinct words"
-            raise ValueError(f"column {self.name!r} {why}; leave it out, or write its schema by hand")
-        return {"name": self.name, "type": "category", "values": sorted(self.words), **missing}
-
-
-def _outwards(low: float, high: float, decimals: int) -> dict[str, float]:
-    """The ends of a domain, rounded outwards to the decimals of the schema."""
-    unit = Decimal(10) ** -decimals
-    with localcontext(prec=400):
-        least, most = Decimal(repr(low)).quantize(unit, ROUND_FLOOR), Decimal(repr(high)).quantize(unit, ROUND_CEILING)
-    return {"low": float(least), "high": float(most)} if decimals else {"low": int(least), "high": int(most)}
-
-
-def _with_number(known: tuple[float, float, int], cell: Any) -> tuple[float, float, int] | None:
-    number = as_number(cell)
-    if number is None:
-        return None
-    return min(known[0], number), max(known[1], number), max(known[2], min(_DECIMALS, decimals(cell)))
-
-
-def _with_date(known: tuple[datetime.date, datetime.date], cell: Any) -> tuple[datetime.date, datetime.date] | None:
-    try:
-        date = datetime.date.fromisoformat(_plain(cell) if isinstance(cell, datetime.date) else str(cell).strip())
-    except ValueError:
-        return None
-    return min(known[0], date), max(known[1], date)

@@ -14,8 +14,7 @@ from dpassay.base.outputs import check_output
 from dpassay.base.private_files import write_atomically
 from dpassay.data.columns import no_column
 from dpassay.data.records import read_rows
-from dpassay.data.table_schema import MADE_FROM, check_schema
-from dpassay.data.tables import proposed_schema
+from dpassay.data.table_schema import MADE_FROM, check_schema, proposed_schema
 
 _HEAD = """\
 # The public schema of a table: names, types and domains of its columns. A claim names it as public.columns.

@@ -15,8 +15,8 @@ from households import DELTA
 from dpassay.accounting import ApproxDP, calibrate
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.ledger.ledger import Ledger
-from dpassay.data.table_schema import Row, Schema
-from dpassay.data.tables import RANDHIE, fair_rows, proposed_schema
+from dpassay.data.table_schema import Row, Schema, proposed_schema
+from dpassay.data.tables import RANDHIE, fair_rows
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.two_stage.generator import Table, TwoStage
 from dpassay.mechanisms.two_stage.row_tokens import RowTokens

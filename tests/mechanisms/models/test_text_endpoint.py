@@ -20,9 +20,8 @@ import pytest
 from dpassay.mechanisms.embedding.embedder import HashedNgrams
 from dpassay.mechanisms.evolution.journal import Journal
 from dpassay.mechanisms.evolution.loop import EvolutionSettings, Indices, SyntheticText, evolve
-from dpassay.mechanisms.models import endpoint, json_requests
-from dpassay.mechanisms.models.endpoint import EndpointError, EndpointWriter
-from dpassay.mechanisms.models.json_requests import retry_after
+from dpassay.mechanisms.models import endpoint
+from dpassay.mechanisms.models.endpoint import EndpointError, EndpointWriter, retry_after
 
 KEY = "sk-not-a-real-key-0123456789"
 
@@ -294,7 +293,7 @@ def test_a_server_that_drips_or_floods_is_left(server: Server, monkeypatch: pyte
             self.wfile.write(b" ")
             time.sleep(0.02)
 
-    monkeypatch.setattr(json_requests, "_LONGEST_ANSWER", 1000)
+    monkeypatch.setattr(endpoint, "_LONGEST_ANSWER", 1000)
     server.reply = lambda number, body: (200, {}, b" " * 2000)
     writer = EndpointWriter(url=server.url, model="m", timeout=0.3, tries=1)
     assert "an answer of over 1000 bytes" in (written(writer, 1)[1] or "")
