@@ -23,7 +23,7 @@ from dpassay.accounting import gaussian
 from dpassay.accounting.bounds import Interval
 from dpassay.accounting.lattice import gaussian_curve
 from dpassay.base.number_format import format_interval, format_lower, format_number, format_upper
-from dpassay.claims.published.statement import CheckResult, Checks
+from dpassay.claims.published.statement import CheckResult
 from dpassay.mechanisms.dataset_vectors.release import RADIUS, clipped
 
 _ROOM = 1e-13
@@ -61,15 +61,12 @@ def classical_noise(epsilon: float, delta: float) -> CheckResult:
     """Theorem 4.1 for one layer: δ at ε with σ = Δ√(2 ln(1.25/δ))/ε."""
     mu = _classical_mu(epsilon, delta)
     result = _delta(mu, epsilon)
-    return CheckResult(
-        lower=result.lower,
-        upper=result.upper,
-        steps=(
-            f"{REPLACED} The mean moves by Δ = 2C/n.",
-            f"With σ = Δ√(2 ln(1.25/δ))/ε that is μ = Δ/σ = {format_number(mu)}.",
-            f"δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) is {format_number(result.lower)} at ε = {format_number(epsilon)}.",
-            f"The stated noise is enough up to ε = {format_lower(gaussian.classical_limit(delta))} and for none above.",
-        ),
+    return CheckResult.of(
+        f"{REPLACED} The mean moves by Δ = 2C/n.",
+        f"With σ = Δ√(2 ln(1.25/δ))/ε that is μ = Δ/σ = {format_number(mu)}.",
+        f"δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) is {format_number(result.lower)} at ε = {format_number(epsilon)}.",
+        f"The stated noise is enough up to ε = {format_lower(gaussian.classical_limit(delta))} and for none above.",
+        within=result,
     )
 
 
@@ -90,19 +87,16 @@ def layer_by_layer(epsilon: float, delta: float, layers: int, drawn: int = 1, re
     each = _classical_mu(inner / layers, delta / rate / layers)
     result = _epsilon(math.sqrt(layers) * each, delta, drawn, records)
     needed = gaussian.sampled_mu(epsilon, delta, sample_size=drawn, records=records) / math.sqrt(layers)
-    return CheckResult(
-        lower=result.lower,
-        upper=result.upper,
-        steps=(
-            f"{drawn} of {records} records are drawn: vectors of a sample may have ε₀ = {format_number(inner)} at "
-            f"δ₀ = {format_number(delta / rate)}.",
-            f"Layers: {layers}. Each has this part of ε₀ and δ₀, so σ/Δ = {format_number(1 / each)} by the classical "
-            "formula.",
-            f"{REPLACED} All layers together are one Gaussian release with μ = √{layers}·Δ/σ = "
-            f"{format_number(math.sqrt(layers) * each)}.",
-            f"Its ε at δ = {format_number(delta)} is in {format_interval(result.lower, result.upper)}.",
-            f"The noise is {format_number(needed / each)} times what this budget needs.",
-        ),
+    return CheckResult.of(
+        f"{drawn} of {records} records are drawn: vectors of a sample may have ε₀ = {format_number(inner)} at "
+        f"δ₀ = {format_number(delta / rate)}.",
+        f"Layers: {layers}. Each has this part of ε₀ and δ₀, so σ/Δ = {format_number(1 / each)} by the classical "
+        "formula.",
+        f"{REPLACED} All layers together are one Gaussian release with μ = √{layers}·Δ/σ = "
+        f"{format_number(math.sqrt(layers) * each)}.",
+        f"Its ε at δ = {format_number(delta)} is in {format_interval(result.lower, result.upper)}.",
+        f"The noise is {format_number(needed / each)} times what this budget needs.",
+        within=result,
     )
 
 
@@ -118,18 +112,15 @@ def sampled_vectors(epsilon: float, delta: float, drawn: int, records: int) -> C
     """Theorem 4.2 for the vectors: ε at δ = q·δ_vec with the least noise that is (ε_vec, δ_vec)-DP on the sample."""
     mu = gaussian.sampled_mu(epsilon, delta, sample_size=drawn, records=records) * (1 - 4 * _ROOM)
     result = _epsilon(mu, delta, drawn, records)
-    return CheckResult(
-        lower=result.lower,
-        upper=result.upper,
-        steps=(
-            f"{drawn} of {records} records are drawn in secret: q = {format_number(drawn / records)}.",
-            f"By the theorem ε = {format_number(epsilon)} at δ = {format_number(delta)} allows "
-            f"ε_vec = {format_number(math.log1p(math.expm1(epsilon) * records / drawn))} at "
-            f"δ_vec = {format_number(delta * records / drawn)}, which μ = {format_number(mu)} has.",
-            f"{REPLACED} The sample holds it with probability q, so δ(ε) = q·δ_μ(log(1 + (e^ε − 1)/q)) exactly.",
-            f"ε at δ = {format_number(delta)} is in {format_interval(result.lower, result.upper)}: what the theorem "
-            "states is attained.",
-        ),
+    return CheckResult.of(
+        f"{drawn} of {records} records are drawn in secret: q = {format_number(drawn / records)}.",
+        f"By the theorem ε = {format_number(epsilon)} at δ = {format_number(delta)} allows "
+        f"ε_vec = {format_number(math.log1p(math.expm1(epsilon) * records / drawn))} at "
+        f"δ_vec = {format_number(delta * records / drawn)}, which μ = {format_number(mu)} has.",
+        f"{REPLACED} The sample holds it with probability q, so δ(ε) = q·δ_μ(log(1 + (e^ε − 1)/q)) exactly.",
+        f"ε at δ = {format_number(delta)} is in {format_interval(result.lower, result.upper)}: what the theorem "
+        "states is attained.",
+        within=result,
     )
 
 
@@ -151,21 +142,18 @@ def released_code(
     enough = gaussian.sampled_mu(epsilon, delta, sample_size=drawn, records=records)
     mu = enough * 2 / sensitivity * (1 - 4 * _ROOM)
     result = _epsilon(mu, delta, drawn, records) if sample == "secret" else _epsilon(mu, delta, 1, 1)
-    return CheckResult(
-        lower=result.lower,
-        upper=result.upper,
-        steps=(
-            f"With a secret sample of {drawn} of {records} records, ε = {format_number(epsilon)} at "
-            f"δ = {format_number(delta)} allows μ = {format_number(enough)} for a record in the sample.",
-            f"The noise is made for a sensitivity of {_in_clips(sensitivity)}. {REPLACED} The mean moves by 2C/n: "
-            f"μ = {format_number(mu)}.",
-            f"The replaced record is in the sample with probability {format_number(drawn / records)}, in secret."
-            if sample == "secret"
-            else "Sample and noise come from one seed that is in the code. The replaced record is one of those that it "
-            "draws, so nothing amplifies.",
-            f"ε at δ = {format_number(delta)} is at least {format_lower(result.lower)}.",
-            _with_examples(result, examples),
-        ),
+    return CheckResult.of(
+        f"With a secret sample of {drawn} of {records} records, ε = {format_number(epsilon)} at "
+        f"δ = {format_number(delta)} allows μ = {format_number(enough)} for a record in the sample.",
+        f"The noise is made for a sensitivity of {_in_clips(sensitivity)}. {REPLACED} The mean moves by 2C/n: "
+        f"μ = {format_number(mu)}.",
+        f"The replaced record is in the sample with probability {format_number(drawn / records)}, in secret."
+        if sample == "secret"
+        else "Sample and noise come from one seed that is in the code. The replaced record is one of those that it "
+        "draws, so nothing amplifies.",
+        f"ε at δ = {format_number(delta)} is at least {format_lower(result.lower)}.",
+        _with_examples(result, examples),
+        within=result,
     )
 
 
@@ -188,17 +176,15 @@ def first_label_for_all(
     worst = max(range(len(records)), key=lambda label: results[label].lower)
     shown = (format_number(label.lower) for label in results)
     added = (format_number(label.lower + examples) for label in results)
-    return CheckResult(
+    return CheckResult.of(
+        f"{drawn} records are drawn of each label, of {', '.join(map(str, records))}. With the share of the first "
+        f"label, ε = {format_number(epsilon)} at δ = {format_number(delta)} allows μ = {format_number(mu)}.",
+        f"{REPLACED} If it is of the label with {records[worst]} records, it is in the sample with probability "
+        f"{format_number(drawn / records[worst])}, not {format_number(drawn / records[0])}.",
+        f"ε at δ = {format_number(delta)} is {', '.join(shown)} for a record of each label.",
+        f"With {format_number(examples)} for the examples, by basic composition, {', '.join(added)}.",
         lower=results[worst].lower,
         upper=max(label.upper for label in results),
-        steps=(
-            f"{drawn} records are drawn of each label, of {', '.join(map(str, records))}. With the share of the first "
-            f"label, ε = {format_number(epsilon)} at δ = {format_number(delta)} allows μ = {format_number(mu)}.",
-            f"{REPLACED} If it is of the label with {records[worst]} records, it is in the sample with probability "
-            f"{format_number(drawn / records[worst])}, not {format_number(drawn / records[0])}.",
-            f"ε at δ = {format_number(delta)} is {', '.join(shown)} for a record of each label.",
-            f"With {format_number(examples)} for the examples, by basic composition, {', '.join(added)}.",
-        ),
     )
 
 
@@ -215,17 +201,14 @@ def noise_at_each_start(
     """
     mu = gaussian.sampled_mu(epsilon, delta, sample_size=drawn, records=records) * (1 - 4 * _ROOM)
     result = _epsilon(mu * math.sqrt(runs), delta, drawn, records)
-    return CheckResult(
-        lower=result.lower,
-        upper=result.upper,
-        steps=(
-            f"One release from {drawn} of {records} records with ε = {format_number(epsilon)} at "
-            f"δ = {format_number(delta)} has μ = {format_number(mu)} for a record in the sample.",
-            f"Clean vectors are kept, and noise is added at each start: {runs} runs release {runs} noisy copies of the "
-            f"same sums, together one release with μ√{runs} = {format_number(mu * math.sqrt(runs))}.",
-            f"{REPLACED} ε at δ = {format_number(delta)} is at least {format_lower(result.lower)}.",
-            _with_examples(result, examples),
-        ),
+    return CheckResult.of(
+        f"One release from {drawn} of {records} records with ε = {format_number(epsilon)} at "
+        f"δ = {format_number(delta)} has μ = {format_number(mu)} for a record in the sample.",
+        f"Clean vectors are kept, and noise is added at each start: {runs} runs release {runs} noisy copies of the "
+        f"same sums, together one release with μ√{runs} = {format_number(mu * math.sqrt(runs))}.",
+        f"{REPLACED} ε at δ = {format_number(delta)} is at least {format_lower(result.lower)}.",
+        _with_examples(result, examples),
+        within=result,
     )
 
 
@@ -237,16 +220,13 @@ def histogram(epsilon: float, delta: float, sensitivity: float) -> CheckResult:
     enough = float(gaussian.largest_mus(epsilon, delta))
     mu = enough * math.sqrt(2) / sensitivity
     result = _delta(mu, epsilon)
-    return CheckResult(
-        lower=result.lower,
-        upper=result.upper,
-        steps=(
-            "One record votes for the first candidate; it is replaced by one that votes for the second. The counts "
-            "move from (1, 0) to (0, 1) above those of the others, by √2.",
-            f"(ε, δ) allow μ = {format_number(enough)}. With noise for a sensitivity of {format_number(sensitivity)}, "
-            f"μ = {format_number(mu)}.",
-            f"δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) is {format_number(result.lower)} at ε = {format_number(epsilon)}.",
-        ),
+    return CheckResult.of(
+        "One record votes for the first candidate; it is replaced by one that votes for the second. The counts "
+        "move from (1, 0) to (0, 1) above those of the others, by √2.",
+        f"(ε, δ) allow μ = {format_number(enough)}. With noise for a sensitivity of {format_number(sensitivity)}, "
+        f"μ = {format_number(mu)}.",
+        f"δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) is {format_number(result.lower)} at ε = {format_number(epsilon)}.",
+        within=result,
     )
 
 
@@ -267,29 +247,12 @@ def pairs_by_row(records: int, pairing: str) -> CheckResult:
         for mine, theirs in ((states, negatives), (states[1:], kept))
     )
     moved = Fraction(abs(after - before), RADIUS)
-    return CheckResult(
+    return CheckResult.of(
+        f"Record i has the state 100i − 40 and negative i the state 100i, i = 0, …, {records - 1}; C = 1.",
+        f"All differences are −40, clipped to −1: their sum is {format_number(before // RADIUS)}.",
+        f"Without record 0, the sum is {format_number(after // RADIUS)}; pairing: {pairing}.",
+        f"The mean, with the public divisor {records}, moves by {format_upper(float(moved / records))}·C, which is "
+        f"{moved}·C/n.",
         lower=float(moved),
         upper=None if pairing == "rows" else 1.0,
-        steps=(
-            f"Record i has the state 100i − 40 and negative i the state 100i, i = 0, …, {records - 1}; C = 1.",
-            f"All differences are −40, clipped to −1: their sum is {format_number(before // RADIUS)}.",
-            f"Without record 0, the sum is {format_number(after // RADIUS)}; pairing: {pairing}.",
-            f"The mean, with the public divisor {records}, moves by {format_upper(float(moved / records))}·C, which is "
-            f"{moved}·C/n.",
-        ),
     )
-
-
-CHECKS: Checks = {
-    check.__name__: check
-    for check in (
-        classical_noise,
-        layer_by_layer,
-        sampled_vectors,
-        histogram,
-        released_code,
-        first_label_for_all,
-        pairs_by_row,
-        noise_at_each_start,
-    )
-}

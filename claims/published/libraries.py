@@ -20,7 +20,7 @@ from dpassay.accounting import DominatingPair
 from dpassay.base.arrays import Floats
 from dpassay.base.number_format import format_interval, format_lower, format_number
 from dpassay.claims.published.laws import certain_epsilon_of_coins, certain_epsilon_of_maxima
-from dpassay.claims.published.statement import CheckResult, Checks
+from dpassay.claims.published.statement import CheckResult
 
 _ACCOUNTANTS: Mapping[str, type[privacy_accountant.PrivacyAccountant]] = {"pld": PLDAccountant, "rdp": RdpAccountant}
 
@@ -46,17 +46,14 @@ def randomized_response(noise_parameter: float, count: int, delta: float, accoun
     claimed = _by_dp_accounting(event, count, delta, accountant, "REPLACE_ONE")
     likely, other = 1 - noise_parameter / 2, noise_parameter / 2
     lower = certain_epsilon_of_coins((likely, other), (other, likely), count=count, delta=delta)
-    return CheckResult(
+    return CheckResult.of(
+        f"The same bit is answered {count} times: 0 in D, 1 in D′. Each answer is right with probability "
+        f"{format_number(likely)}.",
+        f"All {count} answers are 0 with probability {format_number(likely**count)} in D and "
+        f"{format_number(other**count)} in D′. Over all tests of how many are, ε is at least {format_lower(lower)}.",
+        _dp_accounting_says(f"For {count} answers {_ACCOUNTANTS[accountant].__name__}", claimed, delta),
         lower=lower,
         claimed=claimed,
-        steps=(
-            f"The same bit is answered {count} times: 0 in D, 1 in D′. Each answer is right with probability "
-            f"{format_number(likely)}.",
-            f"All {count} answers are 0 with probability {format_number(likely**count)} in D and "
-            f"{format_number(other**count)} in D′. Over all tests of how many are, ε is at least "
-            f"{format_lower(lower)}.",
-            _dp_accounting_says(f"For {count} answers {_ACCOUNTANTS[accountant].__name__}", claimed, delta),
-        ),
     )
 
 
@@ -81,7 +78,7 @@ def exchanged_gaussian(noise_multiplier: float, delta: float, accountant: str = 
     ]
     if claimed is not None:
         steps.append(_dp_accounting_says(f"For REPLACE_ONE {_ACCOUNTANTS[accountant].__name__}", claimed, delta))
-    return CheckResult(lower=result.lower, upper=result.upper, claimed=claimed, steps=tuple(steps))
+    return CheckResult.of(*steps, within=result, claimed=claimed)
 
 
 def sampled_without_replacement(
@@ -100,17 +97,15 @@ def sampled_without_replacement(
     claimed = _by_dp_accounting(event, 1, delta, "rdp", "REPLACE_ONE")
     rate = sample / records
     lower = DominatingPair.gaussian(noise_multiplier, moved_by).poisson_sampled(rate).epsilon(delta).lower
-    return CheckResult(
+    return CheckResult.of(
+        f"{records} records, of which {sample} are drawn. All have the value −1 in D′; in D one has "
+        f"{format_number(moved_by - 1)}. The noise is {format_number(noise_multiplier)}.",
+        f"The sum has the mean −{sample} in D′; in D it is {format_number(moved_by)} more with probability "
+        f"{format_number(rate)}.",
+        f"This mixture of two Gaussians against one has ε of at least {format_lower(lower)}.",
+        _dp_accounting_says("For REPLACE_ONE RdpAccountant", claimed, delta),
         lower=lower,
         claimed=claimed,
-        steps=(
-            f"{records} records, of which {sample} are drawn. All have the value −1 in D′; in D one has "
-            f"{format_number(moved_by - 1)}. The noise is {format_number(noise_multiplier)}.",
-            f"The sum has the mean −{sample} in D′; in D it is {format_number(moved_by)} more with probability "
-            f"{format_number(rate)}.",
-            f"This mixture of two Gaussians against one has ε of at least {format_lower(lower)}.",
-            _dp_accounting_says("For REPLACE_ONE RdpAccountant", claimed, delta),
-        ),
     )
 
 
@@ -130,16 +125,13 @@ def gaussian_mixture(
     event = dp_event.MixtureOfGaussiansDpEvent(noise * unit, [unit * shift for shift in shifts], list(weights))
     claimed = float(PLDAccountant(value_discretization_interval=step).compose(event).get_epsilon(delta))
     result = DominatingPair.gaussian_mixture(weights, shifts, noise).epsilon(delta)
-    return CheckResult(
-        lower=result.lower,
-        upper=result.upper,
+    return CheckResult.of(
+        f"D releases a Gaussian with σ = {format_number(noise)} around {', '.join(map(format_number, shifts))} "
+        f"with the weights {', '.join(map(format_number, weights))}, and D′ one around 0: ε at δ = "
+        f"{format_number(delta)} lies in {format_interval(result.lower, result.upper)}, in any unit.",
+        _dp_accounting_says(f"In the unit {format_number(unit)} PLDAccountant", claimed, delta),
+        within=result,
         claimed=claimed,
-        steps=(
-            f"D releases a Gaussian with σ = {format_number(noise)} around {', '.join(map(format_number, shifts))} "
-            f"with the weights {', '.join(map(format_number, weights))}, and D′ one around 0: ε at δ = "
-            f"{format_number(delta)} lies in {format_interval(result.lower, result.upper)}, in any unit.",
-            _dp_accounting_says(f"In the unit {format_number(unit)} PLDAccountant", claimed, delta),
-        ),
     )
 
 
@@ -148,16 +140,13 @@ def composed_gaussians(noise_multiplier: float, count: int, delta: float) -> Che
     law = privacy_loss_distribution.from_gaussian_mechanism(noise_multiplier)
     claimed = float(law.self_compose(count).get_epsilon_for_delta(delta))
     result = DominatingPair.gaussian(noise_multiplier).self_compose(count).epsilon(delta)
-    return CheckResult(
-        lower=result.lower,
-        upper=result.upper,
+    return CheckResult.of(
+        f"{count} Gaussian releases with σ = {format_number(noise_multiplier)} are one with σ = "
+        f"{format_number(noise_multiplier / math.sqrt(count))}.",
+        f"Its ε at δ = {format_number(delta)} lies in {format_interval(result.lower, result.upper)}.",
+        _dp_accounting_says("The pessimistic privacy-loss distribution", claimed, delta),
+        within=result,
         claimed=claimed,
-        steps=(
-            f"{count} Gaussian releases with σ = {format_number(noise_multiplier)} are one with σ = "
-            f"{format_number(noise_multiplier / math.sqrt(count))}.",
-            f"Its ε at δ = {format_number(delta)} lies in {format_interval(result.lower, result.upper)}.",
-            _dp_accounting_says("The pessimistic privacy-loss distribution", claimed, delta),
-        ),
     )
 
 
@@ -212,7 +201,7 @@ def poisson_samples(
         event = dp_event.PoissonSampledDpEvent(rates[0], dp_event.GaussianDpEvent(noise_multipliers[0]))
         claimed = _by_dp_accounting(event, steps[0], delta, accountant)
         lines.append(_dp_accounting_says(_ACCOUNTANTS[accountant].__name__, claimed, delta))
-    return CheckResult(lower=result.lower, upper=result.upper, claimed=claimed, steps=tuple(lines))
+    return CheckResult.of(*lines, within=result, claimed=claimed)
 
 
 def stated_lower_end(
@@ -220,15 +209,13 @@ def stated_lower_end(
 ) -> CheckResult:
     """How far the lower end of a stated interval is above ε, which is to be nowhere."""
     result = _sampled([noise_multiplier], [rate], [steps]).epsilon(delta, width=width)
-    return CheckResult(
+    return CheckResult.of(
+        f"{steps} steps with σ = {format_number(noise_multiplier)} on Poisson samples at the rate "
+        f"{format_number(rate)}, one record more or less: ε at δ = {format_number(delta)} lies in "
+        f"{format_interval(result.lower, result.upper)}.",
+        f"The interval that is stated begins at {format_number(lower_end)}.",
         lower=math.nextafter(lower_end - result.upper, -math.inf),
         upper=math.nextafter(lower_end - result.lower, math.inf),
-        steps=(
-            f"{steps} steps with σ = {format_number(noise_multiplier)} on Poisson samples at the rate "
-            f"{format_number(rate)}, one record more or less: ε at δ = {format_number(delta)} lies in "
-            f"{format_interval(result.lower, result.upper)}.",
-            f"The interval that is stated begins at {format_number(lower_end)}.",
-        ),
     )
 
 
@@ -236,16 +223,14 @@ def delta_of_an_addition(noise_multiplier: float, rate: float, steps: int, epsil
     """δ at a negative ε, where adding a record has the larger one."""
     pair = _sampled([noise_multiplier], [rate], [steps])
     added, removed = (pair.delta(epsilon, direction=side) for side in ("add", "remove"))
-    return CheckResult(
+    return CheckResult.of(
+        f"{steps} steps with σ = {format_number(noise_multiplier)} on Poisson samples at the rate "
+        f"{format_number(rate)}, ε = {format_number(epsilon)}.",
+        f"Of the data set with the record over the one without, δ lies in "
+        f"{format_interval(removed.lower, removed.upper)}; the other way round in "
+        f"{format_interval(added.lower, added.upper)}.",
         lower=max(added.lower, removed.lower),
         upper=max(added.upper, removed.upper),
-        steps=(
-            f"{steps} steps with σ = {format_number(noise_multiplier)} on Poisson samples at the rate "
-            f"{format_number(rate)}, ε = {format_number(epsilon)}.",
-            f"Of the data set with the record over the one without, δ lies in "
-            f"{format_interval(removed.lower, removed.upper)}; the other way round in "
-            f"{format_interval(added.lower, added.upper)}.",
-        ),
     )
 
 
@@ -254,17 +239,14 @@ def shuffled_batches(batches: int, epochs: int, noise_multiplier: float, delta: 
     lower = certain_epsilon_of_maxima(
         batches=batches, epochs=epochs, noise_multiplier=noise_multiplier, means=(2.0, 1.0), delta=delta
     )
-    return CheckResult(
+    return CheckResult.of(
+        f"{batches} shuffled batches, {epochs} epoch{'s' if epochs > 1 else ''}, σ = "
+        f"{format_number(noise_multiplier)}. One record has the gradient 1 in D and counts as 0 in D′; all others "
+        "have −1.",
+        "The adversary adds the size of its batch to each noisy sum. What is left is noise around 0 but for the batch "
+        "of the record, where it is noise around 2 in D and around 1 in D′. She takes the largest sum of each epoch.",
+        f"The largest sums have ε of at least {format_lower(lower)} at δ = {format_number(delta)}.",
         lower=lower,
-        steps=(
-            f"{batches} shuffled batches, {epochs} epoch{'s' if epochs > 1 else ''}, σ = "
-            f"{format_number(noise_multiplier)}. One record has the gradient 1 in D and counts as 0 in D′; all others "
-            "have −1.",
-            "The adversary adds the size of its batch to each noisy sum. What is left is noise around 0 but for the "
-            "batch of the record, where it is noise around 2 in D and around 1 in D′. She takes the largest sum of "
-            "each epoch.",
-            f"The largest sums have ε of at least {format_lower(lower)} at δ = {format_number(delta)}.",
-        ),
     )
 
 
@@ -293,14 +275,12 @@ def once_an_epoch(
             f"of {epochs} epochs the sums of all these batches move by 2, as each loses its first record and gains the "
             "first of the next."
         )
-    return CheckResult(
+    return CheckResult.of(
+        how,
+        f"{count} Gaussian sums with σ = {format_number(noise_multiplier)} that move by {format_number(moved)} "
+        f"have an ε at δ = {format_number(delta)} in {format_interval(result.lower, result.upper)}.",
         lower=result.lower,
         upper=result.upper if adjacency == "zero_out" else None,
-        steps=(
-            how,
-            f"{count} Gaussian sums with σ = {format_number(noise_multiplier)} that move by {format_number(moved)} "
-            f"have an ε at δ = {format_number(delta)} in {format_interval(result.lower, result.upper)}.",
-        ),
     )
 
 
@@ -312,15 +292,12 @@ def discrete_gaussian(scale: float, delta: float) -> CheckResult:
     noisy = dp.m.make_gaussian(dp.atom_domain(T=int), dp.absolute_distance(T=int), scale)
     claimed = float(dp.c.make_zCDP_to_approxDP(noisy).map(1).epsilon(delta))
     result = DominatingPair.discrete_gaussian(scale, 1).epsilon(delta)
-    return CheckResult(
-        lower=result.lower,
-        upper=result.upper,
+    return CheckResult.of(
+        f"Counts that differ by 1, with discrete Gaussian noise of scale {format_number(scale)}: ε at δ = "
+        f"{format_number(delta)} lies in {format_interval(result.lower, result.upper)}.",
+        f"OpenDP {version('opendp')} answers {format_number(claimed)}.",
+        within=result,
         claimed=claimed,
-        steps=(
-            f"Counts that differ by 1, with discrete Gaussian noise of scale {format_number(scale)}: ε at δ = "
-            f"{format_number(delta)} lies in {format_interval(result.lower, result.upper)}.",
-            f"OpenDP {version('opendp')} answers {format_number(claimed)}.",
-        ),
     )
 
 
@@ -342,21 +319,18 @@ def selection_of_errors(standard_deviation: float, misses: int) -> CheckResult:
     epsilon = math.sqrt(2) / standard_deviation
     before, after = (float(np.logaddexp(0, epsilon * gap)) for gap in (misses, misses - 2))
     lower = (before - after) - 1e-12 * (before + after)
-    return CheckResult(
+    return CheckResult.of(
+        f"Laplace noise of deviation {format_number(standard_deviation)} has ε = {format_number(epsilon)}. The "
+        "selection draws a marginal with a probability proportional to e^(εu), u being the L1 distance to what "
+        "the model expects.",
+        f"In D the model is right about the first marginal, and {misses} records above a cell of the second: the "
+        f"errors are 0 and {misses}.",
+        f"D′ has one more record, in that cell: the errors are 1 and {misses - 1}. They move in opposite directions.",
+        f"The log-probability of the first marginal grows by {format_lower(lower)}.",
+        f"As errors move by 1 at most, it never moves by more than 2ε = {format_number(2 * epsilon)}.",
         lower=lower,
         upper=2 * epsilon * (1 + 1e-12),
         claimed=epsilon,
-        steps=(
-            f"Laplace noise of deviation {format_number(standard_deviation)} has ε = {format_number(epsilon)}. The "
-            "selection draws a marginal with a probability proportional to e^(εu), u being the L1 distance to what "
-            "the model expects.",
-            f"In D the model is right about the first marginal, and {misses} records above a cell of the second: the "
-            f"errors are 0 and {misses}.",
-            f"D′ has one more record, in that cell: the errors are 1 and {misses - 1}. They move in opposite "
-            "directions.",
-            f"The log-probability of the first marginal grows by {format_lower(lower)}.",
-            f"As errors move by 1 at most, it never moves by more than 2ε = {format_number(2 * epsilon)}.",
-        ),
     )
 
 
@@ -385,31 +359,11 @@ def katz_log(epsilon: float, runs: int, confidence: float) -> CheckResult:
     tn, fn = runs - fp, runs - tp
     bound = np.maximum.reduce([_katz_log(*pair, runs, z) for pair in ((tp, fp), (tn, fn), (fp, tp), (fn, tn))])
     chance = float((law[:, None] * law[::-1][None, :])[bound > epsilon + 1e-9].sum())
-    return CheckResult(
+    return CheckResult.of(
+        f"Randomised response with ε = {format_number(epsilon)} answers {runs} times for each of two data sets; an "
+        f"answer is 1 with probability {format_number(likely)} and {format_number(1 - likely)}.",
+        f"Over all {(runs + 1) ** 2} pairs of counts, the bound at confidence {format_number(confidence)} is above "
+        f"{format_number(epsilon)} with probability {format_number(chance)}, where "
+        f"{format_number(1 - confidence)} is allowed.",
         lower=chance - 1e-9,
-        steps=(
-            f"Randomised response with ε = {format_number(epsilon)} answers {runs} times for each of two data sets; an "
-            "answer is 1 with probability "
-            f"{format_number(likely)} and {format_number(1 - likely)}.",
-            f"Over all {(runs + 1) ** 2} pairs of counts, the bound at confidence {format_number(confidence)} is above "
-            f"{format_number(epsilon)} with probability {format_number(chance)}, where "
-            f"{format_number(1 - confidence)} is allowed.",
-        ),
     )
-
-
-CHECKS: Checks = {
-    "randomized_response": randomized_response,
-    "exchanged_gaussian": exchanged_gaussian,
-    "sampled_without_replacement": sampled_without_replacement,
-    "gaussian_mixture": gaussian_mixture,
-    "composed_gaussians": composed_gaussians,
-    "poisson_samples": poisson_samples,
-    "stated_lower_end": stated_lower_end,
-    "delta_of_an_addition": delta_of_an_addition,
-    "shuffled_batches": shuffled_batches,
-    "once_an_epoch": once_an_epoch,
-    "discrete_gaussian": discrete_gaussian,
-    "selection_of_errors": selection_of_errors,
-    "katz_log": katz_log,
-}

@@ -19,7 +19,7 @@ from dpassay.accounting.events import BoundedRangeSelectionDpEvent
 from dpassay.base.arrays import Floats
 from dpassay.base.number_format import format_lower, format_number, format_upper
 from dpassay.claims.published.laws import Coin, certain_epsilon_of_coins
-from dpassay.claims.published.statement import CheckResult, Checks
+from dpassay.claims.published.statement import CheckResult
 
 Rows = Sequence[Sequence[float]]
 
@@ -100,7 +100,7 @@ def cost_of_a_batch(
         meant = math.fsum(published_cost(rows, x, temperature) for x in tokens)
         steps.append(f"With the larger middle value b as right-median, γ is {format_number(meant)}.")
     steps.append(f"Over all neighbours under {adjacency} the log-ratio of the tokens is at most {format_upper(exact)}.")
-    return CheckResult(upper=exact, claimed=math.fsum(costs), steps=tuple(steps))
+    return CheckResult.of(*steps, upper=exact, claimed=math.fsum(costs))
 
 
 def exchanged_row(
@@ -114,16 +114,13 @@ def exchanged_row(
     claimed = published_cost(rows, token, temperature)
     loss = _certain_loss([_drop(rows, after, token, clip, temperature)], len(by), clip, temperature)
     how = "is exchanged for one" if records_of_row == 1 else f"of {records_of_row} records loses one, and is then one"
-    return CheckResult(
+    return CheckResult.of(
+        f"D has one batch, {_shown(rows)}, with the median {_median_shown(rows)}: γ of token {token} is "
+        f"{format_number(claimed)}.",
+        f"The row {_shown([rows[row]])} {how} with the logits {_shown([by])}: the median is {_median_shown(after)}.",
+        f"The log-probability of token {token} moves by at least {format_lower(loss)}.",
         lower=loss,
         claimed=claimed,
-        steps=(
-            f"D has one batch, {_shown(rows)}, with the median {_median_shown(rows)}: γ of token {token} is "
-            f"{format_number(claimed)}.",
-            f"The row {_shown([rows[row]])} {how} with the logits {_shown([by])}: the median is "
-            f"{_median_shown(after)}.",
-            f"The log-probability of token {token} moves by at least {format_lower(loss)}.",
-        ),
     )
 
 
@@ -155,18 +152,16 @@ def fixed_size_batches(
         drops.append(_drop(before, after, number % 2, clip, temperature))
     changed = sum(own != moved for own, moved in zip(blocks, shifted, strict=True))
     total = _certain_loss(drops, 2, clip, temperature)
-    return CheckResult(
+    return CheckResult.of(
+        f"Records have the logits A = {_shown([logits['A']])} or B = {_shown([logits['B']])}; D has {batches} "
+        f"batches of {batch_size}, in turn {few} B and {many} A, {few} A and {many} B. Each releases the token of "
+        "its majority.",
+        f"The middle two of each batch agree: the largest γ of a batch is {format_number(max(costs))}.",
+        f"D′ has one more B before them all, and an incomplete batch at the end is not used: {changed} batches "
+        f"change, and the first has {shifted[0].count('A')} A and {shifted[0].count('B')} B.",
+        f"The log-probabilities of the {batches} tokens fall by at least {format_lower(total)} together.",
         lower=total,
         claimed=max(costs),
-        steps=(
-            f"Records have the logits A = {_shown([logits['A']])} or B = {_shown([logits['B']])}; D has {batches} "
-            f"batches of {batch_size}, in turn {few} B and {many} A, {few} A and {many} B. Each releases the token of "
-            "its majority.",
-            f"The middle two of each batch agree: the largest γ of a batch is {format_number(max(costs))}.",
-            f"D′ has one more B before them all, and an incomplete batch at the end is not used: {changed} batches "
-            f"change, and the first has {shifted[0].count('A')} A and {shifted[0].count('B')} B.",
-            f"The log-probabilities of the {batches} tokens fall by at least {format_lower(total)} together.",
-        ),
     )
 
 
@@ -184,15 +179,13 @@ def identical_vectors(rows: Rows, token: int, clip: float, temperature: float) -
     worst = max(range(len(rows)), key=lambda removed: abs(drops[removed]))
     moved = float(np.abs(_median(rows) - _median(others[worst])).max())
     loss = _certain_loss([drops[worst]], len(rows[0]), clip, temperature)
-    return CheckResult(
+    return CheckResult.of(
+        f"D is the batch {_shown(rows)}, {copies} rows of it identical; its median is {_median_shown(rows)}.",
+        f"Without the row {_shown([rows[worst]])} the median is {_median_shown(others[worst])}: the local "
+        f"sensitivity is {format_number(moved)} or more.",
+        f"The log-probability of token {token} moves by at least {format_lower(loss)}, c = "
+        f"{format_number(clip)}, τ = {format_number(temperature)}.",
         lower=loss,
-        steps=(
-            f"D is the batch {_shown(rows)}, {copies} rows of it identical; its median is {_median_shown(rows)}.",
-            f"Without the row {_shown([rows[worst]])} the median is {_median_shown(others[worst])}: the local "
-            f"sensitivity is {format_number(moved)} or more.",
-            f"The log-probability of token {token} moves by at least {format_lower(loss)}, c = "
-            f"{format_number(clip)}, τ = {format_number(temperature)}.",
-        ),
     )
 
 
@@ -211,21 +204,19 @@ def reported_cost(rows: Rows, removed: int, clip: float, temperature: float) -> 
     if not np.array_equal(_median(rows), _median(rest)):
         raise ValueError("the two batches release different laws")
     bound = max(*with_, *without)
-    return CheckResult(
+    return CheckResult.of(
+        f"D is the batch {_shown(rows)} and D′ lacks {_shown([rows[removed]])}; both have the median "
+        f"{_median_shown(rows)}, so the released token says nothing of which it is.",
+        *(
+            f"If token {x} is released, ε(D, X) is {format_number(with_[x])} and ε(D′, X) is "
+            f"{format_number(without[x])}."
+            for x in tokens
+        ),
+        f"At prior 1/2, an ε of at most {format_number(bound)} would keep an adversary right with probability at "
+        f"most {format_number(1 / (1 + math.exp(-bound)), digits=8)}. Who sees the reported ε is "
+        + ("always right." if told_apart else "right half of the time."),
         lower=1.0 if told_apart else 0.5,
         claimed=1 / (1 + math.exp(-bound)),
-        steps=(
-            f"D is the batch {_shown(rows)} and D′ lacks {_shown([rows[removed]])}; both have the median "
-            f"{_median_shown(rows)}, so the released token says nothing of which it is.",
-            *(
-                f"If token {x} is released, ε(D, X) is {format_number(with_[x])} and ε(D′, X) is "
-                f"{format_number(without[x])}."
-                for x in tokens
-            ),
-            f"At prior 1/2, an ε of at most {format_number(bound)} would keep an adversary right with probability at "
-            f"most {format_number(1 / (1 + math.exp(-bound)), digits=8)}. Who sees the reported ε is "
-            + ("always right." if told_apart else "right half of the time."),
-        ),
     )
 
 
@@ -262,7 +253,7 @@ def rebalanced_batches(
             f"Over all neighbours the batches lose at most {' and '.join(map(format_upper, parts))}; with the counts "
             f"that is at most {format_upper(upper)}.",
         ]
-        return CheckResult(upper=upper, claimed=claimed, steps=tuple(steps))
+        return CheckResult.of(*steps, upper=upper, claimed=claimed)
     less, more = [*first[:moved], *first[moved + 1 :]], [*second, moved_to]
     drops = [_drop(old, new, token, clip, temperature) for old, new in ((first, less), (second, more))]
     lower = _certain_loss(drops, len(first[0]), clip, temperature)
@@ -273,7 +264,7 @@ def rebalanced_batches(
         f"The log-probabilities of the two tokens change by {' and '.join(format_number(-drop) for drop in drops)}, "
         f"by at least {format_lower(lower)} together.",
     ]
-    return CheckResult(lower=lower, claimed=claimed, steps=tuple(steps))
+    return CheckResult.of(*steps, lower=lower, claimed=claimed)
 
 
 # --- means
@@ -321,18 +312,15 @@ def actual_batch_size(
     lower = certain_epsilon_of_coins(*laws, count=tokens, delta=delta)
     range_ = (4 if denominator == "actual" else 2) * clip / (batch_size * temperature)
     upper = _by_zcdp(range_, tokens, delta)
-    return CheckResult(
+    return CheckResult.of(
+        f"In D, {batch_size - 1} records are sure of token 0, with logits {format_number(clip)} there and "
+        f"{format_number(-clip)} at the other {vocabulary - 1} tokens, and one record has the opposite. D′ lacks it.",
+        f"The mean puts token 0 above the others by {format_number(odds[0])} τ in D and {format_number(odds[1])} τ "
+        f"in D′: its probability is {format_number(laws[0][0])} and {format_number(laws[1][0])}.",
+        f"{tokens} tokens: ε at δ = {format_number(delta)} is at least {format_lower(lower)} for this pair.",
+        f"For no pair it is above {format_upper(upper)}: a token is {format_number(range_)}-bounded-range.",
         lower=lower,
         upper=upper,
-        steps=(
-            f"In D, {batch_size - 1} records are sure of token 0, with logits {format_number(clip)} there and "
-            f"{format_number(-clip)} at the other {vocabulary - 1} tokens, and one record has the opposite. "
-            "D′ lacks it.",
-            f"The mean puts token 0 above the others by {format_number(odds[0])} τ in D and {format_number(odds[1])} τ "
-            f"in D′: its probability is {format_number(laws[0][0])} and {format_number(laws[1][0])}.",
-            f"{tokens} tokens: ε at δ = {format_number(delta)} is at least {format_lower(lower)} for this pair.",
-            f"For no pair it is above {format_upper(upper)}: a token is {format_number(range_)}-bounded-range.",
-        ),
     )
 
 
@@ -342,16 +330,14 @@ def means_of_single_records(
     """Contexts of one record and a fixed denominator: the ε of zCDP, the largest over the data sets of a table."""
     range_ = 2 * clip / (batch_size * temperature)
     results = [_by_zcdp(range_, count, size**-1.1) for count, size in zip(tokens, records, strict=True)]
-    return CheckResult(
-        upper=max(results),
-        steps=(
-            f"As a record leaves, the mean logits change by numbers in [−c/s, c/s]: a token is "
-            f"{format_number(range_)}-bounded-range, hence (η²/8)-zCDP.",
-            *(
-                f"{count} tokens at δ = {size}^−1.1: ε is at most {format_upper(each)}."
-                for count, size, each in zip(tokens, records, results, strict=True)
-            ),
+    return CheckResult.of(
+        f"As a record leaves, the mean logits change by numbers in [−c/s, c/s]: a token is "
+        f"{format_number(range_)}-bounded-range, hence (η²/8)-zCDP.",
+        *(
+            f"{count} tokens at δ = {size}^−1.1: ε is at most {format_upper(each)}."
+            for count, size, each in zip(tokens, records, results, strict=True)
         ),
+        upper=max(results),
     )
 
 
@@ -369,29 +355,14 @@ def means_of_contexts(
     single = _by_zcdp(step, tokens, delta)
     upper = _by_zcdp(2 * step, tokens, delta) if records_per_context > 1 else single
     after = f"({format_number(-clip)}, {format_number(clip)})" if records_per_context > 1 else "gone"
-    return CheckResult(
+    return CheckResult.of(
+        f"Two tokens; {batch_size - 1} contexts have the logits ({format_number(clip)}, {format_number(clip)}) and "
+        f"say nothing. One has ({format_number(clip)}, {format_number(-clip)}) in D, and is {after} in D′, where "
+        "one of its records is missing.",
+        f"Token 0 has the probability {format_number(laws[0][0])} in D and {format_number(laws[1][0])} in D′.",
+        f"{tokens} tokens: ε at δ = {format_number(delta)} is at least {format_lower(lower)}, and at most "
+        f"{format_upper(upper)} for any pair.",
+        f"If a context had one record, it would be at most {format_upper(single)}.",
         lower=lower,
         upper=upper,
-        steps=(
-            f"Two tokens; {batch_size - 1} contexts have the logits ({format_number(clip)}, {format_number(clip)}) and "
-            f"say nothing. One has ({format_number(clip)}, {format_number(-clip)}) in D, and is {after} in D′, where "
-            "one of its records is missing.",
-            f"Token 0 has the probability {format_number(laws[0][0])} in D and {format_number(laws[1][0])} in D′.",
-            f"{tokens} tokens: ε at δ = {format_number(delta)} is at least {format_lower(lower)}, and at most "
-            f"{format_upper(upper)} for any pair.",
-            f"If a context had one record, it would be at most {format_upper(single)}.",
-        ),
     )
-
-
-CHECKS: Checks = {
-    "cost_of_a_batch": cost_of_a_batch,
-    "exchanged_row": exchanged_row,
-    "fixed_size_batches": fixed_size_batches,
-    "actual_batch_size": actual_batch_size,
-    "means_of_single_records": means_of_single_records,
-    "means_of_contexts": means_of_contexts,
-    "rebalanced_batches": rebalanced_batches,
-    "reported_cost": reported_cost,
-    "identical_vectors": identical_vectors,
-}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -102,13 +103,23 @@ def check_claim(claim: PublishedClaim) -> CheckedClaim:
     return CheckedClaim(claim, finding, claimed)
 
 
+def checks_of(file: str) -> dict[str, Check]:
+    """The checks in a file of this package, by name: its public functions that return a `CheckResult`."""
+    module = import_module(f"dpassay.claims.published.{file}")
+    functions = inspect.getmembers(module, lambda item: inspect.isfunction(item) and item.__module__ == module.__name__)
+    return {
+        name: check
+        for name, check in functions
+        if not name.startswith("_") and check.__annotations__.get("return") == CheckResult.__name__
+    }
+
+
 def _check_of(claim: PublishedClaim) -> Check:
     file, name = claim.check.split(".")
     try:
-        checks = import_module(f"dpassay.claims.published.{file}").CHECKS
-    except (ModuleNotFoundError, AttributeError):
-        raise ValueError(f"{claim.id}: there is no file {file!r} with a table CHECKS") from None
+        checks = checks_of(file)
+    except ModuleNotFoundError:
+        raise ValueError(f"{claim.id}: there is no file {file!r} of checks") from None
     if name not in checks:
         raise ValueError(f"{claim.id}: {file} has no check {name!r}; it has {', '.join(checks)}")
-    check: Check = checks[name]
-    return check
+    return checks[name]

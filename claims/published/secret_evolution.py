@@ -27,7 +27,7 @@ from dpassay.accounting.secret_protection import (
 )
 from dpassay.base.arrays import Floats
 from dpassay.base.number_format import format_interval, format_lower, format_number, format_upper
-from dpassay.claims.published.statement import CheckResult, Checks
+from dpassay.claims.published.statement import CheckResult
 
 _ROOM = 2.0**-40
 """More than the relative error of a few operations and functions on floats."""
@@ -57,16 +57,14 @@ def digits_of_a_secret(digits: int, revealed: Sequence[int]) -> CheckResult:
 
     each = [right([index]) for index in revealed]
     claimed, together = sum(each, Fraction(0)), right(revealed)
-    return CheckResult(
+    return CheckResult.of(
+        f"A secret of {digits} digits, all values equally likely: p = {format_number(1 / len(values))}.",
+        f"Each of {len(revealed)} mechanisms outputs one digit. The best guess after one is right with probability "
+        f"{', '.join(map(str, each))}: these are their r.",
+        f"The theorem states r = {format_number(float(claimed))} for both.",
+        f"After both, the best guess is right with probability {format_number(float(together))}.",
         lower=_down(together),
         claimed=float(claimed),
-        steps=(
-            f"A secret of {digits} digits, all values equally likely: p = {format_number(1 / len(values))}.",
-            f"Each of {len(revealed)} mechanisms outputs one digit. The best guess after one is right with probability "
-            f"{', '.join(map(str, each))}: these are their r.",
-            f"The theorem states r = {format_number(float(claimed))} for both.",
-            f"After both, the best guess is right with probability {format_number(float(together))}.",
-        ),
     )
 
 
@@ -77,17 +75,15 @@ def orthogonal_gaussians(values: int, mu: float, releases: int) -> CheckResult:
     E Φ(X + μ)^(K−1), X normal. The mean of k releases is one of μ√k.
     """
     item, all_of_them = _largest_coordinate(values, mu), _largest_coordinate(values, mu * math.sqrt(releases))
-    return CheckResult(
+    return CheckResult.of(
+        f"A secret has {values} values, all equally likely: p = {format_number(1 / values)}. Value v is released "
+        f"as {format_number(mu)}·e_v plus normal noise of variance 1 in {values} dimensions, {releases} times.",
+        "The best guess is the largest coordinate, and of several releases that of their mean.",
+        f"After one it is right with probability E Φ(X + μ)^{values - 1} in {_interval(item)}: that is r of each.",
+        f"The theorem states r = {format_upper(releases * item.upper)} after {releases}.",
+        f"It is right with a probability in {_interval(all_of_them)}, with μ√{releases} in place of μ.",
         lower=all_of_them.lower,
         claimed=releases * item.upper,
-        steps=(
-            f"A secret has {values} values, all equally likely: p = {format_number(1 / values)}. Value v is released "
-            f"as {format_number(mu)}·e_v plus normal noise of variance 1 in {values} dimensions, {releases} times.",
-            "The best guess is the largest coordinate, and of several releases that of their mean.",
-            f"After one it is right with probability E Φ(X + μ)^{values - 1} in {_interval(item)}: that is r of each.",
-            f"The theorem states r = {format_upper(releases * item.upper)} after {releases}.",
-            f"It is right with a probability in {_interval(all_of_them)}, with μ√{releases} in place of μ.",
-        ),
     )
 
 
@@ -137,17 +133,15 @@ def approx_dp_to_secrets(values: int, ratio: float, delta: float, against: str) 
         right = Fraction(delta) + (1 - Fraction(delta)) * grown * p / (grown * p + 1 - p)
         upper = r_between_secrets(math.log(ratio) * (1 + _ROOM), delta, 1 / values * (1 + _ROOM))
     claimed = _lemma_c2(1 / values, ratio, delta)
-    return CheckResult(
+    return CheckResult.of(
+        f"A secret has {values} values, all equally likely: p = {format_number(1 / values)}.",
+        f"For e^ε = {format_number(ratio)} and δ = {format_number(delta)} the lemma states "
+        f"r = {format_number(claimed)}.",
+        _mechanism_in_words(values, right, against),
+        f"Whoever guesses the output is right with probability {format_lower(_down(right))}.",
         lower=_down(right),
         upper=upper,
         claimed=claimed,
-        steps=(
-            f"A secret has {values} values, all equally likely: p = {format_number(1 / values)}.",
-            f"For e^ε = {format_number(ratio)} and δ = {format_number(delta)} the lemma states "
-            f"r = {format_number(claimed)}.",
-            _mechanism_in_words(values, right, against),
-            f"Whoever guesses the output is right with probability {format_lower(_down(right))}.",
-        ),
     )
 
 
@@ -196,16 +190,14 @@ def gdp_to_secrets(p: float, mu: float) -> CheckResult:
     arc of length p, which has probability p under Q and Φ(Φ⁻¹(p) + μ) under P_v.
     """
     exact = gaussian_curve.blowup(mu, p)
-    return CheckResult(
+    return CheckResult.of(
+        f"A μ-GDP release, μ = {format_number(mu)}: an event with probability {format_number(p)} without the "
+        f"secret has probability at most Φ(Φ⁻¹(p) + μ) with it, in {_interval(exact)}.",
+        "Guesses of different values are different events, whose probabilities without the secret add up to 1 at "
+        "most. So the mean of their probabilities is at most that, for every prior with no value above p.",
+        "The bound is attained by laws on a circle, each turned by p.",
         lower=exact.lower,
         upper=r_of_gdp(mu, p),
-        steps=(
-            f"A μ-GDP release, μ = {format_number(mu)}: an event with probability {format_number(p)} without the "
-            f"secret has probability at most Φ(Φ⁻¹(p) + μ) with it, in {_interval(exact)}.",
-            "Guesses of different values are different events, whose probabilities without the secret add up to 1 at "
-            "most. So the mean of their probabilities is at most that, for every prior with no value above p.",
-            "The bound is attained by laws on a circle, each turned by p.",
-        ),
     )
 
 
@@ -235,19 +227,17 @@ def counts_and_centres(p: float, r: float, records: int, noise_factor: float) ->
     joint = sigma / math.sqrt(2)
     lower, upper = blowup(weights, joint * (1 + _CLOSE), p).lower, blowup(weights, joint * (1 - _ROOM), p).upper
     guessed = _cluster_guesses(weights, joint * (1 + _CLOSE), round(1 / p))
-    return CheckResult(
+    return CheckResult.of(
+        f"A secret is in {records} records, each drawn with probability {format_number(mu_for(p, r) / records)}. "
+        f"Algorithm 1 with p = {format_number(p)}, r = {format_number(r)} gives "
+        f"σ = {format_number(sigma / noise_factor)}, here multiplied by {format_number(noise_factor)}.",
+        "k drawn records with one vector, opposite to a centre of many public records, move the count by k and the "
+        "centre by nearly k·2R/n_k. Their noise is σ and σ·2R/n_k, so together they move by √2·k/σ.",
+        f"So B(p) = Σ w_k Φ(Φ⁻¹(p) + √2·k/σ), at least {format_lower(lower)}.",
+        f"A guess does nearly as well: if each of {round(1 / p)} values has its own cluster, whoever guesses the "
+        f"value whose cluster moved most is right with probability {format_lower(guessed)} or more.",
         lower=lower,
         upper=upper,
-        steps=(
-            f"A secret is in {records} records, each drawn with probability {format_number(mu_for(p, r) / records)}. "
-            f"Algorithm 1 with p = {format_number(p)}, r = {format_number(r)} gives "
-            f"σ = {format_number(sigma / noise_factor)}, here multiplied by {format_number(noise_factor)}.",
-            "k drawn records with one vector, opposite to a centre of many public records, move the count by k and the "
-            "centre by nearly k·2R/n_k. Their noise is σ and σ·2R/n_k, so together they move by √2·k/σ.",
-            f"So B(p) = Σ w_k Φ(Φ⁻¹(p) + √2·k/σ), at least {format_lower(lower)}.",
-            f"A guess does nearly as well: if each of {round(1 / p)} values has its own cluster, whoever guesses the "
-            f"value whose cluster moved most is right with probability {format_lower(guessed)} or more.",
-        ),
     )
 
 
@@ -279,16 +269,14 @@ def running_sums(copies: int, assign: str) -> CheckResult:
     points = [Fraction(1, 100)] * copies
     before, after = (_counts(data, moving=assign == "running") for data in (points, [Fraction(-1), *points]))
     square = sum((first - second) ** 2 for first, second in zip(before, after, strict=True))
-    return CheckResult(
+    return CheckResult.of(
+        f"Public centres −0.6 and 0.6, of one point each; private records: {copies} times 0.01. Each is assigned "
+        f"to the nearest of two {'sums, to which it is added' if assign == 'running' else 'public centres'}.",
+        f"The counts are {before[0]} and {before[1]}.",
+        f"With one record of −1 before them, the counts are {after[0]} and {after[1]}.",
+        f"They move by {format_lower(math.sqrt(square))}, where the noise is made for 1.",
         lower=math.sqrt(square) * (1 - _ROOM),
         upper=1.0 if assign == "public" else None,
-        steps=(
-            f"Public centres −0.6 and 0.6, of one point each; private records: {copies} times 0.01. Each is assigned "
-            f"to the nearest of two {'sums, to which it is added' if assign == 'running' else 'public centres'}.",
-            f"The counts are {before[0]} and {before[1]}.",
-            f"With one record of −1 before them, the counts are {after[0]} and {after[1]}.",
-            f"They move by {format_lower(math.sqrt(square))}, where the noise is made for 1.",
-        ),
     )
 
 
@@ -317,17 +305,14 @@ def single_gaussian(p: float, r: float, records: int, sigma: float) -> CheckResu
     weights = _occurrences(p, r, records)
     estimate = single_gaussian_estimate(weights, sigma, p).value
     result = blowup(weights, sigma, p)
-    return CheckResult(
-        lower=result.lower,
-        upper=result.upper,
-        steps=(
-            f"A secret is in {records} records, each drawn with probability {format_number(mu_for(p, r) / records)}: "
-            f"{format_number(mu_for(p, r))} in the mean, none with probability {format_number(float(weights[0]))}.",
-            f"One Gaussian at the mean, with σ = {format_number(sigma)}, has "
-            f"B({format_number(p)}) = {format_number(estimate)}.",
-            f"The mixture has Σ w_k Φ(Φ⁻¹(p) + k/σ), in {_interval(result)}: three records or more are seldom "
-            "drawn, but are then easily seen.",
-        ),
+    return CheckResult.of(
+        f"A secret is in {records} records, each drawn with probability {format_number(mu_for(p, r) / records)}: "
+        f"{format_number(mu_for(p, r))} in the mean, none with probability {format_number(float(weights[0]))}.",
+        f"One Gaussian at the mean, with σ = {format_number(sigma)}, has "
+        f"B({format_number(p)}) = {format_number(estimate)}.",
+        f"The mixture has Σ w_k Φ(Φ⁻¹(p) + k/σ), in {_interval(result)}: three records or more are seldom "
+        "drawn, but are then easily seen.",
+        within=result,
     )
 
 
@@ -347,36 +332,18 @@ def noise_over_gdp(p: float, r: float, records: int, group: int) -> CheckResult:
     below = _distance(lambda room: blowup(weights, sigma * (1 - room), p).lower > r)
     above = _distance(lambda room: gaussian_curve.blowup(mu * (1 + room), p).lower > r)
     result = Interval(sigma * (1 - below) * mu / group * (1 - _ROOM), sigma * mu * (1 + above) / group * (1 + _ROOM))
-    return CheckResult(
-        lower=result.lower,
-        upper=result.upper,
-        steps=(
-            f"p = {format_number(p)}, r = {format_number(r)}: μ = Φ⁻¹(r) − Φ⁻¹(p) = {format_number(mu)}. A secret is "
-            f"in {records} records, each drawn with probability μ/{records}.",
-            f"Secret protection needs σ = {format_upper(sigma)}.",
-            f"μ-GDP of {'one record' if group == 1 else f'all {group} records together'} needs "
-            f"σ = {group}/μ = {format_number(group / mu)}.",
-            f"Their ratio is in {_interval(result)}; σ of GDP is {format_number(group / mu / sigma)} times that of "
-            "secret protection.",
-        ),
+    return CheckResult.of(
+        f"p = {format_number(p)}, r = {format_number(r)}: μ = Φ⁻¹(r) − Φ⁻¹(p) = {format_number(mu)}. A secret is "
+        f"in {records} records, each drawn with probability μ/{records}.",
+        f"Secret protection needs σ = {format_upper(sigma)}.",
+        f"μ-GDP of {'one record' if group == 1 else f'all {group} records together'} needs "
+        f"σ = {group}/μ = {format_number(group / mu)}.",
+        f"Their ratio is in {_interval(result)}; σ of GDP is {format_number(group / mu / sigma)} times that of "
+        "secret protection.",
+        within=result,
     )
 
 
 def _distance(shown: Callable[[float], bool]) -> float:
     """A relative distance, from 1e-12 on, at which a number is shown to be beyond the exact one."""
     return next(room for room in (10.0**power for power in range(-12, 0)) if shown(room))
-
-
-CHECKS: Checks = {
-    check.__name__: check
-    for check in (
-        digits_of_a_secret,
-        orthogonal_gaussians,
-        approx_dp_to_secrets,
-        gdp_to_secrets,
-        counts_and_centres,
-        running_sums,
-        single_gaussian,
-        noise_over_gdp,
-    )
-}

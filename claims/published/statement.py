@@ -7,13 +7,14 @@ follows from the numbers: nothing in a file decides it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
 from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.bounds import Interval
 from dpassay.audits.verdict_wording import Name
 from dpassay.claims.base import no_bool
 from dpassay.claims.data import Strict
@@ -85,11 +86,23 @@ class CheckResult:
     claimed: float | None = None
     steps: tuple[str, ...]
 
+    @classmethod
+    def of(
+        cls,
+        *steps: str,
+        within: Interval | None = None,
+        lower: float | None = None,
+        upper: float | None = None,
+        claimed: float | None = None,
+    ) -> CheckResult:
+        """The result with these steps; `within` gives both ends at once."""
+        if within is not None:
+            lower, upper = within.lower, within.upper
+        return cls(lower=lower, upper=upper, claimed=claimed, steps=steps)
+
 
 Check: TypeAlias = Callable[..., CheckResult]
 """Takes the parameters of a published claim by name."""
-
-Checks: TypeAlias = Mapping[str, Check]
 
 
 def verdict(claimed: float, result: CheckResult) -> Name:

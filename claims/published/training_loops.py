@@ -14,7 +14,7 @@ from scipy import stats
 from dpassay.accounting import DominatingPair
 from dpassay.base.number_format import format_interval, format_lower, format_number, format_upper
 from dpassay.claims.published.libraries import shuffled_batches
-from dpassay.claims.published.statement import CheckResult, Checks
+from dpassay.claims.published.statement import CheckResult
 
 
 def rate_and_divisor(records: int, batch: int) -> tuple[float, int]:
@@ -55,19 +55,16 @@ def scale_of_noise(
     tests = hits > 0
     lower = float((np.log(hits[tests]) - log_false[tests]).max()) if tests.any() else 0.0
     pair = DominatingPair.gaussian(noise_multiplier).poisson_sampled(rate).self_compose(steps).epsilon(delta)
-    return CheckResult(
+    return CheckResult.of(
+        f"D has {records} records and D′ one less; the loader's batches have {batch}. The sampling rates are "
+        f"{format_number(rate)} and {format_number(other_rate)}, and noisy sums are divided by {divisor} and by "
+        f"{other}.",
+        f"All gradients are 0. A step is then noise of {format_number(noise_multiplier)} clipping norms over "
+        f"{divisor}, or over {other}: {format_number(divisor / other)} times as large in D′.",
+        f"The norm of {steps} steps of {dimensions} parameters is on one side of a threshold in D, on the other in D′. "
+        f"By Chernoff's bound for both, ε is at least {format_lower(max(lower, 0.0))} at δ = {format_number(delta)}.",
+        f"With one rate and one divisor for both, ε would lie in {format_interval(pair.lower, pair.upper)}.",
         lower=max(lower, 0.0),
-        steps=(
-            f"D has {records} records and D′ one less; the loader's batches have {batch}. The sampling rates are "
-            f"{format_number(rate)} and {format_number(other_rate)}, and noisy sums are divided by {divisor} and by "
-            f"{other}.",
-            f"All gradients are 0. A step is then noise of {format_number(noise_multiplier)} clipping norms over "
-            f"{divisor}, or over {other}: {format_number(divisor / other)} times as large in D′.",
-            f"The norm of {steps} steps of {dimensions} parameters is on one side of a threshold in D, on the other in "
-            f"D′. By Chernoff's bound for both, ε is at least {format_lower(max(lower, 0.0))} at δ = "
-            f"{format_number(delta)}.",
-            f"With one rate and one divisor for both, ε would lie in {format_interval(pair.lower, pair.upper)}.",
-        ),
     )
 
 
@@ -84,17 +81,15 @@ def noise_for_another_sensitivity(
     """
     noise = sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
     result = DominatingPair.gaussian(noise, clipping_norm).epsilon(delta)
-    return CheckResult(
+    return CheckResult.of(
+        f"The noise is that of the classical formula for a sensitivity of {format_number(sensitivity)}, "
+        f"ε = {format_number(epsilon)} and δ = {format_number(delta)}: {format_number(noise)}.",
+        f"An update is bounded by its norm alone, clipped to {format_number(clipping_norm)}. All records of D′ "
+        "have the gradient 0, and one more in D has one that is long: the update is 0 or of this norm, which is "
+        f"{format_number(clipping_norm / noise)} times the noise.",
+        f"ε at δ = {format_number(delta)} lies in {format_interval(result.lower, result.upper)}.",
         lower=result.lower,
         claimed=epsilon,
-        steps=(
-            f"The noise is that of the classical formula for a sensitivity of {format_number(sensitivity)}, "
-            f"ε = {format_number(epsilon)} and δ = {format_number(delta)}: {format_number(noise)}.",
-            f"An update is bounded by its norm alone, clipped to {format_number(clipping_norm)}. All records of D′ "
-            "have the gradient 0, and one more in D has one that is long: the update is 0 or of this norm, which is "
-            f"{format_number(clipping_norm / noise)} times the noise.",
-            f"ε at δ = {format_number(delta)} lies in {format_interval(result.lower, result.upper)}.",
-        ),
     )
 
 
@@ -122,17 +117,14 @@ def centred_fractions(
     sigma = _accounted_noise(noise_multiplier, groups, expected_batch, fraction_noise)
     rate = expected_batch / records
     result = DominatingPair.gaussian(sigma).poisson_sampled(rate).self_compose(steps).epsilon(delta)
-    return CheckResult(
-        lower=result.lower,
-        upper=result.upper,
-        steps=(
-            f"A record moves the gradients by at most 1/σ = {format_number(1 / noise_multiplier)} of their noise, and "
-            f"each of {groups} fractions by 1/2 over {expected_batch}, which is "
-            f"{format_number(1 / (2 * expected_batch * fraction_noise))} of its noise: together one Gaussian with σ = "
-            f"{format_number(sigma)}.",
-            f"{steps} steps on Poisson samples at the rate {format_number(rate)}: ε at δ = {format_number(delta)} lies "
-            f"in {format_interval(result.lower, result.upper)}.",
-        ),
+    return CheckResult.of(
+        f"A record moves the gradients by at most 1/σ = {format_number(1 / noise_multiplier)} of their noise, and "
+        f"each of {groups} fractions by 1/2 over {expected_batch}, which is "
+        f"{format_number(1 / (2 * expected_batch * fraction_noise))} of its noise: together one Gaussian with σ = "
+        f"{format_number(sigma)}.",
+        f"{steps} steps on Poisson samples at the rate {format_number(rate)}: ε at δ = {format_number(delta)} lies "
+        f"in {format_interval(result.lower, result.upper)}.",
+        within=result,
     )
 
 
@@ -208,21 +200,19 @@ def fractions_of_clipped_records(
         lower = 0.0
     accounted = _accounted_noise(noise_multiplier, groups, expected_batch, fraction_noise)
     formula = DominatingPair.gaussian(accounted).poisson_sampled(rate).self_compose(steps).epsilon(delta)
-    return CheckResult(
+    return CheckResult.of(
+        f"{groups} groups of parameters; {records} records, sampled at the rate {format_number(rate)}. All have "
+        "the gradient 0 but for one, which is in D and not in D′, and whose gradient is above each threshold.",
+        f"In D′ the noisy fractions of clipped records, whose noise is {format_number(fraction_noise)}, are 0 but "
+        f"for noise. In D each is 1/B in a batch of B records that has the record, and the gradients move by 1/σ = "
+        f"{format_number(1 / noise_multiplier)} of their noise.",
+        f"The thresholds tell the fractions, as they stay between {format_number(thresholds[0])} and "
+        f"{format_number(thresholds[2])} for a target quantile of {format_number(target_quantile)}.",
+        f"A mixture of Gaussians over B, {steps} times, against noise: ε at δ = {format_number(delta)} is at least "
+        f"{format_lower(lower)}.",
+        f"The accountant counts a fraction as one that moves by 1/2 over {expected_batch}: one Gaussian with σ = "
+        f"{format_number(accounted)} a step, whose ε lies in {format_interval(formula.lower, formula.upper)}.",
         lower=lower,
-        steps=(
-            f"{groups} groups of parameters; {records} records, sampled at the rate {format_number(rate)}. All have "
-            "the gradient 0 but for one, which is in D and not in D′, and whose gradient is above each threshold.",
-            f"In D′ the noisy fractions of clipped records, whose noise is {format_number(fraction_noise)}, are 0 but "
-            f"for noise. In D each is 1/B in a batch of B records that has the record, and the gradients move by 1/σ = "
-            f"{format_number(1 / noise_multiplier)} of their noise.",
-            f"The thresholds tell the fractions, as they stay between {format_number(thresholds[0])} and "
-            f"{format_number(thresholds[2])} for a target quantile of {format_number(target_quantile)}.",
-            f"A mixture of Gaussians over B, {steps} times, against noise: ε at δ = {format_number(delta)} is at least "
-            f"{format_lower(lower)}.",
-            f"The accountant counts a fraction as one that moves by 1/2 over {expected_batch}: one Gaussian with σ = "
-            f"{format_number(accounted)} a step, whose ε lies in {format_interval(formula.lower, formula.upper)}.",
-        ),
     )
 
 
@@ -242,19 +232,17 @@ def counts_of_clipped_units(noise_multiplier: float, units: int, delta: float, s
     of_gradients = (noise_multiplier**-2 - (2 * of_count) ** -2) ** -0.5
     together = (of_gradients**-2 + of_count**-2) ** -0.5
     result, asked = (DominatingPair.gaussian(noise).epsilon(delta) for noise in (together, noise_multiplier))
-    return CheckResult(
+    return CheckResult.of(
+        f"For a noise multiplier of {format_number(noise_multiplier)} and {units} units, the number of those that "
+        f"are clipped, or are not, gets noise of {format_number(of_count)}, and the sum of vectors of norm at most "
+        f"1 noise of {format_number(of_gradients)}.",
+        "The vector of one unit is above the threshold in D, and as good as 0 in D′: the number moves by 1, and "
+        "the sum by 1.",
+        f"Both together are a Gaussian with a noise multiplier of {format_number(together)}, whose ε at δ = "
+        f"{format_number(delta)} is at least {format_lower(result.lower)}; that of "
+        f"{format_number(noise_multiplier)} is at most {format_upper(asked.upper)}.",
         lower=result.lower,
         claimed=asked.upper if stated else None,
-        steps=(
-            f"For a noise multiplier of {format_number(noise_multiplier)} and {units} units, the number of those that "
-            f"are clipped, or are not, gets noise of {format_number(of_count)}, and the sum of vectors of norm at most "
-            f"1 noise of {format_number(of_gradients)}.",
-            "The vector of one unit is above the threshold in D, and as good as 0 in D′: the number moves by 1, and "
-            "the sum by 1.",
-            f"Both together are a Gaussian with a noise multiplier of {format_number(together)}, whose ε at δ = "
-            f"{format_number(delta)} is at least {format_lower(result.lower)}; that of "
-            f"{format_number(noise_multiplier)} is at most {format_upper(asked.upper)}.",
-        ),
     )
 
 
@@ -263,14 +251,12 @@ def shuffled_as_poisson(batches: int, epochs: int, noise_multiplier: float, delt
     result = shuffled_batches(batches, epochs, noise_multiplier, delta)
     sampled = DominatingPair.gaussian(noise_multiplier).poisson_sampled(1 / batches).self_compose(batches * epochs)
     claimed = sampled.epsilon(delta).upper
-    return CheckResult(
+    return CheckResult.of(
+        *result.steps,
+        f"Poisson samples at the rate {format_number(1 / batches)} would have ε of at most "
+        f"{format_upper(claimed)}, which is what is accounted.",
         lower=result.lower,
         claimed=claimed,
-        steps=(
-            *result.steps,
-            f"Poisson samples at the rate {format_number(1 / batches)} would have ε of at most "
-            f"{format_upper(claimed)}, which is what is accounted.",
-        ),
     )
 
 
@@ -286,19 +272,17 @@ def fixed_number_of_clients(population: int, sample: int, noise_multiplier: floa
     claimed = RdpAccountant().compose(GaussianDpEvent(noise_multiplier)).get_epsilon(delta)
     rate = sample / population
     lower = DominatingPair.gaussian(noise_multiplier, 2.0).poisson_sampled(rate).epsilon(delta).lower
-    return CheckResult(
+    return CheckResult.of(
+        f"{sample} of {population} clients are drawn in D, and {sample} of {population - 1} in D′. All have an "
+        "update of −1 but the one that is not in D′, which has 1.",
+        f"The sum of updates is −{sample} in D′. In D it is 2 more with probability {format_number(rate)}: the "
+        "client takes the place of another.",
+        f"With noise of {format_number(noise_multiplier)}, ε at δ = {format_number(delta)} is at least "
+        f"{format_lower(lower)}.",
+        f"RdpAccountant of dp_accounting {version('dp_accounting')}, which the library asks, answers "
+        f"{format_number(float(claimed))} for one Gaussian.",
         lower=lower,
         claimed=float(claimed),
-        steps=(
-            f"{sample} of {population} clients are drawn in D, and {sample} of {population - 1} in D′. All have an "
-            "update of −1 but the one that is not in D′, which has 1.",
-            f"The sum of updates is −{sample} in D′. In D it is 2 more with probability {format_number(rate)}: the "
-            "client takes the place of another.",
-            f"With noise of {format_number(noise_multiplier)}, ε at δ = {format_number(delta)} is at least "
-            f"{format_lower(lower)}.",
-            f"RdpAccountant of dp_accounting {version('dp_accounting')}, which the library asks, answers "
-            f"{format_number(float(claimed))} for one Gaussian.",
-        ),
     )
 
 
@@ -323,31 +307,27 @@ def drawn_with_replacement(records: int, batch: int, noise_multiplier: float, st
     if math.log(1e-12 * steps) + np.logaddexp(0, lower) > math.log(0.01 * delta):
         lower = 0.0
     once = batch / records
-    return CheckResult(
+    return CheckResult.of(
+        f"Each of {steps} batches is {batch} draws from {records} records, with replacement. The gradient of one "
+        "record is 1 in D and counts as 0 in D′, and all others are 0.",
+        f"A batch has it {format_number(once)} times on average, and twice or more with probability "
+        f"{format_number(float(chances[2:].sum()))}: the sum moves by as much.",
+        f"With noise of {format_number(noise_multiplier)}, ε at δ = {format_number(delta)} is at least "
+        f"{format_lower(lower)}.",
         lower=lower,
-        steps=(
-            f"Each of {steps} batches is {batch} draws from {records} records, with replacement. The gradient of one "
-            "record is 1 in D and counts as 0 in D′, and all others are 0.",
-            f"A batch has it {format_number(once)} times on average, and twice or more with probability "
-            f"{format_number(float(chances[2:].sum()))}: the sum moves by as much.",
-            f"With noise of {format_number(noise_multiplier)}, ε at δ = {format_number(delta)} is at least "
-            f"{format_lower(lower)}.",
-        ),
     )
 
 
 def sum_of_allocated_steps(noise_multiplier: float, times: int, steps: int, delta: float) -> CheckResult:
     """Steps to some of which each record is allotted, so often for certain: the sum of all of them moves by as much."""
     result = DominatingPair.gaussian(noise_multiplier * math.sqrt(steps), times).epsilon(delta)
-    return CheckResult(
+    return CheckResult.of(
+        f"Each record is in {times} of {steps} steps, whose noise is {format_number(noise_multiplier)}. All "
+        "gradients are 0 but that of one record, which is 1. It is in D and not in D′.",
+        f"The sum of all noisy sums is {times} in D and 0 in D′, with noise of "
+        f"{format_number(noise_multiplier * math.sqrt(steps))}: ε at δ = {format_number(delta)} is at least "
+        f"{format_lower(result.lower)}.",
         lower=result.lower,
-        steps=(
-            f"Each record is in {times} of {steps} steps, whose noise is {format_number(noise_multiplier)}. All "
-            "gradients are 0 but that of one record, which is 1. It is in D and not in D′.",
-            f"The sum of all noisy sums is {times} in D and 0 in D′, with noise of "
-            f"{format_number(noise_multiplier * math.sqrt(steps))}: ε at δ = {format_number(delta)} is at least "
-            f"{format_lower(result.lower)}.",
-        ),
     )
 
 
@@ -364,15 +344,13 @@ def _shares(counts: Sequence[int], samples: int) -> tuple[int, ...]:
 
 def _certain(first: object, second: object, what: str, where: str) -> CheckResult:
     """What has no noise, in D and in D′: δ is 1 at every ε if it differs."""
-    return CheckResult(
+    return CheckResult.of(
+        where,
+        f"{what}: {first} in D and {second} in D′, without noise.",
+        "Whoever sees them tells D from D′ with certainty: δ is 1 at every ε."
+        if first != second
+        else "They are equal, and tell nothing.",
         lower=float(first != second),
-        steps=(
-            where,
-            f"{what}: {first} in D and {second} in D′, without noise.",
-            "Whoever sees them tells D from D′ with certainty: δ is 1 at every ε."
-            if first != second
-            else "They are equal, and tell nothing.",
-        ),
     )
 
 
@@ -396,18 +374,3 @@ def as_many_rows(records: int) -> CheckResult:
     """A synthetic table that is as long as the private one."""
     where = f"D has {records} rows and D′ one less."
     return _certain(records, records - 1, "Rows of the synthetic table, by default", where)
-
-
-CHECKS: Checks = {
-    "samples_of_each_label": samples_of_each_label,
-    "as_many_rows": as_many_rows,
-    "scale_of_noise": scale_of_noise,
-    "noise_for_another_sensitivity": noise_for_another_sensitivity,
-    "centred_fractions": centred_fractions,
-    "drawn_with_replacement": drawn_with_replacement,
-    "counts_of_clipped_units": counts_of_clipped_units,
-    "fixed_number_of_clients": fixed_number_of_clients,
-    "fractions_of_clipped_records": fractions_of_clipped_records,
-    "shuffled_as_poisson": shuffled_as_poisson,
-    "sum_of_allocated_steps": sum_of_allocated_steps,
-}

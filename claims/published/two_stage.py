@@ -10,7 +10,7 @@ from dp_accounting.rdp import RdpAccountant
 from dpassay.accounting import account
 from dpassay.base.number_format import format_lower, format_number, format_upper
 from dpassay.claims.published.laws import certain_epsilon_of_maxima
-from dpassay.claims.published.statement import CheckResult, Checks
+from dpassay.claims.published.statement import CheckResult
 
 
 def sampled_gaussian_divergence(order: int, rate: float, noise_multiplier: float) -> float:
@@ -34,18 +34,16 @@ def renyi_divergence_of_a_step(order: int, rate: float, noise_multiplier: float,
     """
     exact = sampled_gaussian_divergence(order, rate, noise_multiplier)
     lower, upper = exact * (1 - 1e-12), exact * (1 + 1e-12)
-    return CheckResult(
+    return CheckResult.of(
+        f"D has one row of gradient 1 and other rows of gradient 0, and D′ lacks it; q = {format_number(rate)}, "
+        f"σ = {format_number(noise_multiplier)}, α = {order}.",
+        f"A step releases the mixture (1 − q)·N(0, σ²) + q·N(1, σ²) from D and N(0, σ²) from D′: their Rényi "
+        f"divergence is log A_α/(α − 1), at least {format_lower(lower)}.",
+        f"By the theorem as printed ρ = {format_number(share * exact)} would do, which is "
+        f"{format_number(share)} times that.",
         lower=lower,
         upper=upper,
         claimed=share * exact,
-        steps=(
-            f"D has one row of gradient 1 and other rows of gradient 0, and D′ lacks it; q = {format_number(rate)}, "
-            f"σ = {format_number(noise_multiplier)}, α = {order}.",
-            f"A step releases the mixture (1 − q)·N(0, σ²) + q·N(1, σ²) from D and N(0, σ²) from D′: their Rényi "
-            f"divergence is log A_α/(α − 1), at least {format_lower(lower)}.",
-            f"By the theorem as printed ρ = {format_number(share * exact)} would do, which is "
-            f"{format_number(share)} times that.",
-        ),
     )
 
 
@@ -66,19 +64,16 @@ def shuffled_batches(records: int, batch_size: int, epochs: int, noise_multiplie
     lower = certain_epsilon_of_maxima(
         batches=batches, epochs=epochs, noise_multiplier=noise_multiplier, means=(2.0, 1.0), delta=delta
     )
-    return CheckResult(
+    return CheckResult.of(
+        f"{records} rows in shuffled batches of {batch_size}, {epochs} epochs, σ = {format_number(noise_multiplier)}: "
+        f"equation (12) states ε = {format_number(claimed)} at δ = {format_number(delta)}.",
+        "One row has the gradient 1 in D and counts as 0 in D′; all others have −1.",
+        f"The adversary adds the size of its batch to each noisy sum. What is left is noise around 0 but for the "
+        f"batch of the row, where it is noise around 2 in D and around 1 in D′. She takes the largest of the "
+        f"{batches} sums of each epoch.",
+        f"The largest sums of {epochs} epochs have ε of at least {format_lower(lower)}.",
         lower=lower,
         claimed=claimed,
-        steps=(
-            f"{records} rows in shuffled batches of {batch_size}, {epochs} epochs, σ = "
-            f"{format_number(noise_multiplier)}: equation (12) states ε = {format_number(claimed)} at δ = "
-            f"{format_number(delta)}.",
-            "One row has the gradient 1 in D and counts as 0 in D′; all others have −1.",
-            f"The adversary adds the size of its batch to each noisy sum. What is left is noise around 0 but for the "
-            f"batch of the row, where it is noise around 2 in D and around 1 in D′. She takes the largest of the "
-            f"{batches} sums of each epoch.",
-            f"The largest sums of {epochs} epochs have ε of at least {format_lower(lower)}.",
-        ),
     )
 
 
@@ -102,21 +97,12 @@ def poisson_samples(
         step = dp_event.PoissonSampledDpEvent(rate, step)
     event = dp_event.SelfComposedDpEvent(step, steps)
     upper = account(event, adjacency="add_remove", delta=delta, method="lattice").value
-    return CheckResult(
+    return CheckResult.of(
+        f"{steps} steps with a Poisson sample of {batch_size} of {records} rows, σ = "
+        f"{format_number(noise_multiplier)}: equation (12) states ε = {format_number(claimed)} at δ = "
+        f"{format_number(delta)}.",
+        f"The privacy-loss distribution of the same steps has ε of at most {format_upper(upper)}, so that the "
+        f"statement is {format_number(claimed / upper, digits=3)} times the certified bound.",
         upper=upper,
         claimed=claimed,
-        steps=(
-            f"{steps} steps with a Poisson sample of {batch_size} of {records} rows, σ = "
-            f"{format_number(noise_multiplier)}: equation (12) states ε = {format_number(claimed)} at δ = "
-            f"{format_number(delta)}.",
-            f"The privacy-loss distribution of the same steps has ε of at most {format_upper(upper)}, so that the "
-            f"statement is {format_number(claimed / upper, digits=3)} times the certified bound.",
-        ),
     )
-
-
-CHECKS: Checks = {
-    "renyi_divergence_of_a_step": renyi_divergence_of_a_step,
-    "shuffled_batches": shuffled_batches,
-    "poisson_samples": poisson_samples,
-}

@@ -16,8 +16,8 @@ import pytest
 from oracle_inversion import composed_delta, sampled_gaussian
 from published_rows import checked, lower, upper
 
-from dpassay.claims.published.libraries import CHECKS, epsilon_of_central_limit
-from dpassay.claims.published.registry import read_published_claims
+from dpassay.claims.published.libraries import epsilon_of_central_limit
+from dpassay.claims.published.registry import checks_of, read_published_claims
 from dpassay.claims.published.statement import Software
 
 FILES = Path(__file__).resolve().parents[2] / "accounting" / "interop" / "files"
@@ -34,7 +34,7 @@ def as_published(row: str) -> bool:
 
 def test_all_have_a_row_and_the_verdict_of_their_file() -> None:
     rows = [claim for claim in read_published_claims() if claim.check.startswith("libraries.")]
-    assert {claim.check.partition(".")[2] for claim in rows} == set(CHECKS)
+    assert {claim.check.partition(".")[2] for claim in rows} == set(checks_of("libraries"))
     for claim in filter(lambda claim: as_published(claim.id), rows):
         result = checked(claim.id)
         assert result.as_recorded, claim.id
@@ -57,7 +57,7 @@ def test_randomised_response() -> None:
     row = "lib-dp-accounting-randomized-response"
     assert between(row, oracle.randomised_response_power(0.5, 10).epsilon(1e-6), 1e-8)
     assert checked(row, count=1).verdict == "UNPROVEN"
-    assert CHECKS["randomized_response"](0.5, 10, 1e-6, accountant="rdp").claimed > lower(row)  # type: ignore[operator]
+    assert checks_of("libraries")["randomized_response"](0.5, 10, 1e-6, accountant="rdp").claimed > lower(row)  # type: ignore[operator]
 
 
 @pytest.mark.skipif(version("dp_accounting") != "0.6.0", reason="of that version")
@@ -89,7 +89,7 @@ def test_exchanged_records() -> None:
 def test_a_sample_without_replacement() -> None:
     row = "lib-dp-accounting-without-replacement"
     assert between(row, oracle.sampled_without_replacement(1.0, 4, 100).epsilon(1e-5))
-    result = CHECKS["sampled_without_replacement"](100, 4, 1.0, 1e-5, moved_by=1.0)
+    result = checks_of("libraries")["sampled_without_replacement"](100, 4, 1.0, 1e-5, moved_by=1.0)
     assert result.lower is not None
     assert result.claimed is not None
     assert result.lower < result.claimed, "an exchange that moves the sum by one norm only is accounted rightly"
@@ -98,7 +98,7 @@ def test_a_sample_without_replacement() -> None:
 def test_a_mixture() -> None:
     row = "lib-dp-accounting-mixture"
     assert between(row, oracle.gaussian_mixture([0.5, 0.3, 0.2], [0, 1, 2], 2).epsilon(1e-6))
-    result = CHECKS["gaussian_mixture"]([0.5, 0.3, 0.2], [0, 1, 2], 2, unit=1, delta=1e-6, step=1e-2)
+    result = checks_of("libraries")["gaussian_mixture"]([0.5, 0.3, 0.2], [0, 1, 2], 2, unit=1, delta=1e-6, step=1e-2)
     assert result.upper is not None
     assert result.claimed is not None
     assert result.upper <= result.claimed < 1.01 * result.upper

@@ -12,8 +12,8 @@ import pytest
 from published_rows import checked, lower, upper
 
 from dpassay.accounting import ex_post
-from dpassay.claims.published.private_inference import CHECKS, published_cost
-from dpassay.claims.published.registry import read_published_claims
+from dpassay.claims.published.private_inference import published_cost
+from dpassay.claims.published.registry import checks_of, read_published_claims
 
 Row = Sequence[float]
 Rows = list[list[float]]
@@ -43,7 +43,7 @@ def neighbours(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 def test_all_have_a_row_and_the_verdict_of_their_file() -> None:
     rows = [claim for claim in read_published_claims() if claim.check.startswith("private_inference.")]
-    assert {claim.check.partition(".")[2] for claim in rows} == set(CHECKS)
+    assert {claim.check.partition(".")[2] for claim in rows} == set(checks_of("private_inference"))
     for claim in rows:
         result = checked(claim.id)
         assert result.as_recorded, claim.id
@@ -106,7 +106,7 @@ def test_batches_of_a_fixed_size() -> None:
 
 
 def test_batches_that_each_record_has_by_itself() -> None:
-    result = CHECKS["fixed_size_batches"](64, 20, 6.0, 1.5, assignment="by_record")
+    result = checks_of("private_inference")["fixed_size_batches"](64, 20, 6.0, 1.5, assignment="by_record")
     assert result.lower is not None
     assert result.lower < 0 == result.claimed
 
@@ -196,7 +196,8 @@ def test_a_mean_over_the_actual_batch_size(vocabulary: int, stated: float, verdi
 
 
 def test_a_mean_over_a_fixed_number() -> None:
-    result = CHECKS["actual_batch_size"](64, 50_257, 9.0, 1.5, 367, 108_000, denominator="fixed")
+    check = checks_of("private_inference")["actual_batch_size"]
+    result = check(64, 50_257, 9.0, 1.5, 367, 108_000, denominator="fixed")
     assert result.lower is not None
     assert result.upper is not None
     assert result.upper == pytest.approx(9.888715, abs=1e-5)
@@ -232,7 +233,7 @@ def test_means_of_contexts_of_two_records(row: str, batch_size: int, tokens: int
     assert exact == pytest.approx(stated, abs=1e-3)
     assert exact - 1e-8 < lower(row) <= exact
     parameters = {"batch_size": batch_size, "clip": 9.0, "temperature": 1.5, "tokens": tokens, "records": 108_000}
-    single = CHECKS["means_of_contexts"](**parameters, records_per_context=1)
+    single = checks_of("private_inference")["means_of_contexts"](**parameters, records_per_context=1)
     published = checked(row).claimed
     assert single.lower is not None
     assert single.upper is not None

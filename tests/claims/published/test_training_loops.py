@@ -16,13 +16,13 @@ from oracle_inversion import composed_delta, sampled_gaussian
 from published_rows import checked, lower, upper
 from scipy import integrate, special, stats
 
-from dpassay.claims.published.registry import read_published_claims
-from dpassay.claims.published.training_loops import CHECKS, rate_and_divisor
+from dpassay.claims.published.registry import checks_of, read_published_claims
+from dpassay.claims.published.training_loops import rate_and_divisor
 
 
 def test_all_have_a_row_and_the_verdict_of_their_file() -> None:
     rows = [claim for claim in read_published_claims() if claim.check.startswith("training_loops.")]
-    assert {claim.check.partition(".")[2] for claim in rows} == set(CHECKS)
+    assert {claim.check.partition(".")[2] for claim in rows} == set(checks_of("training_loops"))
     for claim in rows:
         result = checked(claim.id)
         assert result.as_recorded, claim.id
@@ -239,14 +239,14 @@ def test_shuffled_batches_that_are_accounted_as_poisson_samples() -> None:
 
 def test_samples_of_each_label() -> None:
     """Largest remainders in exact fractions: 59/99 of 200 is 119 and 19/99."""
-    result = CHECKS["samples_of_each_label"]([60, 40], 200)
+    result = checks_of("training_loops")["samples_of_each_label"]([60, 40], 200)
     assert "(120, 80) in D and (119, 81) in D′" in result.steps[1]
     assert result.lower == checked("lib-private-evolution-labels").finding.lower == 1.0
     exact = [Fraction(59 * 200, 99), Fraction(40 * 200, 99)]
     assert [math.floor(share) for share in exact] == [119, 80]
     assert max(exact, key=lambda share: share - math.floor(share)) == exact[1]
     assert checked("lib-private-evolution-labels", counts=[60_000, 40_000]).verdict == "UNPROVEN"
-    assert CHECKS["samples_of_each_label"]([3, 3, 1], 2).lower == 0.0
+    assert checks_of("training_loops")["samples_of_each_label"]([3, 3, 1], 2).lower == 0.0
 
 
 def test_as_many_rows() -> None:
