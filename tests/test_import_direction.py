@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import tomllib
+from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -30,9 +31,6 @@ FLOORS = (
 
 AUDITS = ("canaries", "many_runs", "membership", "released", "secrets")
 """The rooms of `auditing`, which do not know each other."""
-
-SHARED = {"auditing.canaries.files"}
-"""What rooms of `auditing` share: sealed files."""
 
 
 def name_of(file: Path) -> str:
@@ -145,6 +143,15 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 )
 def test_what_may_be_imported(file: str, source: str, allowed: bool) -> None:
     assert (not violations(ROOT / file, source)) is allowed
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    files = defaultdict[str, list[str]](list)
+    for name, file in FILES.items():
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                files[node.name].append(name)
+    assert {name: modules for name, modules in files.items() if len(modules) > 1} == {}
 
 
 def test_cycles_are_found() -> None:
