@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_args, get_type_hints
 
 import typer
 
 from dpassay.accounting.adjacency import RECORD_UNITS
+from dpassay.cli.exit_codes import of_audit
 
 if TYPE_CHECKING:
     from dpassay.base.progress import Progress
@@ -99,6 +100,8 @@ Seed = Annotated[
 ]
 
 
+T = TypeVar("T")
+
 Option = tuple[str, Any, Any]
 """Name, annotation and default of an option."""
 
@@ -158,3 +161,22 @@ def show(result: Any, in_words: Callable[[], None], json_: bool, quiet: bool) ->
         print(json.dumps(result))
     elif not quiet:
         in_words()
+
+
+def call(function: Callable[..., T], options: Mapping[str, Any], **others: Any) -> T:
+    """Calls a function of `dpassay` whose keywords are the options of a command, and shows its progress.
+
+    Args:
+        function: it has its own default for each option that was not given.
+        options: of the command by name: `locals()` where it begins.
+        others: arguments that are not the option of their name as it was given.
+    """
+    given = {name: value for name, value in {**options, **others}.items() if value is not None}
+    shown = progress(given.pop("json_"), given.pop("quiet"))
+    return function(**given, progress=shown)
+
+
+def conclude(result: Any, in_words: Callable[[], None], json_: bool, quiet: bool) -> NoReturn:
+    """Prints the result of an audit, as `show` does, and ends the command with the exit code of its conclusion."""
+    show(result.to_json(), in_words, json_, quiet)
+    raise typer.Exit(of_audit(bool(result.refuted)))

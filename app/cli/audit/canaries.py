@@ -10,15 +10,14 @@ import typer
 from dpassay.accounting.adjacency import RECORD_UNITS
 from dpassay.base import defaults
 from dpassay.base.terminal import say
-from dpassay.cli.exit_codes import of_audit
-from dpassay.cli.options import FORMATS, Confidence, Device, Json, Quiet, progress, show
+from dpassay.cli.options import FORMATS, Confidence, Device, Json, Quiet, call, conclude, show
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `dpassay audit plan` made.")]
 Expect = Annotated[str | None, typer.Option(metavar="HASH", help="SHA-256 of the manifest that you kept outside DIR.")]
 
 
 def plan(
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")],
+    folder: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")],
     kind: Annotated[str, typer.Option(help="key, echo (both for texts), table, edge or category (for rows).")] = "key",
     canaries: Annotated[
         int | None,
@@ -33,9 +32,12 @@ def plan(
         Path | None,
         typer.Option(help="YAML file of the public domains of its columns, as `dpassay table schema` writes it."),
     ] = None,
-    template: Annotated[
+    templates: Annotated[
         list[str] | None,
-        typer.Option(help="Kind key: a sentence with {key} for the number; repeatable. Default: built-in sentences."),
+        typer.Option(
+            "--template",
+            help="Kind key: a sentence with {key} for the number; repeatable. Default: built-in sentences.",
+        ),
     ] = None,
     score: Annotated[
         str | None,
@@ -78,46 +80,27 @@ def plan(
     quiet: Quiet = False,
 ) -> None:
     """Starts an audit with canaries (then score, bound, report): draws them and fixes in advance what is tested."""
+    options = locals()
     from dpassay import audit
     from dpassay.auditing.canaries.layout import layout_in_words
     from dpassay.auditing.canaries.readme import reach
     from dpassay.auditing.canaries.units import claim_in_words
 
-    planned = audit.canaries(
-        output,
-        kind=kind,
-        canaries=canaries,
-        like=like,
-        schema=schema,
-        templates=template or (),
-        score=score,
-        holdout=holdout,
-        text=text,
-        id=id,
-        user=user,
-        unit=unit,
-        copies=copies,
-        epsilon=epsilon,
-        delta=delta,
-        confidence=confidence,
-        guesses=guesses,
-        scorings=scorings,
-        progress=progress(json_, quiet),
-    )
+    planned = call(audit.canaries, options)
 
     def in_words() -> None:
         for line in claim_in_words(planned.design.claim, planned.design.unit):
             say(line)
         size = planned.design.candidates
         if planned.layout is None:
-            say(f"{size} canaries of kind {kind}; add the planted ones to the data: {output / planned.canaries}")
+            say(f"{size} canaries of kind {kind}; add the planted ones to the data: {folder / planned.canaries}")
         else:
             say(f"{size} canaries of kind {kind}")
-        say(f"SHA-256 of the manifest, to be kept outside {output}: {planned.manifest_sha256}")
+        say(f"SHA-256 of the manifest, to be kept outside {folder}: {planned.manifest_sha256}")
         say("\n".join(reach(planned)))
-        for line in layout_in_words(planned, str(output)):
+        for line in layout_in_words(planned, str(folder)):
             say(line)
-        say(f"What to do now is in {output / 'README.md'}")
+        say(f"What to do now is in {folder / 'README.md'}")
 
     show(planned.to_json(), in_words, json_, quiet)
 
@@ -151,19 +134,10 @@ def score(
     quiet: Quiet = False,
 ) -> None:
     """Scores the canaries of a plan on a synthetic file or a language model; needs nothing else of the generator."""
+    options = locals()
     from dpassay import audit
 
-    scored = audit.score_canaries(
-        folder,
-        synthetic,
-        model=model,
-        base=base,
-        device=device,
-        text=text,
-        unprotected=unprotected,
-        expect=expect,
-        progress=progress(json_, quiet),
-    )
+    scored = call(audit.score_canaries, options)
     read = f"Scored all canaries by {model}"
     if model is None:
         read = f"Read {scored.rows} rows ({scored.bytes} bytes) of {synthetic}"
@@ -173,10 +147,11 @@ def score(
 
 def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:
     """Computes a lower bound on the generator's ε from the scores. Exits with 1 if it refutes the planned claim."""
+    options = locals()
     from dpassay import audit
     from dpassay.base.number_format import format_ceiling
 
-    result = audit.bound_canaries(folder, expect=expect, progress=progress(json_, quiet))
+    result = call(audit.bound_canaries, options)
 
     def in_words() -> None:
         audit = result.audit
@@ -191,8 +166,7 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
             if not file.checked:
                 say(f"{file.scored.file} was removed after it was scored, so it could not be checked.")
 
-    show(result.to_json(), in_words, json_, quiet)
-    raise typer.Exit(of_audit(bool(result.refuted)))
+    conclude(result, in_words, json_, quiet)
 
 
 def report(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:

@@ -12,7 +12,7 @@ from dpassay.accounting.adjacency import RECORD_UNITS
 from dpassay.base import defaults
 from dpassay.base.number_format import format_interval, format_lower, format_number
 from dpassay.base.terminal import say
-from dpassay.cli.exit_codes import IN_AUDIT_HELP, of_audit
+from dpassay.cli.exit_codes import IN_AUDIT_HELP
 from dpassay.cli.options import (
     FORMATS,
     BoundDelta,
@@ -22,8 +22,8 @@ from dpassay.cli.options import (
     Quiet,
     Seed,
     SyntheticText,
-    progress,
-    show,
+    call,
+    conclude,
 )
 
 if TYPE_CHECKING:
@@ -49,12 +49,15 @@ app = typer.Typer(
     "With --coins there is a lower bound on ε; without, only areas under the curve and rates.",
 )
 
-Records = Annotated[Path, typer.Argument(help=f"Candidates ({FORMATS}) with columns text and included.")]
+Records = Annotated[
+    Path, typer.Argument(metavar="records", help=f"Candidates ({FORMATS}) with columns text and included.")
+]
 Text = Annotated[str, typer.Option(help="Column of the text in files of records.")]
 Attack = Annotated[
     list[str] | None,
     typer.Option(
-        help="loss, lira-online, lira-offline, rmia-online or rmia-offline; repeatable, but each weakens the bound."
+        "--attack",
+        help="loss, lira-online, lira-offline, rmia-online or rmia-offline; repeatable, but each weakens the bound.",
     ),
 ]
 Guesses = Annotated[
@@ -76,7 +79,7 @@ Output = Annotated[
 
 @app.command(epilog=f"Example: dpassay audit membership scores scores.csv --coins --delta 1e-5\n\n{IN_AUDIT_HELP}")
 def scores(
-    signals: Annotated[
+    candidates: Annotated[
         Path,
         typer.Argument(
             metavar="FILE",
@@ -84,7 +87,7 @@ def scores(
             "signal means that a model fits a record better.",
         ),
     ],
-    attack: Attack = None,
+    attacks: Attack = None,
     guesses: Guesses = None,
     side: Side = "both",
     coins: Coins = False,
@@ -100,26 +103,7 @@ def scores(
     quiet: Quiet = False,
 ) -> None:
     """Uses signals of the target and of reference models. A row without `included` is a population record."""
-    from dpassay import audit
-
-    path = _path(signals, output)
-    result = audit.membership(
-        signals,
-        attacks=attack or (),
-        guesses=guesses or (),
-        side=side,
-        coins=coins,
-        epsilon=epsilon,
-        delta=delta,
-        confidence=confidence,
-        unit=unit,
-        gamma=gamma,
-        a=a,
-        seed=seed,
-        output=path,
-        progress=progress(json_, quiet),
-    )
-    _finish(result, path, json_, quiet)
+    _audit(locals(), candidates)
 
 
 @app.command(
@@ -127,7 +111,7 @@ def scores(
     f"--attack lira-online --coins\n\n{IN_AUDIT_HELP}"
 )
 def model(
-    records: Records,
+    candidates: Records,
     model: Annotated[Path, typer.Option(help="Folder of the model that was fine-tuned on some of them.")],
     base: Annotated[
         str, typer.Option(help="Public model that it was fine-tuned from: builtin or a folder.")
@@ -139,12 +123,12 @@ def model(
         float, typer.Option(help="Learning rate (AdamW) of each reference model.")
     ] = defaults.LEARNING_RATE,
     workers: Annotated[int, typer.Option(help="Processes that train reference models.")] = 1,
-    population: Annotated[
+    reference: Annotated[
         Path | None,
-        typer.Option("--reference", help="Texts of the same kind without candidates: the population of RMIA."),
+        typer.Option(help="Texts of the same kind without candidates: the population of RMIA."),
     ] = None,
     text: Text = "text",
-    attack: Attack = None,
+    attacks: Attack = None,
     guesses: Guesses = None,
     side: Side = "both",
     coins: Coins = False,
@@ -161,36 +145,7 @@ def model(
     quiet: Quiet = False,
 ) -> None:
     """Attacks a model that was fine-tuned on some of the candidates. Given again, it reuses its reference models."""
-    from dpassay import audit
-
-    path = _path(records, output, records, model, population, Path(base))
-    result = audit.membership(
-        records,
-        model=model,
-        reference=population,
-        text=text,
-        attacks=attack or (),
-        guesses=guesses or (),
-        side=side,
-        coins=coins,
-        epsilon=epsilon,
-        delta=delta,
-        confidence=confidence,
-        unit=unit,
-        gamma=gamma,
-        a=a,
-        base=base,
-        references=references,
-        epochs=epochs,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        workers=workers,
-        device=device,
-        seed=seed,
-        output=path,
-        progress=progress(json_, quiet),
-    )
-    _finish(result, path, json_, quiet)
+    _audit(locals(), candidates, candidates, model, reference, Path(base))
 
 
 @app.command(
@@ -198,13 +153,14 @@ def model(
     f"--reference public.jsonl --coins\n\n{IN_AUDIT_HELP}"
 )
 def text(
-    records: Records,
+    candidates: Records,
     synthetic: Annotated[Path, typer.Option(help="The released texts, or the folder of a run.")],
     reference: Annotated[Path | None, typer.Option(help="Texts of the same kind without candidates.")] = None,
     text: Text = "text",
     synthetic_text: SyntheticText = "text",
-    attack: Annotated[
-        list[str] | None, typer.Option(help="ngram or neighbourhood; repeatable, but each weakens the bound.")
+    attacks: Annotated[
+        list[str] | None,
+        typer.Option("--attack", help="ngram or neighbourhood; repeatable, but each weakens the bound."),
     ] = None,
     order: Annotated[int, typer.Option(help="ngram attack: bytes of an n-gram.")] = defaults.NGRAM_ORDER,
     neighbours: Annotated[
@@ -223,46 +179,23 @@ def text(
     quiet: Quiet = False,
 ) -> None:
     """Attacks synthetic text alone: is it closer to a candidate than it would be without it?"""
+    _audit(locals(), synthetic, candidates, reference)
+
+
+def _audit(options: dict[str, Any], beside: Path, *inputs: Path | None) -> NoReturn:
+    """Makes the audit of a command, and writes the result to `output`, or beside a file or in the folder of a run."""
     from dpassay import audit
-
-    path = _path(synthetic, output, records, reference)
-    result = audit.membership(
-        records,
-        synthetic=synthetic,
-        reference=reference,
-        text=text,
-        synthetic_text=synthetic_text,
-        attacks=attack or (),
-        guesses=guesses or (),
-        side=side,
-        coins=coins,
-        epsilon=epsilon,
-        delta=delta,
-        confidence=confidence,
-        unit=unit,
-        order=order,
-        neighbours=neighbours,
-        seed=seed,
-        output=path,
-        progress=progress(json_, quiet),
-    )
-    _finish(result, path, json_, quiet)
-
-
-def _path(beside: Path, output: Path | None, *inputs: Path | None) -> Path:
     from dpassay.auditing.membership.audit import NAME
     from dpassay.base.private_results import output_file
 
-    return output_file(beside, output, NAME, inputs)
+    path = output_file(beside, options["output"], NAME, inputs)
+    result = call(audit.membership, options, output=path)
 
-
-def _finish(result: MembershipAudit, path: Path, json_: bool, quiet: bool) -> NoReturn:
     def in_words() -> None:
         print_audit(result)
         say(f"Written to {path}")
 
-    show(result.to_json(), in_words, json_, quiet)
-    raise typer.Exit(of_audit(result.refuted))
+    conclude(result, in_words, options["json_"], options["quiet"])
 
 
 def print_audit(result: MembershipAudit) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -11,7 +12,6 @@ from dpassay.base import defaults
 from dpassay.base.errors import InputError
 from dpassay.base.number_format import format_confidence, format_lower, format_p_value, format_points
 from dpassay.base.terminal import say
-from dpassay.cli.exit_codes import of_audit
 from dpassay.cli.options import (
     FORMATS,
     BoundDelta,
@@ -22,8 +22,8 @@ from dpassay.cli.options import (
     Seed,
     Synthetic,
     SyntheticText,
-    progress,
-    show,
+    call,
+    conclude,
 )
 
 if TYPE_CHECKING:
@@ -84,30 +84,11 @@ def text(
     The generator did not see the holdout, so what is found of it shows what records have in common. Without --coins
     there is a p-value but no bound on ε. Personal data are counted and hashed with a key, never printed.
     """
+    options = locals()
     from dpassay import audit
     from dpassay.auditing.released.audit import TEXT_NAME
-    from dpassay.base.private_results import output_file
 
-    holdout = _required(holdout, "dpassay audit plan")
-    path = output_file(synthetic, output, TEXT_NAME, (source, holdout))
-    result = audit.text(
-        synthetic,
-        source=source,
-        holdout=holdout,
-        text=text,
-        user=user,
-        synthetic_text=synthetic_text,
-        words=words,
-        near_words=near_words,
-        near_share=near_share,
-        coins=coins,
-        epsilon=epsilon,
-        delta=delta,
-        confidence=confidence,
-        output=path,
-        progress=progress(json_, quiet),
-    )
-    _finish(result, path, json_, quiet)
+    _audit(audit.text, options, TEXT_NAME, "dpassay audit plan")
 
 
 def table(
@@ -140,53 +121,35 @@ def table(
     Each attack is also made on the holdout, which the generator did not see, so that what rows have in common does not
     count. Without --coins there is a p-value but no bound on ε.
     """
+    options = locals()
     from dpassay import audit
     from dpassay.auditing.released.audit import TABLE_NAME
-    from dpassay.base.private_results import output_file
 
-    holdout = _required(holdout, "dpassay audit plan --kind table")
-    path = output_file(synthetic, output, TABLE_NAME, (source, holdout))
-    result = audit.table(
-        synthetic,
-        source=source,
-        holdout=holdout,
-        secret=secret,
-        ignore=ignore or (),
-        categorical=categorical or (),
-        limit=limit,
-        coins=coins,
-        epsilon=epsilon,
-        delta=delta,
-        confidence=confidence,
-        seed=seed,
-        output=path,
-        progress=progress(json_, quiet),
-    )
-    _finish(result, path, json_, quiet)
+    _audit(audit.table, options, TABLE_NAME, "dpassay audit plan --kind table")
 
 
-def _required(holdout: Path | None, instead: str) -> Path:
-    """The file of the holdout.
+def _audit(function: Callable[..., HoldoutAudit], options: dict[str, Any], name: str, instead: str) -> NoReturn:
+    """Makes the audit of a command, and writes the result to `output`, or beside a file or in the folder of a run.
 
     Raises:
-        InputError: if there is none; the message says why one is needed, and what can be done without.
+        InputError: if there is no holdout; the message says why one is needed, and what can be done without.
     """
-    if holdout is None:
+    from dpassay.base.private_results import output_file
+
+    if options["holdout"] is None:
         raise InputError(
             "--holdout is missing: it names records of the same kind that the generator did not see. Without them a "
             "match with the source may show no more than what such records have in common. If there are none, keep "
             f"some records back and run the generator again, or audit it with canaries: `{instead}`"
         )
-    return holdout
+    path = output_file(options["synthetic"], options["output"], name, (options["source"], options["holdout"]))
+    result = call(function, options, output=path)
 
-
-def _finish(result: HoldoutAudit, path: Path, json_: bool, quiet: bool) -> NoReturn:
     def in_words() -> None:
         print_audits(result)
         say(f"Written to {path}")
 
-    show(result.to_json(), in_words, json_, quiet)
-    raise typer.Exit(of_audit(bool(result.refuted)))
+    conclude(result, in_words, options["json_"], options["quiet"])
 
 
 def print_audits(result: HoldoutAudit) -> None:

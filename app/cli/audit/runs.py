@@ -10,8 +10,8 @@ import typer
 
 from dpassay.base import defaults
 from dpassay.base.terminal import say
-from dpassay.cli.exit_codes import IN_AUDIT_HELP, of_audit
-from dpassay.cli.options import FORMATS, Confidence, Json, Quiet, progress, show
+from dpassay.cli.exit_codes import IN_AUDIT_HELP
+from dpassay.cli.options import FORMATS, Confidence, Json, Quiet, call, conclude, show
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,7 +28,7 @@ _COMMAND = '--command "python gen.py {input} {output}"'
 @app.command(epilog=f"Example: dpassay audit runs plan --like people.csv --epsilon 1 -o runs\n\n{IN_AUDIT_HELP}")
 def plan(
     like: Annotated[Path, typer.Option(help=f"File of the data ({FORMATS}) on which neighbours are modelled.")],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")],
+    folder: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")],
     epsilon: Annotated[
         float | None, typer.Option(help="Claimed ε, for this unit and adjacency. Without it nothing is refuted.")
     ] = None,
@@ -65,7 +65,7 @@ def plan(
     categorical: Annotated[
         list[str] | None, typer.Option(help="Column of numbers that are categories; repeatable.")
     ] = None,
-    text: Annotated[list[str] | None, typer.Option(help="Column of prose; repeatable.")] = None,
+    texts: Annotated[list[str] | None, typer.Option("--text", help="Column of prose; repeatable.")] = None,
     failures: Annotated[
         bool,
         typer.Option("--failures", help="Also test pairs on which every pilot run fails if the record is in the data."),
@@ -74,30 +74,14 @@ def plan(
     quiet: Quiet = False,
 ) -> None:
     """Makes neighbouring data sets, and says what the audit can show before the generator runs."""
+    options = locals()
     from dpassay import audit
 
-    result = audit.runs(
-        output,
-        like=like,
-        epsilon=epsilon,
-        delta=delta,
-        adjacency=adjacency,
-        unit=unit,
-        runs=runs,
-        confidence=confidence,
-        neighbors=neighbors or (),
-        schema=schema,
-        records=records,
-        label=label,
-        categorical=categorical or (),
-        texts=text or (),
-        failures=failures,
-        progress=progress(json_, quiet),
-    )
+    result = call(audit.runs, options)
 
     def in_words() -> None:
         say("\n".join(result.words()))
-        say(f"Next: dpassay audit runs run {output} {_COMMAND}")
+        say(f"Next: dpassay audit runs run {folder} {_COMMAND}")
 
     show(result.to_json(), in_words, json_, quiet)
 
@@ -133,19 +117,10 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Runs the generator until the claim is refuted or all planned runs are made. Given again, it resumes."""
+    options = locals()
     from dpassay import audit
 
-    made = audit.make_runs(
-        folder,
-        command=command,
-        function=function,
-        unprotected=unprotected,
-        workers=workers,
-        timeout=timeout,
-        stop=not all_,
-        keep=keep,
-        progress=progress(json_, quiet),
-    )
+    made = call(audit.make_runs, options, stop=not options.pop("all_"))
 
     def in_words() -> None:
         say(f"{made.made} runs were made, and no more are needed: {made.reason}.")
@@ -164,9 +139,10 @@ def score(
     quiet: Quiet = False,
 ) -> None:
     """Reads outputs of runs that were made elsewhere, and says which runs are needed next, until none is."""
+    options = locals()
     from dpassay import audit
 
-    made = audit.read_runs(folder, unprotected=unprotected, progress=progress(json_, quiet))
+    made = call(audit.read_runs, options)
 
     def in_words() -> None:
         if made.wanted:
@@ -202,8 +178,7 @@ def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
         if result.control:
             say(result.control)
 
-    show(result.to_json(), in_words, json_, quiet)
-    raise typer.Exit(of_audit(bool(result.refuted)))
+    conclude(result, in_words, json_, quiet)
 
 
 def _failing(details: Mapping[str, Any]) -> str:

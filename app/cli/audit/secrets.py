@@ -9,8 +9,7 @@ import typer
 
 from dpassay.base import defaults
 from dpassay.base.terminal import say
-from dpassay.cli.exit_codes import of_audit
-from dpassay.cli.options import Confidence, Json, Quiet, progress, show
+from dpassay.cli.options import Confidence, Json, Quiet, call, conclude
 
 EXAMPLE = "Example: dpassay audit secrets --p .01 --r .1 --occurrences 80 --sampling-probability .013"
 
@@ -40,19 +39,8 @@ def secrets(
     quiet: Quiet = False,
 ) -> None:
     """Guesses a secret from the noisy clusters of secret-protected evolution by the best attack: a lower bound on r."""
+    options = locals()
     from dpassay import audit
 
-    result = audit.secrets(
-        p,
-        r,
-        occurrences=occurrences,
-        sampling_probability=sampling_probability,
-        rounds=rounds,
-        sigma=sigma,
-        variant=variant,  # type: ignore[arg-type]  # checked there
-        confidence=confidence,
-        output=output,
-        progress=progress(json_, quiet),
-    )
-    show(result.to_json(), lambda: say("\n".join(result.in_words())), json_, quiet)
-    raise typer.Exit(of_audit(result.refuted))
+    result = call(audit.secrets, options)
+    conclude(result, lambda: say("\n".join(result.in_words())), json_, quiet)
