@@ -28,22 +28,14 @@ _SHARE = 0.37
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measurement(Generic[A]):
-    """One measurement.
+    """One measurement."""
 
-    Attributes:
-        value: of the parameter.
-        coordinate: log of the value, or minus that, such that levels increase with the coordinate.
-        width: the requested width of the level.
-        low, high: the level from below and from above, in [−CAP, CAP].
-        answer: what was measured.
-    """
-
-    value: float
-    coordinate: float
-    width: float
-    low: float
+    value: float  # of the parameter
+    coordinate: float  # log of the value, or minus that, such that levels increase with the coordinate
+    width: float  # the requested width of the level
+    low: float  # low and high: the level from below and from above, in [−CAP, CAP]
     high: float
-    answer: A
+    answer: A  # what was measured
 
     @property
     def middle(self) -> float:

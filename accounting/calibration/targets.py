@@ -43,23 +43,15 @@ AccountantFactory: TypeAlias = Callable[[float], Accountant[Any]]
 
 
 class Question(NamedTuple):
-    """The bounds that decide whether a target is met.
-
-    Attributes:
-        target: the target.
-        key: questions with equal keys differ in their limit only.
-        calls: methods of an accountant with their arguments.
-        limits: for each bound's `at`, the largest allowed value (the smallest, for a type II error).
-        method: the default accountant.
-        lossless_value: the value of the quantity without any privacy loss.
-    """
+    """The bounds that decide whether a target is met."""
 
     target: Target
-    key: Any
-    calls: tuple[tuple[str, tuple[float, ...]], ...]
+    key: Any  # questions with equal keys differ in their limit only
+    calls: tuple[tuple[str, tuple[float, ...]], ...]  # methods of an accountant with their arguments
+    # for each bound's `at`, the largest allowed value (the smallest, for a type II error).
     limits: dict[float | None, float]
-    method: str = Lattice.name
-    lossless_value: float = 0.0
+    method: str = Lattice.name  # the default accountant
+    lossless_value: float = 0.0  # the value of the quantity without any privacy loss
 
     def holds(self, bound: Bound, value: float) -> bool:
         """Whether a value of the bounded quantity is within its limit."""

@@ -231,21 +231,13 @@ def _empty_caches() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Whether one accountant has a bound for one kind of event at one adjacency.
+    """Whether one accountant has a bound for one kind of event at one adjacency."""
 
-    Attributes:
-        example: the kind, a key of `events.EXAMPLES`.
-        adjacency: the neighbouring relation.
-        method: the accountant's name.
-        rigor: the rigor of its bound; None if it has none.
-        reason: why it has none; None if it has one.
-    """
-
-    example: str
-    adjacency: Adjacency
-    method: str
-    rigor: Rigor | None
-    reason: str | None
+    example: str  # the kind, a key of `events.EXAMPLES`
+    adjacency: Adjacency  # the neighbouring relation
+    method: str  # the accountant's name
+    rigor: Rigor | None  # the rigor of its bound; None if it has none
+    reason: str | None  # why it has none; None if it has one
 
     def to_json(self) -> dict[str, Any]:
         """The answer as plain JSON types."""

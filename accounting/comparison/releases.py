@@ -181,19 +181,12 @@ def _curve(release: SecretReleaseDpEvent, decade: int) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Means of the vectors of several layers, released together with Gaussian noise.
+    """Means of the vectors of several layers, released together with Gaussian noise."""
 
-    Attributes:
-        layers: how many, at least 1.
-        clip: the largest L2 norm of a record's vector in each layer, above 0.
-        records: the public divisor of the means, at least 1.
-        adjacency: add_remove, zero_out (a null record has the vector 0) or replace_one.
-    """
-
-    layers: int
-    clip: float
-    records: int
-    adjacency: Adjacency
+    layers: int  # how many, at least 1
+    clip: float  # the largest L2 norm of a record's vector in each layer, above 0
+    records: int  # the public divisor of the means, at least 1
+    adjacency: Adjacency  # add_remove, zero_out (a null record has the vector 0) or replace_one
 
     def __post_init__(self) -> None:
         validate.integer(minimum=1, layers=self.layers)

@@ -70,20 +70,14 @@ class BudgetExhausted(DpassayError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Total:
-    """A sum of costs.
+    """A sum of costs."""
 
-    Attributes:
-        pure: Σ ε_i, inf if a step has no pure ε.
-        cost: the sum in the accountant's own parameter: Σ ε_i (basic), (Σ ρ_i, Σ ξ_i) (zcdp), an array of divergences,
-            one per order (rdp), Σ μ_i² (gdp).
-        delta: Σ δ_i.
-        assumptions: what the accountant listed for the events.
-    """
-
-    pure: Exact
+    pure: Exact  # Σ ε_i, inf if a step has no pure ε
+    # the sum in the accountant's own parameter: Σ ε_i (basic), (Σ ρ_i, Σ ξ_i) (zcdp), an array of divergences, one per
+    # order (rdp), Σ μ_i² (gdp).
     cost: Any
-    delta: Fraction
-    assumptions: tuple[str, ...] = ()
+    delta: Fraction  # Σ δ_i
+    assumptions: tuple[str, ...] = ()  # what the accountant listed for the events
 
 
 class Meter:

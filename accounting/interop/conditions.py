@@ -66,15 +66,10 @@ PUBLIC_NORMALIZER = "The sampling rate and what noisy sums were divided by, if a
 
 @dataclass(frozen=True, slots=True)
 class Unstated:
-    """A condition that neither a file nor the user states.
+    """A condition that neither a file nor the user states."""
 
-    Attributes:
-        name: of the condition: an option without its dashes, such as ``unit``, or the value of a `Condition`.
-        sentence: the assumption.
-    """
-
-    name: str
-    sentence: str
+    name: str  # of the condition: an option without its dashes, such as ``unit``, or the value of a `Condition`
+    sentence: str  # the assumption
 
     @property
     def option(self) -> str:

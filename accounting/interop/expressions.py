@@ -25,13 +25,9 @@ ROUNDED = "PyTorch rounds the numbers that it prints; each counts as the worst t
 
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """A number that was rounded when it was printed.
+    """A number that was rounded when it was printed."""
 
-    Attributes:
-        lower, upper: what it was between.
-    """
-
-    lower: float
+    lower: float  # lower and upper: what it was between
     upper: float
 
 

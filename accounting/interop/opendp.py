@@ -38,20 +38,13 @@ _INTEGERS = {f"{sign}{bits}" for sign in "iu" for bits in (8, 16, 32, 64)} | {"u
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """What a measurement is applied to.
+    """What a measurement is applied to."""
 
-    Attributes:
-        metric: the name of OpenDP's constructor of the metric.
-        kind: ``rows``, ``number`` or ``vector``.
-        atom: the type of its entries, as OpenDP names it.
-        bounds: of the entries.
-        sensitivity: largest distance in `metric` between neighbours; of rows, the number of rows that differ.
-    """
-
-    metric: str
-    kind: str
-    atom: str | None
-    bounds: tuple[Any, Any] | None = None
+    metric: str  # the name of OpenDP's constructor of the metric
+    kind: str  # ``rows``, ``number`` or ``vector``
+    atom: str | None  # the type of its entries, as OpenDP names it
+    bounds: tuple[Any, Any] | None = None  # of the entries
+    # largest distance in `metric` between neighbours; of rows, the number of rows that differ.
     sensitivity: Fraction = Fraction(1)
 
 

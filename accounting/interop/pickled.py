@@ -51,17 +51,11 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Storage(Opaque):
-    """The numbers of a tensor, which stand elsewhere.
+    """The numbers of a tensor, which stand elsewhere."""
 
-    Attributes:
-        code: of their type; "" if it is not known here.
-        size: how many there are.
-        read: the bytes from an offset on, so many; fewer where there are none.
-    """
-
-    code: str
-    size: int
-    read: Callable[[int, int], bytes]
+    code: str  # of their type; "" if it is not known here
+    size: int  # how many there are
+    read: Callable[[int, int], bytes]  # the bytes from an offset on, so many; fewer where there are none
 
 
 @dataclass(slots=True, eq=False)

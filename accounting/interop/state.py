@@ -43,19 +43,12 @@ class Sampler(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SampledGaussian:
-    """Steps that each release a noisy sum over a sample of the records.
+    """Steps that each release a noisy sum over a sample of the records."""
 
-    Attributes:
-        noise_multiplier: standard deviation over the largest length C of a record's contribution, at least 0.
-        rate: expected share of the records in a step, in (0, 1].
-        steps: how many there were.
-        batch_size: records of a step, if the file says so.
-    """
-
-    noise_multiplier: float
-    rate: float
-    steps: int
-    batch_size: int | None = None
+    noise_multiplier: float  # standard deviation over the largest length C of a record's contribution, at least 0
+    rate: float  # expected share of the records in a step, in (0, 1]
+    steps: int  # how many there were
+    batch_size: int | None = None  # records of a step, if the file says so
 
     def __post_init__(self) -> None:
         validate.non_negative(noise_multiplier=self.noise_multiplier)
@@ -91,45 +84,28 @@ Part: TypeAlias = SampledGaussian | RepeatedEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What a file says. None where it does not.
+    """What a file says. None where it does not."""
 
-    Attributes:
-        library: which wrote it.
-        what: of that library.
-        parts: everything that it says was released.
-        adjacency: the neighbouring relation.
-        also: other relations and units that its words mean, too: who states one of them does not contradict it.
-        delta: of the guarantee.
-        sampler: of the steps.
-        records: the number of records n.
-        unit: of the guarantee.
-        normalizer: what a step divides its noisy sum by.
-        holds: conditions that the library's own code ensures, whatever the user does.
-        default_adjacency: the neighbouring relation where neither the file nor the user says it.
-        default_normalizer: what the library divides by, as far as anybody knows, where neither says it.
-        stated: the ε that the file itself states.
-        remarks: other sentences about what the file itself states; no bound rests on them.
-        notes: sentences about what the file does not show.
-        exact: whether its parts are what ran; or else worse, so that no lower bound follows.
-    """
-
-    library: str
-    what: str
-    parts: tuple[Part, ...]
-    adjacency: Adjacency | None = None
+    library: str  # which wrote it
+    what: str  # its name in sentences, such as "the state of Opacus' rdp accountant"
+    parts: tuple[Part, ...]  # everything that it says was released
+    adjacency: Adjacency | None = None  # the neighbouring relation
+    # other relations and units that its words mean, too: who states one of them does not contradict it.
     also: tuple[Adjacency | Unit, ...] = ()
-    delta: float | None = None
-    sampler: Sampler | None = None
-    records: int | None = None
-    unit: Unit | None = None
-    normalizer: Normalizer | None = None
-    holds: frozenset[Condition] = frozenset()
+    delta: float | None = None  # of the guarantee
+    sampler: Sampler | None = None  # of the steps
+    records: int | None = None  # the number of records n
+    unit: Unit | None = None  # of the guarantee
+    normalizer: Normalizer | None = None  # what a step divides its noisy sum by
+    holds: frozenset[Condition] = frozenset()  # conditions that the library's own code ensures, whatever the user does
+    # the neighbouring relation where neither the file nor the user says it.
     default_adjacency: Adjacency = Adjacency.ADD_REMOVE
+    # what the library divides by, as far as anybody knows, where neither says it.
     default_normalizer: Normalizer = Normalizer.PUBLIC
-    stated: float | None = None
-    remarks: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    exact: bool = True
+    stated: float | None = None  # the ε that the file itself states
+    remarks: tuple[str, ...] = ()  # other sentences about what the file itself states; no bound rests on them
+    notes: tuple[str, ...] = ()  # sentences about what the file does not show
+    exact: bool = True  # whether its parts are what ran; or else worse, so that no lower bound follows
 
     @property
     def is_sampled(self) -> bool:
@@ -221,26 +197,17 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A file under a set of assumptions.
+    """A file under a set of assumptions."""
 
-    Attributes:
-        event: what was charged.
-        adjacency: of the event.
-        sampler: of the steps; None if nothing was sampled.
-        assumptions: sentences, for every bound on the event.
-        exact: whether the event is what ran, under the assumptions; or else worse, so that no lower bound follows.
-        hints: why there is no bound and what to state for one, sentences; empty if the reading has one.
-        unstated: the assumptions that neither the file nor the user states.
-        used: the names of the user's statements that the reading rests on, or that agree with the file.
-    """
-
-    event: DpEvent
-    adjacency: Adjacency
-    sampler: Sampler | None
-    assumptions: tuple[str, ...]
-    exact: bool
+    event: DpEvent  # what was charged
+    adjacency: Adjacency  # of the event
+    sampler: Sampler | None  # of the steps; None if nothing was sampled
+    assumptions: tuple[str, ...]  # sentences, for every bound on the event
+    exact: bool  # whether the event is what ran, under the assumptions; or else worse, so that no lower bound follows
+    # why there is no bound and what to state for one, sentences; empty if the reading has one.
     hints: tuple[str, ...] = ()
-    unstated: tuple[Unstated, ...] = ()
+    unstated: tuple[Unstated, ...] = ()  # the assumptions that neither the file nor the user states
+    # the names of the user's statements that the reading rests on, or that agree with the file.
     used: frozenset[str] = frozenset()
 
 
@@ -482,19 +449,12 @@ def _normalized(merged: _Merged, adjacency: Adjacency) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Shares:
-    """In how many steps of shuffled epochs a record is.
+    """In how many steps of shuffled epochs a record is."""
 
-    Attributes:
-        whole_epochs: whether each epoch ran to its end; or else a record may be in every step.
-        twice: whether a record may be twice in one step.
-        most: the number of steps that a record is in, counted as often as it is.
-        steps: the number of all steps.
-    """
-
-    whole_epochs: bool
-    twice: bool
-    most: int
-    steps: int
+    whole_epochs: bool  # whether each epoch ran to its end; or else a record may be in every step
+    twice: bool  # whether a record may be twice in one step
+    most: int  # the number of steps that a record is in, counted as often as it is
+    steps: int  # the number of all steps
 
 
 def _shares(merged: _Merged, sampler: Sampler | None) -> _Shares | None:

@@ -73,15 +73,11 @@ def tail_bound_epsilon(laws: Sequence[tuple[Law, int]], delta: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Counted:
-    """Laws with losses up to some cuts; larger losses count as infinite.
+    """Laws with losses up to some cuts; larger losses count as infinite."""
 
-    Attributes:
-        parts: for each law its losses, bounds on the mass beyond them, the indices of the cuts, and its count.
-        beyond: a bound on the probability of a loss beyond each cut.
-    """
-
+    # for each law its losses, bounds on the mass beyond them, the indices of the cuts, and its count.
     parts: list[tuple[Floats, Floats, NDArray[np.intp], int]]
-    beyond: Floats
+    beyond: Floats  # a bound on the probability of a loss beyond each cut
 
     @classmethod
     def of(cls, laws: Sequence[tuple[Law, int]], tails: Sequence[tuple[Floats, Floats]], cuts: Floats) -> _Counted:

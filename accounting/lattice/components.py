@@ -24,31 +24,20 @@ _NEAREST, _FARTHEST = 1e-305, 1e100  # of a shift, in standard deviations
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Component:
-    """One mechanism: the law of its loss in each direction.
+    """One mechanism: the law of its loss in each direction."""
 
-    Attributes:
-        remove: (P, Q), P the data set with the unit, Q without it.
-        add: (Q, P).
-        label: equal labels mean equal components.
-        mu: μ, if the pair is N(μ, 1) against N(0, 1), whose products have closed forms.
-        tight: some pair of neighbours attains the laws.
-        tight_alone: neighbours attain a single run, but no composition.
-        symmetric: both directions have the same law, so runs in opposite directions compose alike.
-        concentrated: (ρ, ξ), if all that is known is that Rényi divergences are at most ξ + ρα; these add up before any
-            conversion.
-        selection_eta: η of a bounded-range selection; selections of one η compose by their adaptive bound.
-        mu_squared: the exact square of which μ is the rounded root, so that a sum of many μ² is rounded once.
-    """
-
-    remove: Law
-    add: Law
-    label: str
-    mu: float | None = None
-    tight: bool = True
-    tight_alone: bool = False
-    symmetric: bool = False
+    remove: Law  # (P, Q), P the data set with the unit, Q without it
+    add: Law  # (Q, P)
+    label: str  # equal labels mean equal components
+    mu: float | None = None  # μ, if the pair is N(μ, 1) against N(0, 1), whose products have closed forms
+    tight: bool = True  # some pair of neighbours attains the laws
+    tight_alone: bool = False  # neighbours attain a single run, but no composition
+    symmetric: bool = False  # both directions have the same law, so runs in opposite directions compose alike
+    # (ρ, ξ), if all that is known is that Rényi divergences are at most ξ + ρα; these add up before any conversion.
     concentrated: tuple[Fraction, Fraction] | None = None
+    # η of a bounded-range selection; selections of one η compose by their adaptive bound.
     selection_eta: float | None = None
+    # the exact square of which μ is the rounded root, so that a sum of many μ² is rounded once.
     mu_squared: Fraction | None = None
 
 

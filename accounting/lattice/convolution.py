@@ -37,36 +37,21 @@ _MANY = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LatticeProduct:
-    """Masses of a product of measures at start + k·step, tilted by e^{λ·loss} and normalised.
+    """Masses of a product of measures at start + k·step, tilted by e^{λ·loss} and normalised."""
 
-    Attributes:
-        start, step: of the lattice; `start` is rounded by at most `blur`.
-        weights: float64 (N,), the tilted masses of the window as computed.
-        error: absolute error of each weight.
-        outside: bound on the tilted mass outside the window, all of which wraps into it.
-        beyond: bound on the tilted mass to the right of the window.
-        tilt: λ ≥ 0.
-        log_total: log of the normalising constant of the weights.
-        infinity_mass: P-mass at infinity, a bound from the product's side.
-        excess: as for a measure.
-        blur: error of the losses.
-        floor: the loss from which on the weights hold.
-        missing: bound on the tilted mass above `floor` that the weights do not contain.
-    """
-
-    start: float
+    start: float  # start and step: of the lattice; `start` is rounded by at most `blur`
     step: float
-    weights: Floats
-    error: float
-    outside: float
-    beyond: float
-    tilt: float
-    log_total: float
-    infinity_mass: float
-    excess: float
-    blur: float
-    floor: float = -math.inf
-    missing: float = 0.0
+    weights: Floats  # float64 (N,), the tilted masses of the window as computed
+    error: float  # absolute error of each weight
+    outside: float  # bound on the tilted mass outside the window, all of which wraps into it
+    beyond: float  # bound on the tilted mass to the right of the window
+    tilt: float  # λ ≥ 0
+    log_total: float  # log of the normalising constant of the weights
+    infinity_mass: float  # P-mass at infinity, a bound from the product's side
+    excess: float  # as for a measure
+    blur: float  # error of the losses
+    floor: float = -math.inf  # the loss from which on the weights hold
+    missing: float = 0.0  # bound on the tilted mass above `floor` that the weights do not contain
 
     def losses(self) -> Floats:
         """The losses of the weights, float64 (N,)."""
@@ -376,19 +361,12 @@ def _rare_loss_split(side: Sequence[_Tilted], focus: float, tail: float) -> _Rar
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LogSpectrum:
-    """n·log of a part's spectrum relative to its likeliest cell, and what rare losses add to it.
+    """n·log of a part's spectrum relative to its likeliest cell, and what rare losses add to it."""
 
-    Attributes:
-        log: real and imaginary part of n·log(B/S), and a bound on their joint error.
-        rare: the same of n·log(F/B).
-        log_scale: n·log S, S the sum of B's weights.
-        dropped: the frequencies at which |F|^n is below e^−70.
-    """
-
-    log: tuple[Floats, Floats, Floats]
-    rare: tuple[Floats, Floats, Floats]
-    log_scale: float
-    dropped: Bools
+    log: tuple[Floats, Floats, Floats]  # real and imaginary part of n·log(B/S), and a bound on their joint error
+    rare: tuple[Floats, Floats, Floats]  # the same of n·log(F/B)
+    log_scale: float  # n·log S, S the sum of B's weights
+    dropped: Bools  # the frequencies at which |F|^n is below e^−70
 
 
 def _log_spectrum(part: _Tilted, size: int, last: int | None) -> _LogSpectrum:

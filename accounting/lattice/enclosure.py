@@ -34,46 +34,28 @@ _MIN_DELTA = 1e-250
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LatticePlan:
-    """A lattice for one question.
+    """A lattice for one question."""
 
-    Attributes:
-        step: distance of lattice points.
-        tilt: λ of the product.
-        cut: P-mass that each law may move to infinity.
-        outside: tilted mass of the product that may lie outside its window.
-        slopes: exponents of Chernoff's bound on that mass, to the left and to the right.
-        supports: the losses between which each law gets a lattice.
-        loss: a guess of the loss of interest.
-        focus: the loss above which the curve is needed.
-        log_delta: a guess of log δ at `loss`.
-    """
-
-    step: float
-    tilt: float
-    cut: float
-    outside: float
-    slopes: tuple[float, float]
-    supports: tuple[tuple[float, float], ...]
-    loss: float
-    focus: float
-    log_delta: float
+    step: float  # distance of lattice points
+    tilt: float  # λ of the product
+    cut: float  # P-mass that each law may move to infinity
+    outside: float  # tilted mass of the product that may lie outside its window
+    slopes: tuple[float, float]  # exponents of Chernoff's bound on that mass, to the left and to the right
+    supports: tuple[tuple[float, float], ...]  # the losses between which each law gets a lattice
+    loss: float  # a guess of the loss of interest
+    focus: float  # the loss above which the curve is needed
+    log_delta: float  # a guess of log δ at `loss`
 
 
 @dataclass(slots=True)
 class _LatticeBounds:
-    """The bounds found by the lattices so far.
+    """The bounds found by the lattices so far."""
 
-    Attributes:
-        low, high: the best bounds.
-        step, last: the last lattice and its own bounds.
-        loss: a better guess of the loss, if the first was far off.
-    """
-
-    low: float = -math.inf
+    low: float = -math.inf  # low and high: the best bounds
     high: float = math.inf
-    step: float = 0.0
+    step: float = 0.0  # step and last: the last lattice and its own bounds
     last: tuple[float, float] | None = None
-    loss: float | None = None
+    loss: float | None = None  # a better guess of the loss, if the first was far off
 
     def add(self, step: float, answer: tuple[float, float]) -> None:
         self.low, self.high = max(self.low, answer[0]), min(self.high, answer[1])

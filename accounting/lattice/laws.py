@@ -34,20 +34,14 @@ class Remainder:
     """R, if one law of a pair is a mixture with the other: P = wQ + R, or Q = wP + R.
 
     Then P(A) − tQ(A) = R(A) − (t − w)Q(A), which does not cancel if w is near 1 and the two laws are close.
-
-    Attributes:
-        above, below: R on both sides of the thresholds.
-        mass, weight: 1 − w and w, each with relative error at most 2u.
-        of_p: P = wQ + R; otherwise Q = wP + R.
-        known: `t_minus_w` of the thresholds themselves, if it was already computed.
     """
 
-    above: Floats
+    above: Floats  # above and below: R on both sides of the thresholds
     below: Floats
-    mass: float
+    mass: float  # mass and weight: 1 − w and w, each with relative error at most 2u
     weight: float
-    of_p: bool = True
-    known: tuple[Floats, Floats] | None = None
+    of_p: bool = True  # P = wQ + R; otherwise Q = wP + R
+    known: tuple[Floats, Floats] | None = None  # `t_minus_w` of the thresholds themselves, if it was already computed
 
     def __getitem__(self, part: slice) -> Remainder:
         return Remainder(self.above[part], self.below[part], self.mass, self.weight, self.of_p)
@@ -66,28 +60,21 @@ class Remainder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tails:
-    """Masses on both sides of thresholds b; all arrays have the same length.
+    """Masses on both sides of thresholds b; all arrays have the same length."""
 
-    Attributes:
-        p_above, q_above: P and Q of {L > b̃}, for some b̃ near b.
-        p_below, q_below: P and Q of {L ≤ b̃}.
-        error: relative error of the four, one bound per threshold.
-        shift: bound on |b̃ − b|, one per threshold.
-        near: bounds on P and Q of the losses between b̃ and b, if they are better known than from the mass above the
-            threshold before.
-        remainder: R of P = wQ + R or of Q = wP + R, with the same relative error, if one law is such a mixture.
-        p_slack, q_slack: absolute: masses of P and of Q may be too small by this much, besides their relative error.
-    """
-
-    p_above: Floats
-    p_below: Floats
+    p_above: Floats  # p_above and q_above: P and Q of {L > b̃}, for some b̃ near b
+    p_below: Floats  # p_below and q_below: P and Q of {L ≤ b̃}
     q_above: Floats
     q_below: Floats
-    error: Floats
-    shift: Floats
+    error: Floats  # relative error of the four, one bound per threshold
+    shift: Floats  # bound on |b̃ − b|, one per threshold
+    # p_slack and q_slack: absolute: masses of P and of Q may be too small by this much, besides their relative error.
     p_slack: float = 0.0
     q_slack: float = 0.0
+    # bounds on P and Q of the losses between b̃ and b, if they are better known than from the mass above the threshold
+    # before.
     near: tuple[Floats, Floats] | None = None
+    # R of P = wQ + R or of Q = wP + R, with the same relative error, if one law is such a mixture.
     remainder: Remainder | None = None
 
     def __getitem__(self, part: slice) -> Tails:

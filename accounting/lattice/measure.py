@@ -35,20 +35,13 @@ class TooManyPoints(DpassayError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measure:
-    """Masses at start + i·step, and at infinity.
+    """Masses at start + i·step, and at infinity."""
 
-    Attributes:
-        start, step: floats such that start + i·step is exact for every i of the lattice.
-        masses: float64 (N,), at least 0.
-        infinity_mass: the mass at infinity.
-        excess: (1 + excess) times this measure bounds the law from above, or (1 − excess) times it from below.
-    """
-
-    start: float
+    start: float  # start and step: floats such that start + i·step is exact for every i of the lattice
     step: float
-    masses: Floats
-    infinity_mass: float
-    excess: float
+    masses: Floats  # float64 (N,), at least 0
+    infinity_mass: float  # the mass at infinity
+    excess: float  # (1 + excess) times this measure bounds the law from above, or (1 − excess) times it from below
 
     def losses(self) -> Floats:
         """The losses of the masses, float64 (N,)."""

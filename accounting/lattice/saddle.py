@@ -23,19 +23,12 @@ _SLOPES = np.geomspace(0.003, 1.5, 19)
 
 @dataclass(frozen=True, slots=True)
 class Saddle:
-    """The exponent λ at which a tilted composition has its mean at the loss of interest.
+    """The exponent λ at which a tilted composition has its mean at the loss of interest."""
 
-    Attributes:
-        tilt: λ ≥ 0.
-        epsilon: the loss.
-        log_delta: log δ(ε) by the normal approximation of the tilted sum.
-        spread: its standard deviation.
-    """
-
-    tilt: float
-    epsilon: float
-    log_delta: float
-    spread: float
+    tilt: float  # λ ≥ 0
+    epsilon: float  # the loss
+    log_delta: float  # log δ(ε) by the normal approximation of the tilted sum
+    spread: float  # its standard deviation
 
 
 class Cumulants:

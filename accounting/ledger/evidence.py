@@ -44,21 +44,14 @@ NEWEST = "The ledger is the newest one of its runs; no earlier head of it is kno
 
 @dataclass(frozen=True)
 class Basis:
-    """What bounds on a run rest on, besides its events. Public.
+    """What bounds on a run rest on, besides its events. Public."""
 
-    Attributes:
-        assumptions: under which the events are what the run cost, a sentence each.
-        estimates: why bounds are estimates, a sentence each; empty if they are not.
-        exact: whether the events are what the run cost in the worst case, and not more.
-        unstated: those assumptions that nobody states.
-        stated: what a file or a claim says, a verdict reads, and the run does not compute, by name. With another value
-            it is another run.
-    """
-
-    assumptions: tuple[str, ...] = ()
-    estimates: tuple[str, ...] = ()
-    exact: bool = True
-    unstated: tuple[Unstated, ...] = ()
+    assumptions: tuple[str, ...] = ()  # under which the events are what the run cost, a sentence each
+    estimates: tuple[str, ...] = ()  # why bounds are estimates, a sentence each; empty if they are not
+    exact: bool = True  # whether the events are what the run cost in the worst case, and not more
+    unstated: tuple[Unstated, ...] = ()  # those assumptions that nobody states
+    # what a file or a claim says, a verdict reads, and the run does not compute, by name. With another value it is
+    # another run.
     stated: Mapping[str, Json] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Json]:

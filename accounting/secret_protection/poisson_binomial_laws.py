@@ -26,19 +26,12 @@ _ENOUGH_FOR_A_BINOMIAL = 32
 
 
 class Occurrences(NamedTuple):
-    """The law of a count.
+    """The law of a count."""
 
-    Attributes:
-        first: the count of the first weight.
-        weights: float64 of shape (n,), the probabilities of first, first + 1, …
-        error: bound on the relative error of each weight.
-        lost_mass: bound on the probability of all other counts together.
-    """
-
-    first: int
-    weights: Floats
-    error: float
-    lost_mass: float
+    first: int  # the count of the first weight
+    weights: Floats  # float64 of shape (n,), the probabilities of first, first + 1, …
+    error: float  # bound on the relative error of each weight
+    lost_mass: float  # bound on the probability of all other counts together
 
     @property
     def counts(self) -> Floats:

@@ -28,18 +28,13 @@ class Product(NamedTuple):
     """Several releases as one pair. P is at most e^log_weight_error times that of the pair, plus `lost_mass`.
 
     P is also at least e^−log_weight_error times that of the pair.
-
-    Attributes:
-        pair: of the normalised weights; P over Q is its direction "remove". None if nothing was released.
-        log_weight_error: log of the largest ratio of the weights of P to those of the pair.
-        lost_mass: probability under P that is treated as revealing the secret.
-        clipped_rounds: the number of rounds in which counts above 24σ are replaced by 24σ.
     """
 
+    # of the normalised weights; P over Q is its direction "remove". None if nothing was released.
     pair: DominatingPair | None
-    log_weight_error: float
-    lost_mass: float
-    clipped_rounds: int
+    log_weight_error: float  # log of the largest ratio of the weights of P to those of the pair
+    lost_mass: float  # probability under P that is treated as revealing the secret
+    clipped_rounds: int  # the number of rounds in which counts above 24σ are replaced by 24σ
 
     def blowup(self, p: float, width: float = WIDTH) -> Interval:
         """sup{P(E): Q(E) ≤ p} for p in [0, 1], to a relative width if it can be met."""
