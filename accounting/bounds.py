@@ -193,11 +193,7 @@ def json_number(value: float | None) -> float | str | None:
 
 
 def number_from_json(value: float | str | None) -> float | None:
-    """The inverse of `json_number`.
-
-    Raises:
-        ValueError: if `value` is another string or not a number.
-    """
+    """The inverse of `json_number`; a `ValueError` if `value` is another string or not a number."""
     return None if value is None else _finite_or_not(value)
 
 

@@ -271,11 +271,7 @@ def known_names() -> frozenset[str]:
 
 
 def build(name: str, fields: Mapping[str, Any]) -> DpEvent:
-    """The event of a known name with these fields.
-
-    Raises:
-        ValueError: if the fields are wrong.
-    """
+    """The event of a known name with these fields; a `ValueError` if they are wrong."""
     try:
         return _EVENTS[name](**fields)
     except TypeError as error:
@@ -283,11 +279,7 @@ def build(name: str, fields: Mapping[str, Any]) -> DpEvent:
 
 
 def to_json(event: DpEvent) -> dict[str, Any]:
-    """`event` as plain JSON types, ``{"type": class name, field: value, …}``.
-
-    Raises:
-        ValueError: if the ledger cannot hold the event.
-    """
+    """`event` as plain JSON types, ``{"type": class name, field: value, …}``, if the ledger can hold it."""
     name = type(event).__name__
     if _EVENTS.get(name) is not type(event):
         raise ValueError(f"the ledger cannot hold a {name}; it knows {', '.join(sorted(_EVENTS))}")
@@ -295,11 +287,7 @@ def to_json(event: DpEvent) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> DpEvent:
-    """The inverse of `to_json`.
-
-    Raises:
-        ValueError: if the type is unknown or parameters are invalid.
-    """
+    """The inverse of `to_json`; a `ValueError` if the type is unknown or parameters are invalid."""
     name = str(data.get("type"))
     if name not in _EVENTS:
         raise ValueError(f"unknown event type {data.get('type')!r}; known are {', '.join(sorted(_EVENTS))}")

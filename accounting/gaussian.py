@@ -50,14 +50,11 @@ def classical_noise_multiplier(epsilon: float, delta: float) -> float:
 
 
 def classical_limit(delta: float) -> float:
-    """The largest ε at which the classical σ gives (ε, δ)-DP, rounded down.
+    """The largest ε at which the classical σ gives (ε, δ)-DP for a δ in (0, 1), rounded down.
 
     With c = √(2 ln(1.25/δ)) and a = ε/(2c), its δ is Φ(a − c) − e^{2ac}Φ(−a − c). The derivative in a is
     2e^{2ac}(φ(a + c) − cΦ(−a − c)), which is positive because Φ(−x) < φ(x)/x. So δ increases with ε from 0 to 1, and
     the classical σ suffices up to one ε and for none above.
-
-    Args:
-        delta: in (0, 1).
     """
     validate.open_probability(delta=delta)
     low, high = 0.0, 1.0
@@ -78,11 +75,7 @@ def _suffices(multiplier: float, epsilon: float, delta: float) -> bool:
 
 
 def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
-    """The least σ/Δ that gives (ε, δ)-DP, rounded up.
-
-    Args:
-        epsilon: at least 0.
-        delta: in (0, 1).
+    """The least σ/Δ that gives (ε, δ)-DP, ε ≥ 0 and δ in (0, 1), rounded up.
 
     Source: Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy" (2018), Theorem 8.
     """
@@ -95,14 +88,11 @@ def analytic_noise_multipliers(epsilons: ArrayLike, deltas: ArrayLike) -> Floats
 
 
 def largest_mus(epsilons: ArrayLike, deltas: ArrayLike) -> Floats:
-    """The largest μ, rounded down, such that μ-GDP implies (ε, δ)-DP, for ε and δ that broadcast together.
+    """The largest μ, rounded down, such that μ-GDP implies (ε, δ)-DP, for ε ≥ 0 and δ in (0, 1) that broadcast
+    together.
 
     δ(ε) increases with μ, which is bisected to neighbouring floats. The δ(ε) of the returned μ is certified to be at
     most δ.
-
-    Args:
-        epsilons: at least 0.
-        deltas: in (0, 1).
     """
     epsilon, delta = np.broadcast_arrays(np.asarray(epsilons, np.float64), np.asarray(deltas, np.float64))
     if not (np.isfinite(epsilon).all() and (epsilon >= 0).all()):

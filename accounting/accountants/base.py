@@ -221,22 +221,15 @@ def _has_moving_parts(event: DpEvent) -> bool:
 
 
 def noise(value: float, name: str) -> float:
-    """A noise parameter of an event, checked, since dp_accounting's classes accept any value.
-
-    Raises:
-        ValueError: if it is negative or infinite.
-    """
+    """A noise parameter of an event, at least 0 and finite, since dp_accounting's classes accept any value."""
     return float(validate.non_negative(**{name: value}))
 
 
 def randomized_response_epsilon(accountant: Accountant[Any], event: dp_event.RandomizedResponseDpEvent) -> float:
     """The pure ε of k-ary randomised response, rounded up.
 
-    The response of one unit is released, so the unit cannot be absent: replace_one compares two inputs, and zero_out
-    compares an input with a uniform response.
-
-    Raises:
-        Unsupported: under add_remove.
+    The response of one unit is released, so the unit cannot be absent: add_remove is refused, replace_one compares two
+    inputs, and zero_out compares an input with a uniform response.
     """
     buckets = validate.integer(minimum=1, num_buckets=event.num_buckets)
     uniform = float(validate.probability(noise_parameter=event.noise_parameter))

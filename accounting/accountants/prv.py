@@ -102,9 +102,6 @@ def _check_size(composition: Composition, variables: list[Any], delta_error: flo
     """Refuses a composition that would need too many lattice points.
 
     Half the domain and the mesh are the library's own (Gopi, Lee and Wutschitz 2021, Theorem 5.5 and Remark 5.6).
-
-    Raises:
-        Unsupported: if there would be too many points, or too little noise.
     """
     from prv_accountant.accountant import compute_safe_domain_size
 

@@ -316,11 +316,7 @@ def _unreachable(sample: Measurement[Answer], question: Question, parameter: str
 def _validated(
     bracket: tuple[float, float], start: float | None, tolerance: float, *, integer: bool
 ) -> tuple[tuple[float, float], float]:
-    """The bracket, as numbers of the parameter's kind, and the first value to try.
-
-    Raises:
-        ValueError: if an argument is invalid.
-    """
+    """The bracket, as numbers of the parameter's kind, and the first value to try, each checked."""
     if len(bracket) != 2:
         raise ValueError(f"bracket must be (low, high), not {bracket!r}")
     low, high = (validate.positive(bracket=end) for end in bracket)

@@ -110,10 +110,6 @@ class LossCurve(Generic[A]):
             limit: a level.
             meets: whether an answer meets the limit; this decides.
             start: the first value to try.
-
-        Raises:
-            Unreachable: if the limit is not met at the end where the level is least.
-            NotMonotone: if the level decreases by more than measurement errors explain.
         """
         spent, gaps = 0, [math.inf] * 4
         while True:
@@ -177,11 +173,7 @@ class _LevelSearch(Generic[A]):
         self.fine = min(max(self.slope * self.reach / 3, FINEST), COARSE)
 
     def finished(self) -> Crossing[A] | None:
-        """The crossing, if it is found; None otherwise.
-
-        Raises:
-            Unreachable: if the limit is not met at the end where the level is least.
-        """
+        """The crossing, if it is found; None otherwise."""
         if self.last is None:
             end = self.curve._samples.get(self.curve.ends[0])
             if end is not None and (end.low > self.limit or end.final or end.width <= 1e-4):

@@ -91,16 +91,7 @@ class Question(NamedTuple):
 
 
 def question_of(target: Target, adjacency: Adjacency | str, delta: float | None) -> Question:
-    """The question of a target.
-
-    Args:
-        target: the target.
-        adjacency: the neighbouring relation.
-        delta: for a `GDP` target.
-
-    Raises:
-        ValueError: if the target is not supported at the adjacency.
-    """
+    """The question of a target; `delta` is for a `GDP` target."""
     if adjacency == Adjacency.SECRET and not isinstance(target, SecretProtection):
         raise ValueError(f"a secret's target is SecretProtection(p, r), not {type(target).__name__}")
     kind = type(target)
@@ -139,11 +130,7 @@ def accountant_factory(method: str, adjacency: Adjacency | str, unit: Unit | Non
 
 
 def query(composed: Accountant[Any], name: str, arguments: tuple[float, ...]) -> Bound:
-    """The bound that an accountant's method `name` returns.
-
-    Raises:
-        ValueError: if the accountant has no such bound.
-    """
+    """The bound that an accountant's method `name` returns; a `ValueError` if it has no such bound."""
     if name == "mu" and isinstance(composed, GaussianDP):
         return composed.mu()
     if name == "mu" and isinstance(composed, Lattice) and not arguments:

@@ -255,14 +255,9 @@ def trace(
     seconds: float,
     known: dict[float, Bound] | None = None,
 ) -> tuple[Curve, str]:
-    """The bounds at `arguments`, coarse ones first, until the time limit; and a text of what is missing.
+    """The bounds at increasing `arguments`, coarse ones first, until the time limit; and a text of what is missing.
 
-    Args:
-        row: the method's row in the comparison.
-        ask: the bound at an argument.
-        arguments: increasing.
-        seconds: time limit.
-        known: bounds that are already known.
+    Bounds that are `known` are not asked for. `row` is the method's row in the comparison.
     """
     answers = dict(known or {})
     end = math.inf

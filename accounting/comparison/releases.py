@@ -38,11 +38,7 @@ def selection_answers(
 ) -> tuple[Answers, dict[str, Other]]:
     """The adaptive bound of bounded-range selections, to compare with the accountants: its answer and its curves.
 
-    Args:
-        eta: the bounded range of each selection.
-        count: how many selections.
-        delta: δ in (0, 1).
-        adjacency: the neighbouring relation that η refers to.
+    Arguments as for `bounded_range_epsilon`.
     """
 
     def epsilon(steps: int) -> Bound:
@@ -78,9 +74,6 @@ def compare_secret(
         rounds: releases with fresh noise and fresh occurrences, at least 1.
         methods: which of these three.
         progress: called as methods finish.
-
-    Raises:
-        ValueError: if an argument is invalid.
     """
     validate.open_probability(p=p)
     validate.integer(minimum=1, rounds=rounds)
@@ -95,11 +88,7 @@ def secret_panels(
 ) -> tuple[Panel, ...]:
     """r against p after all rounds and, if there are several, r at p against the number of rounds.
 
-    Args:
-        release: one round.
-        rounds: how many.
-        comparison: the result of `compare_secret` for them.
-        seconds: time limit of each method in each panel.
+    Arguments as for `compare_secret`, whose result is `comparison`; `seconds` limits each method in each panel.
     """
     p = comparison.at
     guesses = [float(x) for x in np.geomspace(p / 100, min(100 * p, 0.9), _FIGURE_POINTS)]
@@ -241,11 +230,7 @@ def layer_panels(
 ) -> tuple[Panel, ...]:
     """Noise multiplier or ε against the number of layers, from 1 to all of them.
 
-    Args:
-        released: what is released.
-        comparison: the result of `compare_layers` for it.
-        epsilon, sigma: as for `compare_layers`.
-        seconds: time limit of each method.
+    Arguments as for `compare_layers`, whose result is `comparison`; `seconds` limits each method.
     """
     counts = sorted({float(round(x)) for x in np.geomspace(1, released.layers, STEPS)})
     curves, notes = [], []

@@ -206,15 +206,10 @@ def blowup_at(p: float, at: float, r: float) -> float:
 
 
 def blowup_of_rdp(orders: Floats | float, divergence: Floats | float, p: float) -> float:
-    """sup{P(E): Q(E) ≤ p} if both Rényi divergences of each order are at most `divergence`, rounded up.
+    """sup{P(E): Q(E) ≤ p}, p in (0, 1), if both Rényi divergences of each order are at most `divergence`, rounded up.
 
     (r, 1 − r) against (p, 1 − p) is a post-processing, so its divergences obey the same bounds; both increase with
     r ≥ p. The largest such r is found by bisection. That pair attains it.
-
-    Args:
-        orders: α > 1, one or an array.
-        divergence: D ≥ 0, one per order.
-        p: in (0, 1).
     """
     alpha = np.atleast_1d(np.asarray(orders, dtype=np.float64))
     budget = (alpha - 1) * np.asarray(divergence, dtype=np.float64) * (1 + 4 * _UNIT)

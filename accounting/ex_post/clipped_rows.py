@@ -40,14 +40,10 @@ class Rows(Protocol):
         """(B, V)."""
 
     def middle(self, ranks: range) -> tuple[Integers, Steps]:
-        """Order statistics of each column: the batch sorted along its first axis, at some ranks.
+        """Order statistics of each column: the batch sorted along its first axis, at some consecutive ranks.
 
-        Args:
-            ranks: consecutive; the value is −c before rank 0, and c after rank B − 1.
-
-        Returns:
-            The live columns, shape (A,), ascending, and their values, shape (len(ranks), A). In all other columns every
-            value is −c.
+        The value is −c before rank 0, and c after rank B − 1. Returns the live columns, shape (A,), ascending, and
+        their values, shape (len(ranks), A). In all other columns every value is −c.
         """
 
     def live_steps(self, part: slice) -> Steps:
@@ -84,11 +80,7 @@ def clip_steps(logits: ArrayLike, clip: float) -> Steps:
 
 
 def check_clip(clip: float) -> None:
-    """Checks that the grid of logits can represent a clip.
-
-    Raises:
-        ValueError: if it is below 2⁻²⁴ or above 64.
-    """
+    """Checks that the grid of logits can represent a clip: it is from 2⁻²⁴ to 64."""
     validate.positive(clip=clip)
     if not GRID <= clip <= _MAX_CLIP:
         raise ValueError(f"clip must be between {GRID:.3g} and {_MAX_CLIP:g}, not {clip!r}")
@@ -101,12 +93,7 @@ def integer_clip(clip: float) -> int:
 
 
 class StepRows:
-    """A batch that is already clipped. Every column counts as live.
-
-    Args:
-        steps: shape (B, V), from `clip_steps`.
-        clip: the c it was clipped with.
-    """
+    """A batch that is already clipped with c, shape (B, V), from `clip_steps`. Every column counts as live."""
 
     def __init__(self, steps: Steps, clip: float) -> None:
         self.shape: tuple[int, int] = (steps.shape[0], steps.shape[1])
@@ -121,15 +108,7 @@ class StepRows:
 
 
 class LogitRows:
-    """A batch of raw logits, clipped only in the columns that are needed.
-
-    Args:
-        logits: shape (B, V), B ≥ 0.
-        clip: c.
-
-    Raises:
-        ValueError: as for `clip_steps`.
-    """
+    """A batch of raw logits, shape (B, V), B ≥ 0, clipped only in the columns that are needed."""
 
     def __init__(self, logits: ArrayLike, clip: float) -> None:
         self._limit = integer_clip(clip)

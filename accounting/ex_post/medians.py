@@ -349,11 +349,7 @@ class Medians:
 
 
 def check_temperature(clip: float, temperature: float) -> None:
-    """Checks that τ is positive and 2c/τ is at most 600.
-
-    Raises:
-        ValueError: if it is not.
-    """
+    """Checks that τ is positive and 2c/τ is at most 600."""
     validate.positive(temperature=temperature)
     if 2 * clip / temperature > _MAX_RANGE:
         raise ValueError(

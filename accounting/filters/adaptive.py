@@ -88,9 +88,6 @@ class Meter:
         adjacency: the neighbouring relation of everything that is charged.
         unit: record or user, by default a record.
         orders: Rényi orders above 1 for rdp and zcdp, one or several; by default `WHOLE_ORDERS` or `ALL_ORDERS`.
-
-    Raises:
-        ValueError: if an argument is invalid.
     """
 
     def __init__(
@@ -124,11 +121,7 @@ class Meter:
         return Total(Fraction(0), cost.divergence if isinstance(cost, Renyi) else cost, Fraction(0))
 
     def cost(self, spend: Spend) -> Total:
-        """The cost of one step.
-
-        Raises:
-            ValueError: if there is no bound, with the reason; if `spend` is a realised, ex-post cost.
-        """
+        """The cost of one step; a `ValueError` if there is no bound, or `spend` is a realised, ex-post cost."""
         if not isinstance(spend, DpEvent):
             delta = Fraction(spend.delta) if isinstance(spend, ApproxDP) else Fraction(0)
             cost = self._certified(_cost_of_guarantee(self.accountant, spend), spend)
@@ -217,16 +210,12 @@ _EX_POST = (
 
 
 def _cost_of_guarantee(accountant: Accountant[Any], guarantee: Guarantee, missing: float | None = None) -> Any:
-    """The cost of a guarantee in the accountant's parameter.
+    """The cost of a guarantee in the accountant's parameter; `missing` if it has none, or `Unsupported` if that is
+    None.
 
     Pure ε is ε·tanh(ε/2)-zCDP (`formulas.zcdp_of_pure`). μ-GDP is μ²/2-zCDP, since its pair is a post-processing of
     N(0, 1) and N(μ, 1) (Dong, Roth and Su 2022). Rényi divergences increase with their order. The ε_i of an (ε_i, δ_i)
     step is that of the step when it does not reveal everything.
-
-    Args:
-        accountant: whose parameter.
-        guarantee: what holds.
-        missing: returned if the guarantee has no such cost; None raises `Unsupported`.
     """
     if isinstance(guarantee, ExPostDP) or hasattr(guarantee, "u_minus") or getattr(guarantee, "private", False):
         raise ValueError(_EX_POST)
@@ -346,11 +335,7 @@ def simultaneous_epsilon(orders: Floats, weights: Floats, divergences: Floats, d
 
 
 def split_delta(delta: float, step_delta: float, *, basic: bool) -> tuple[Fraction, float]:
-    """(δ″ for the δ_i of the steps, δ′ for the conversion, rounded down), with δ = δ′ + δ″.
-
-    Raises:
-        ValueError: if nothing is left for a conversion that needs it.
-    """
+    """(δ″ for the δ_i of the steps, δ′ for the conversion, rounded down), with δ = δ′ + δ″."""
     kept = Fraction(delta) if basic else Fraction(validate.probability(step_delta=step_delta))
     rest = Fraction(delta) - kept
     if not basic and rest <= 0:

@@ -41,22 +41,14 @@ _DEEPEST = 60
 
 
 def recognize(content: Any) -> State | None:
-    """The state in JSON content; None if it is no event.
-
-    Raises:
-        ValueError: one line, if it is one that this package does not know, or its fields are wrong.
-    """
+    """The state in JSON content; None if it is no event."""
     if not _is_event(content):
         return None
     return _state(_decoded(content, 0))
 
 
 def found_text(text: str) -> State | None:
-    """The state in the ``repr`` of an event; None if the text is none.
-
-    Raises:
-        ValueError: one line, as for `found`.
-    """
+    """The state in the ``repr`` of an event; None if the text is none."""
     if _NAME.match(text) is None:
         return None
     expression = parsed(text, "an event of dp_accounting", longest=_LONGEST, deepest=_DEEPEST)
@@ -67,11 +59,7 @@ def found_text(text: str) -> State | None:
 
 
 def declared_event(content: Mapping[str, Any]) -> DpEvent:
-    """The event that a mapping describes: ``class_name``, and its fields; events in it likewise.
-
-    Raises:
-        ValueError: one line, as for `found`.
-    """
+    """The event that a mapping describes: ``class_name``, and its fields; events in it likewise."""
     named = _with_module(content, 0)
     if not _is_event(named):
         raise ValueError("an event is a mapping with the class_name of an event of dp_accounting and its fields")
@@ -131,11 +119,7 @@ def _named(name: str, values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _event(name: str, fields: Mapping[str, Any]) -> DpEvent:
-    """The event of a name that this package knows.
-
-    Raises:
-        ValueError: one line.
-    """
+    """The event of a name that this package knows."""
     fields = {key: _worst(name, key, value) for key, value in fields.items()}
     if name == _TRUNCATED and set(fields) == set(_ORDER):
         return events.TruncatedPoissonSampledDpEvent(
@@ -156,11 +140,7 @@ def _event(name: str, fields: Mapping[str, Any]) -> DpEvent:
 
 
 def _worst(name: str, field: str, value: Any) -> Any:
-    """A value of a field; of a number that was rounded, the end that costs most.
-
-    Raises:
-        ValueError: if it is not known which end that is.
-    """
+    """A value of a field; of a number that was rounded, the end that costs most."""
     if isinstance(value, str | dict) and not is_name(value):
         return "…"  # no number: whoever refuses it must not show it
     if isinstance(value, list):

@@ -40,11 +40,7 @@ _MAX_OPERATIONS = 10_000
 
 
 def recognize(content: Any) -> State | None:
-    """The state in JSON content; None if there is none.
-
-    Raises:
-        ValueError: one line, if an operation is of an unknown type, or its numbers are out of range.
-    """
+    """The state in JSON content; None if there is none."""
     if not isinstance(content, Mapping) or not set(content) >= _NEEDED:
         return None
     operations = content["dp_operations"]
@@ -84,11 +80,7 @@ def recognize(content: Any) -> State | None:
 
 
 def found_text(text: str) -> State | None:
-    """The state in the text of a `DiagnosticInformation`; None if it is none.
-
-    Raises:
-        ValueError: one line, as for `found`.
-    """
+    """The state in the text of a `DiagnosticInformation`; None if it is none."""
     if _BEGINS.match(text) is None:
         return None
     expression = parsed(text, "diagnostic information of dpsynth", longest=_LONGEST, deepest=_DEEPEST)

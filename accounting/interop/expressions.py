@@ -68,11 +68,7 @@ class Expression:
         return None
 
     def keywords(self, node: ast.Call) -> dict[str, ast.expr]:
-        """The named arguments of a call.
-
-        Raises:
-            ValueError: if a name is given twice.
-        """
+        """The named arguments of a call, each given once."""
         results = {str(item.arg): item.value for item in node.keywords}
         if len(results) != len(node.keywords):
             raise ValueError("has an argument twice in one call of its text")
@@ -105,13 +101,7 @@ class Expression:
 
 
 def parsed(text: str, what: str, *, longest: int, deepest: int) -> Expression:
-    """The syntax tree of an expression.
-
-    Args:
-        text: the expression.
-        what: it claims to be, for messages.
-        longest: the most characters.
-        deepest: the most brackets that are open at once.
+    """The syntax tree of a text that claims to be `what`: at most so many characters, and brackets open at once.
 
     Raises:
         ValueError: one line, if it is too long or too deep, or no expression.

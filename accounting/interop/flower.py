@@ -27,11 +27,7 @@ _READ_OF_CONFIG = {"target_delta", "population_size", "neighboring_relation", "s
 
 
 def recognize(content: Any) -> State | None:
-    """The state in JSON content; None if there is none.
-
-    Raises:
-        ValueError: one line, if there is one of another version, or with other content than Flower writes.
-    """
+    """The state in JSON content; None if there is none."""
     if not isinstance(content, Mapping) or not {"schema_version", "backend", "compositions"} <= set(content):
         return None
     if (content["schema_version"], content["backend"]) != (_VERSION, "rdp"):

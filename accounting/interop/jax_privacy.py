@@ -37,11 +37,7 @@ _MAX_BANDS = 100_000
 
 
 def recognize(content: Any) -> State | None:
-    """The state in JSON content; None if there is none.
-
-    Raises:
-        ValueError: one line, if it is a configuration that lacks noise, or whose numbers are out of range.
-    """
+    """The state in JSON content; None if there is none."""
     if not isinstance(content, Mapping) or not set(content) >= _NEEDED:
         return None
     if unknown := sorted(set(content) - _KNOWN):

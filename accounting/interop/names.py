@@ -12,12 +12,7 @@ _LONGEST = 600
 
 
 def left_unread(held: Iterable[object], read: Iterable[str]) -> tuple[str, ...]:
-    """The remark on fields that a file holds and that are not read; no remark if there are none.
-
-    Args:
-        held: the names of its fields.
-        read: of those that are read.
-    """
+    """The remark on fields that a file holds and that are not read; no remark if there are none."""
     unread = set(held) - set(read)
     if not unread:
         return ()

@@ -42,11 +42,7 @@ AS_SET = (
 
 
 def recognize(content: Any) -> State | None:
-    """The state in the content of a file; None if there is none.
-
-    Raises:
-        ValueError: one line, if there is one with other content than Opacus writes.
-    """
+    """The state in the content of a file; None if there is none."""
     if not isinstance(content, Mapping):
         return None
     beside = set(content) - {_KEY} if _KEY in content else set()
@@ -66,11 +62,7 @@ def recognize(content: Any) -> State | None:
 
 
 def found_text(text: str) -> State | None:
-    """The state in the ``repr`` of a state; None if the text is none.
-
-    Raises:
-        ValueError: one line, as for `found`; or if it begins like a dictionary and is none.
-    """
+    """The state in the ``repr`` of a state; None if the text is none."""
     if _BEGINS.match(text) is None:
         return None
     expression = parsed(text, "the state of an accountant of Opacus", longest=_LONGEST, deepest=_DEEPEST)
@@ -110,13 +102,7 @@ def _is_item(pair: Any) -> bool:
 
 
 def state_of(parts: tuple[SampledGaussian, ...], set_to: Stated, mechanism: str) -> State:
-    """The state of an accountant of Opacus.
-
-    Args:
-        parts: its steps.
-        set_to: what this package's accountant was set to.
-        mechanism: the name of the accountant.
-    """
+    """The state of an accountant of Opacus, with what this package's own was set to."""
     return State(
         library="Opacus",
         what=f"the state of Opacus' {mechanism} accountant",
@@ -132,11 +118,7 @@ def state_of(parts: tuple[SampledGaussian, ...], set_to: Stated, mechanism: str)
 
 
 def recorded(content: Mapping[str, Any]) -> Stated:
-    """What a state of this package's accountant says was set.
-
-    Raises:
-        ValueError: one line, if something is no known word.
-    """
+    """What a state of this package's accountant says was set."""
     conditions = content.get("conditions", [])
     if not isinstance(conditions, list):
         raise ValueError("conditions must be a list of names of conditions")

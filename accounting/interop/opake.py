@@ -33,11 +33,7 @@ _MAX_NODES = 100_000
 
 
 def recognize(content: Any) -> State | None:
-    """The state in JSON content; None if there is none.
-
-    Raises:
-        ValueError: one line, if it holds a mechanism that is not known here, or wrong fields.
-    """
+    """The state in JSON content; None if there is none."""
     match content:
         case {"process": {"type": str()} as process, **rest} if set(rest) <= {"budget"}:
             pass

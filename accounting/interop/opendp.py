@@ -60,11 +60,7 @@ class _TreeContents:
 
 
 def recognize(content: Any) -> State | None:
-    """The state in JSON content; None if there is none.
-
-    Raises:
-        ValueError: one line that names what was met, if it is not in the tables of this module.
-    """
+    """The state in JSON content; None if there is none."""
     if not isinstance(content, Mapping) or not {"__function__", "__module__"} <= set(content):
         return None
     met = _TreeContents()

@@ -80,11 +80,7 @@ def is_checkpoint(file: Path | BinaryIO) -> bool:
 
 
 def read_checkpoint(file: Path | BinaryIO) -> Any:
-    """The containers, numbers and strings in a PyTorch checkpoint that is a zip archive.
-
-    Raises:
-        UnreadableError: one line, if the file is damaged or too large.
-    """
+    """The containers, numbers and strings in a PyTorch checkpoint that is a zip archive, or an `UnreadableError`."""
     try:
         with zipfile.ZipFile(file) as archive:
             (name,) = [name for name in archive.namelist() if name.endswith("data.pkl")]
@@ -121,8 +117,7 @@ class _Members:
 def values(content: bytes) -> Any:
     """What a pickle holds: dictionaries, lists, tuples, sets, numbers, texts, bytes, None, and `Opaque` for all else.
 
-    Args:
-        content: of the pickle, or of a checkpoint of PyTorch that is no zip archive.
+    It may also be a checkpoint of PyTorch that is no zip archive.
 
     Raises:
         UnreadableError: one line, if it is damaged, too large, or has other instructions; if something stands behind
@@ -132,11 +127,7 @@ def values(content: bytes) -> Any:
 
 
 def read_pickle(file: BinaryIO) -> Any:
-    """As `values`, of a file from its beginning; tensors that stand behind the pickles of a checkpoint are not read.
-
-    Raises:
-        UnreadableError: as for `values`.
-    """
+    """As `values`, of a file from its beginning; tensors that stand behind the pickles of a checkpoint are not read."""
     return _read(file, None)
 
 

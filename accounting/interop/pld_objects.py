@@ -102,9 +102,6 @@ def loss_distribution(
         tail: δ from which on the loss counts as infinite.
         pessimistic: its G(ε) is at least δ(ε) of the pair at every ε; otherwise at most. A pair that no neighbours
             attain has no optimistic estimate.
-
-    Raises:
-        ValueError: if an argument is invalid, or the grid would be too large.
     """
     validate.one_of(DIRECTIONS, direction=direction)
     validate.positive(discretization=discretization)

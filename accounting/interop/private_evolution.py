@@ -28,11 +28,7 @@ _MAX_LINES = 1000
 
 
 def found_text(text: str) -> State | None:
-    """The state in a log; None if it has no such line.
-
-    Raises:
-        ValueError: one line, if a number is missing or out of range.
-    """
+    """The state in a log; None if it has no such line."""
     said = text.count(_BEGINS)
     if not said:
         return None

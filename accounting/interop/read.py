@@ -47,6 +47,8 @@ _IN_JSON = (
     safe_synthesizer.recognize,
     smartnoise.recognize,
 )
+"""Each returns the state in JSON content, None if there is none, or raises a `ValueError` of one line if there is one
+with another content than its library writes."""
 _IN_TEXT = (
     opacus.found_text,
     dp_accounting_events.found_text,
@@ -54,6 +56,7 @@ _IN_TEXT = (
     dpsynth.found_text,
     private_evolution.found_text,
 )
+"""Likewise, of a text."""
 
 
 def read_state(path: Path | str) -> State:

@@ -22,11 +22,7 @@ _FIELDS = {"dp_enabled", "epsilon", "delta"}
 
 
 def recognize(content: Any) -> State | None:
-    """The state in JSON content; None if there is none.
-
-    Raises:
-        ValueError: one line, if ε or δ is out of range.
-    """
+    """The state in JSON content; None if there is none."""
     match content:
         case {"config": {"privacy": Mapping() as privacy} as config} | ({"privacy": Mapping() as privacy} as config):
             pass

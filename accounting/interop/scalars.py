@@ -13,13 +13,7 @@ SIZES = {**{code: int(code[1:]) for code in _FORMATS}, "bf2": 2, "b1": 1}
 
 
 def number(code: str, content: bytes, order: str) -> int | float | None:
-    """The number in some bytes, exactly; None if its type is not known or the bytes are not as many.
-
-    Args:
-        code: of the type, such as ``f8``.
-        content: the bytes.
-        order: ``<`` or ``>``; for single bytes anything.
-    """
+    """The number in some bytes, exactly; None if its type is not known or the bytes are not as many."""
     if code == "bf2" and order == "<" and len(content) == 2:
         code, content = "f4", b"\0\0" + content  # the upper half of a float32
     if code not in _FORMATS or len(content) != SIZES[code] or (SIZES[code] > 1 and order not in ("<", ">")):

@@ -20,11 +20,7 @@ _MAX_STEPS = 100_000
 
 
 def recognize(content: Any) -> State | None:
-    """The state in JSON content; None if there is none.
-
-    Raises:
-        ValueError: one line, if a step is no pair of an ε and a δ.
-    """
+    """The state in JSON content; None if there is none."""
     if not isinstance(content, Mapping) or not {"steps"} <= set(content) <= {"steps", "privacy", "tol"}:
         return None
     steps = content["steps"]

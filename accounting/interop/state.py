@@ -172,11 +172,7 @@ class Stated:
         normalizer: str | None = None,
         conditions: Collection[str] = (),
     ) -> Stated:
-        """What is said in words, such as those of options.
-
-        Raises:
-            ValueError: if a word is unknown, or the number of records is not positive.
-        """
+        """What is said in words, such as those of options; a `ValueError` if a word is unknown."""
         if records is not None:
             validate.integer(minimum=1, records=records)
         if adjacency is not None:
@@ -222,11 +218,7 @@ class _Merged:
     used: set[str] = field(default_factory=set)
 
     def of(self, name: str, default: object = None) -> object:
-        """The value of the file, else the user's, else the default.
-
-        Raises:
-            ValueError: if both have one and they differ.
-        """
+        """The value of the file, else the user's, else the default; a `ValueError` if both have one and they differ."""
         recorded, said = getattr(self.state, name), getattr(self.given, name)
         self.used.add(name)
         if recorded is not None and said is not None and recorded != said:
@@ -362,11 +354,7 @@ _NO_BOUND: list[tuple[DpEvent, int]] = [(dp_event.NonPrivateDpEvent(), 1)]
 
 
 def check_used(given: Stated, used: Collection[str]) -> None:
-    """Checks that everything that the user states says something about what was read.
-
-    Raises:
-        ValueError: one line that names what does not apply, and why.
-    """
+    """Checks that everything that the user states says something about what was read."""
     for name in ("sampler", "records", "normalizer"):
         if getattr(given, name) is not None and name not in used:
             raise ValueError(f"{name} {getattr(given, name)} does not apply: {_WITHOUT[name]}; leave it out")
@@ -397,11 +385,7 @@ def _adjacency(merged: _Merged, relation: Adjacency | None) -> Adjacency:
 
 
 def _sampler(merged: _Merged) -> Sampler | None:
-    """How the records of steps were sampled; None if nothing that depends on it is left open.
-
-    Raises:
-        ValueError: if the user states another way than an event of the file does.
-    """
+    """How the records of steps were sampled; None if nothing that depends on it is left open."""
     said, recorded = merged.given.sampler, merged.state.samplers()
     if said is not None and recorded and recorded != {said}:
         raise ValueError(_contradicted("sampler", " and ".join(sorted(recorded)), said))

@@ -63,11 +63,7 @@ _BEGINS = ("DP-SGD performed over", "DP-SGD with sampling rate")
 
 
 def found_text(text: str) -> State | None:
-    """The state in a statement; None if the text is none.
-
-    Raises:
-        ValueError: one line, if it begins like one and lacks a number or has another sentence, or there are several.
-    """
+    """The state in a statement; None if the text is none."""
     said = re.sub(r"(?<=[a-z])- (?=[a-z])", "-", " ".join(text.split()))  # lines may be broken at hyphens
     if not said.startswith(_BEGINS):
         return None

@@ -121,11 +121,7 @@ def bounded_range(eta: float) -> Component:
 def gaussian_mixture(
     weights: Sequence[float], sensitivities: Sequence[float], standard_deviation: float, *, mirrored: bool
 ) -> Component | None:
-    """See `DominatingPair.gaussian_mixture`; None if all sensitivities are 0.
-
-    Raises:
-        ValueError: if an argument is invalid.
-    """
+    """See `DominatingPair.gaussian_mixture`; None if all sensitivities are 0."""
     w, s = np.asarray(weights, dtype=np.float64), np.asarray(sensitivities, dtype=np.float64)
     if w.ndim != 1 or w.shape != s.shape or not w.size:
         raise ValueError(f"a mixture needs as many weights as sensitivities, not {w.size} and {s.size}")
@@ -159,11 +155,7 @@ def gaussian_mixture(
 
 
 def finite(p: Sequence[float] | Floats, q: Sequence[float] | Floats) -> Component:
-    """See `DominatingPair.finite`.
-
-    Raises:
-        ValueError: if an argument is invalid.
-    """
+    """See `DominatingPair.finite`."""
     sides = []
     for name, side in (("p", p), ("q", q)):
         vector = np.asarray(side, dtype=np.float64)
@@ -186,11 +178,7 @@ def profile(
     high: float,
     label: str | None = None,
 ) -> Component:
-    """See `DominatingPair.profile`.
-
-    Raises:
-        ValueError: if an argument is invalid.
-    """
+    """See `DominatingPair.profile`."""
     validate.finite(low=low)
     validate.finite(high=high)
     if low >= high:

@@ -25,8 +25,7 @@ _TINY = 1e-320
 def law(rho: Fraction, xi: Fraction) -> Profile:
     """An upper bound on δ(ε): the least over many orders, each of which gives a bound by itself.
 
-    Args:
-        rho, xi: at least 0, not both 0; the divergence of order α is at most ξ + ρα in both directions.
+    The divergence of order α is at most ξ + ρα in both directions, ρ and ξ at least 0 and not both 0.
 
     Source: Canonne, Kamath and Steinke (2020).
     """

@@ -73,9 +73,6 @@ def products(
         tail: the tilted mass that may lie outside the window.
         slopes: exponents, above 0, of Chernoff's bound to the left and to the right; any are valid.
         focus: the loss from which on the product is wanted.
-
-    Raises:
-        TooManyPoints: if more than `MAX_POINTS` points would be needed.
     """
     tilted = [_tilted(side, tilt) for side in sides]
     windows = [_window(side, tail, slopes) for side in tilted]

@@ -60,10 +60,7 @@ def delta(mu: float, epsilon: float) -> Interval:
 def mus(epsilons: Floats, targets: Floats, side: int) -> Floats:
     """μ with δ_μ(ε) certified to be at least the target (side 1), or at most it (side −1), to a relative 1e-9.
 
-    Args:
-        epsilons: ε ≥ 0, float64 (N,).
-        targets: δ in [0, 1), float64 (N,).
-        side: 1 or −1.
+    ε ≥ 0 and targets in [0, 1), float64 (N,).
     """
     low, high = np.zeros(epsilons.size), np.ones(epsilons.size)
 

@@ -188,11 +188,7 @@ def threshold_set_values(
 
     For t ≤ 1 and P(A) > 1/2 it is computed as (1 − t) − (P(Aᶜ) − tQ(Aᶜ)), which does not cancel for small t. Masses may
     have underflowed by up to 1e-305. Beyond e^700, t is too large for float64, and e^700 gives an upper bound only.
-
-    Args:
-        tails: the masses.
-        log_t: log t, increasing.
-        t_minus_w: the values of `tails.remainder.t_minus_w` at `log_t`, if known.
+    `log_t` increases; `t_minus_w` are the values of `tails.remainder.t_minus_w` at `log_t`, if known.
     """
     if tails.remainder is not None:
         return _threshold_set_values_by_remainder(
@@ -243,11 +239,8 @@ def exp_minus_weight(b: Floats, mass: float, weight: float) -> tuple[Floats, Flo
     """e^b − weight at |b| ≤ 700, and its error divided by e^b.
 
     For e^b < 1/2 it is e^b − weight, otherwise (e^b − 1) + mass, so that a small weight or a small mass keeps its
-    digits. If the result is ≤ 0, b is below log(weight), or above it by at most 16u.
-
-    Args:
-        b: float64.
-        mass, weight: 1 − w and w, each with relative error at most 2u.
+    digits. If the result is ≤ 0, b is below log(weight), or above it by at most 16u. The mass is 1 − w and the weight
+    w, each with relative error at most 2u.
     """
     grown = np.expm1(b)
     t_minus_w = grown + mass
@@ -262,11 +255,8 @@ def exp_minus_weight(b: Floats, mass: float, weight: float) -> tuple[Floats, Flo
 class Laplace(Law):
     """Laplace noise of scale 1 around 0 (Q) and around ε (P): the loss is clipped to [−ε, ε], with an atom at each end.
 
-    P(L > b) = 1 − e^{−(ε − b)/2}/2 for −ε ≤ b < ε, and Q(L > b) = e^{−(ε + b)/2}/2.
-
-    Args:
-        epsilon: ε, with a relative error of u.
-        exact: ε has no rounding error.
+    P(L > b) = 1 − e^{−(ε − b)/2}/2 for −ε ≤ b < ε, and Q(L > b) = e^{−(ε + b)/2}/2. ε has a relative error of u, unless
+    it is exact.
     """
 
     def __init__(self, epsilon: float, *, exact: bool = False) -> None:

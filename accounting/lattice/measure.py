@@ -403,10 +403,8 @@ def _certified_lower(
 ) -> Measure:
     """The measure whose excess puts every piece of its curve under a line.
 
-    Far to the right, where lines are as small as their rounding, masses are dropped instead.
-
-    Args:
-        dropped: losses below the first cell are left out of the masses, not merged into it.
+    Far to the right, where lines are as small as their rounding, masses are dropped instead. If `dropped`, losses below
+    the first cell are left out of the masses, not merged into it.
     """
     allowed = np.full(losses.size, math.inf)
     for index in (slice(0, -1), slice(1, None)):  # the lines of both ends of a point's cell

@@ -42,11 +42,7 @@ def merged(parts: Sequence[tuple[Component, int]]) -> Composition:
 
 
 def distinct(compositions: Sequence[Composition]) -> list[Composition]:
-    """The alternatives that may be the worst: of those that differ in a Gaussian only, the one with the largest μ.
-
-    Raises:
-        ValueError: if more than 16 remain.
-    """
+    """The alternatives that may be the worst: of those that differ in a Gaussian only, the one with the largest μ."""
     unique: dict[object, Composition] = {}
     for each in compositions:
         key = key_of(tuple(pair for pair in each if pair[0].mu is None))
@@ -87,13 +83,7 @@ def joint_mu(parts: Composition | Sequence[tuple[Component, int]]) -> tuple[floa
 
 
 def enclosure_of(composition: Composition, side: str, *, target: float | None = None) -> Enclosure | SingleLaw:
-    """The curve of a composition in one direction. Equal Gaussians are merged into one law, and so is all zCDP.
-
-    Args:
-        composition: what is composed.
-        side: "remove" or "add".
-        target: see `Enclosure`.
-    """
+    """The curve of a composition in one direction. Equal Gaussians are merged into one law, and so is all zCDP."""
     laws: list[tuple[Law, int]] = []
     rho = xi = Fraction(0)
     for part, count in composition:

@@ -34,9 +34,7 @@ class Saddle:
 class Cumulants:
     """K(λ) = Σ n log E_P e^{λL} of a composition and its first two derivatives, on a grid of λ.
 
-    Args:
-        laws: laws with counts.
-        supports: for each law the losses, low and high, between which it matters.
+    Each law comes with its count, and with the losses, low and high, between which it matters.
     """
 
     def __init__(self, laws: Sequence[tuple[Law, int]], supports: Sequence[tuple[float, float]]) -> None:

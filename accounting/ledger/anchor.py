@@ -43,10 +43,7 @@ class Anchor:
         self._chosen = chosen is not None
 
     def read(self, *, must_exist: bool = False) -> Anchored | None:
-        """The anchored head, or None.
-
-        Args:
-            must_exist: raise if a chosen file does not exist.
+        """The anchored head, or None; a chosen file that must exist and does not is an error.
 
         Raises:
             LedgerError: if the file is not an anchor file, or a chosen file cannot be read.
@@ -119,12 +116,7 @@ _LARGEST = 2**28  # bytes; an anchor has about 150
 
 
 def _read(file: Path) -> dict[str, Anchored]:
-    """All anchors of a file.
-
-    Raises:
-        OSError: if it cannot be read.
-        LedgerError: if it is not an anchor file.
-    """
+    """All anchors of a file; a `LedgerError` if it is not an anchor file."""
     try:
         with file.open("rb") as opened:
             results = json.loads(opened.read(_LARGEST))  # a longer file is cut and fails to parse

@@ -40,11 +40,7 @@ class Tally:
         self._public: dict[str, bool] = {}
 
     def add(self, body: Mapping[str, Any]) -> Charge:
-        """Adds one charge and returns it, or an equal one with another key.
-
-        Raises:
-            LedgerError: if it is not a charge, or its partition contradicts an earlier charge.
-        """
+        """Adds one charge and returns it, or an equal one with another key."""
         text = text_of({name: value for name, value in body.items() if name != "key"})
         charge, count = self._found.get(text, (None, 0))
         if charge is None:
@@ -148,11 +144,7 @@ class ChainCheck:
         self.counts: Counter[tuple[str, str]] = Counter()
 
     def read(self, row: LedgerRow) -> None:
-        """Checks one row.
-
-        Raises:
-            LedgerError: if it is invalid, with the entry and the reason.
-        """
+        """Checks one row; a `LedgerError` names the entry and the reason."""
         try:
             self._read(row)
         except LedgerError as error:
@@ -165,11 +157,7 @@ class ChainCheck:
         self._seen = self._seen or row.hash == self._expected
 
     def finish(self) -> str:
-        """The head, after the last row.
-
-        Raises:
-            LedgerError: if there was no row, or none with the expected head.
-        """
+        """The head, after the last row; a `LedgerError` if there was no row, or none with the expected head."""
         if not self.entries:
             raise LedgerError("entry 1: missing, a ledger begins with an entry of kind open")
         if not self._seen:
@@ -265,11 +253,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def check_chain(rows: Iterable[LedgerRow], expected_head: str | None = None) -> str:
-    """Checks rows from the first to the last and returns the head.
-
-    Raises:
-        LedgerError: naming the first bad entry; if `expected_head` is not the hash of any entry.
-    """
+    """Checks rows from the first to the last and returns the head; see `ChainCheck`."""
     check = ChainCheck(expected_head)
     for row in rows:
         check.read(row)

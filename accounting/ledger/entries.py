@@ -340,30 +340,22 @@ def _exact_parts(terms: list[float]) -> list[float]:
 
 
 def check_name(name: object, what: str) -> None:
-    """Checks that the name of a run, key, stage, partition or part is a short, printable, non-empty text.
-
-    Raises:
-        LedgerError: if it is not.
-    """
+    """Checks that the name of a run, key, stage, partition or part is a short, printable, non-empty text."""
     if not isinstance(name, str) or not name or len(name) > _LONGEST_NAME or not name.isprintable():
         raise LedgerError(f"{what} must be a printable text of 1 to {_LONGEST_NAME} characters")
 
 
 def canonical(value: object) -> str:
-    """The canonical JSON text of a value: ASCII, sorted keys, no spaces, floats by `repr`.
-
-    Raises:
-        LedgerError: for infinities, NaN, keys that are not text, and types that JSON lacks (including NumPy numbers).
+    """The canonical JSON text of a value of finite numbers and JSON types: ASCII, sorted keys, no spaces, floats by
+    `repr`.
     """
     _check_json(value)
     return text_of(value)
 
 
 def text_of(parsed: object) -> str:
-    """The canonical text of a value that was parsed from JSON.
-
-    Raises:
-        LedgerError: for infinities and NaN, which Python's parser accepts.
+    """The canonical text of a value that was parsed from JSON; infinities and NaN, which the parser accepts, are
+    refused.
     """
     try:
         return json.dumps(parsed, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)

@@ -314,11 +314,7 @@ def relation_of(ledgers: Iterable[Ledger]) -> tuple[Adjacency, Unit]:
 
 
 def common_relation(result: Iterable[tuple[str, tuple[Adjacency, Unit]]]) -> tuple[Adjacency, Unit]:
-    """The adjacency and the unit that several named things share.
-
-    Raises:
-        LedgerError: a `ValueError`, if they differ, or there are none.
-    """
+    """The adjacency and the unit that several named things share; a `LedgerError` if they differ, or there are none."""
     first: tuple[str, tuple[Adjacency, Unit]] | None = None
     for where, relation in result:
         if first is None:

@@ -109,15 +109,7 @@ def _first_existing(folder: Path, names: Sequence[str]) -> Path | None:
 
 
 def open_ledger(path: Path, anchor: Path | None = None) -> Ledger:
-    """Opens and verifies a ledger; makes one if there is none.
-
-    Args:
-        path: the file.
-        anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
-
-    Raises:
-        InputError: if the ledger cannot be verified or opened.
-    """
+    """Opens and verifies a ledger, or makes one, with its anchor as for `Ledger.open`; an `InputError` if it cannot."""
     from dpassay.accounting.ledger.ledger import Ledger
 
     with input_errors():

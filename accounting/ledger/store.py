@@ -71,18 +71,7 @@ class Store:
 
     @classmethod
     def open(cls, path: Path, *, create: bool, read_only: bool, timeout: float) -> Store:
-        """Opens the file, or creates it.
-
-        Args:
-            path: the file.
-            create: create it if it does not exist.
-            read_only: never write.
-            timeout: seconds to wait for another process that is writing.
-
-        Raises:
-            LedgerError: if the file does not exist, is not a ledger, is of a newer format, does not verify, is locked,
-                or cannot be accessed.
-        """
+        """Opens and verifies the file, or creates it; see `Ledger.open`."""
         with _plain_errors(path, timeout):
             if not path.exists():
                 if read_only or not create:
@@ -142,11 +131,7 @@ class Store:
                 raise
 
     def append(self, run: str, kind: str, body: dict[str, Any]) -> None:
-        """Appends one entry, inside a `transaction`.
-
-        Raises:
-            LedgerError: if it does not follow from the earlier entries. Leave the transaction then.
-        """
+        """Appends one entry inside a `transaction`, to be left if the entry does not follow from the earlier ones."""
         row = LedgerRow.hashed(self._chain.entries + 1, run, kind, canonical(body), self._chain.head)
         try:
             self._append_verified(row)
@@ -217,11 +202,7 @@ class Store:
             return row
 
     def _verify_row(self, row: LedgerRow) -> None:
-        """Compares a row with its verified hash; a new row is verified now.
-
-        Raises:
-            LedgerError: if they differ.
-        """
+        """Compares a row with its verified hash; a new row is verified now."""
         if row.seq > self._chain.entries:
             self._catch_up()
         if self.hash_of(row.seq) != row.computed_hash():
@@ -247,11 +228,7 @@ class Store:
         self._chain, self._hashes = ChainCheck(), bytearray()
 
     def check_file(self) -> None:
-        """SQLite's own check of pages and index.
-
-        Raises:
-            LedgerError: if the file is damaged.
-        """
+        """SQLite's own check of pages and index."""
         with self.plain_errors():
             (answer,) = self.database.execute("PRAGMA integrity_check(1)").fetchone()
         if answer != "ok":

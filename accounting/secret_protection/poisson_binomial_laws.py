@@ -68,23 +68,15 @@ def weight_error(count: int) -> float:
 
 
 def occurrences(probabilities: ArrayLike, tail: float) -> Occurrences:
-    """The law of the number of successes, without counts of negligible probability.
+    """The law of the number of successes, without counts of negligible probability: at most `tail`, in (0, 1e-3].
 
-    Args:
-        probabilities: of success, one per trial, each in [0, 1], shape (m,).
-        tail: how much probability may be left out, in (0, 1e-3].
+    Probabilities of success as for `poisson_binomial`.
     """
     return _law(_trials(probabilities), tail)
 
 
 def trimmed(weights: Floats, error: float, tail: float) -> Occurrences:
-    """The law with the given weights of 0, 1, …, without ends that hold at most `tail`.
-
-    Args:
-        weights: float64 of shape (m + 1,).
-        error: their relative error.
-        tail: how much probability may be left out.
-    """
+    """The law with the given weights of 0, 1, … and their relative error, without ends that hold at most `tail`."""
     first, kept = _trim(0, weights, tail / 4)
     return Occurrences(first, kept, error, tail if kept.size < weights.size else 0.0)
 

@@ -74,10 +74,8 @@ class Selections:
         return np.minimum(pure_delta(self.pure_epsilon, distances), zcdp_delta(self.rho, distances))
 
     def curve(self, smallest_delta: float = SMALLEST_DELTA) -> SelectionCurve:
-        """The curve of the recursion, for selections that are a single block.
-
-        Raises:
-            ValueError: if there is no adaptive bound.
+        """The curve of the recursion, for selections that are a single block; a `ValueError` if there is no adaptive
+        bound.
         """
         if reason := self.refusal:
             raise ValueError(reason)
@@ -88,11 +86,7 @@ class Selections:
         return selection_curve(eta, count, int(min(max(wanted, _COARSEST), _FINEST)), floor)
 
     def components(self, smallest_delta: float = SMALLEST_DELTA, block: int = _LONGEST) -> list[tuple[Component, int]]:
-        """Blocks of at most `block` selections of one range, each with its count; their product is the bound.
-
-        Raises:
-            ValueError: if there is no adaptive bound.
-        """
+        """Blocks of at most `block` selections of one range, each with its count; their product is the bound."""
         if reason := self.refusal:
             raise ValueError(reason)
         parts: list[tuple[Component, int]] = []
