@@ -10,9 +10,6 @@ import numpy as np
 from scipy.special import logsumexp
 
 from dpassay.base.arrays import Floats
-from dpassay.data.records import Record
-from dpassay.mechanisms.models.language_model import LanguageModel
-from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.slot_inputs import ForcedStep, Slot, SlotInputs, forced, side_by_side
 from dpassay.mechanisms.private_inference.transcripts import Transcript
 
@@ -76,30 +73,3 @@ def _add(inputs: SlotInputs, score: _Score, step: ForcedStep) -> None:
     if step.ends:
         score.laws.append(score.closed())
         score.by_source = None
-
-
-def scores_of_slots(
-    mechanism: PrivateInference,
-    records: Sequence[Record],
-    model: LanguageModel,
-    transcript: Transcript,
-    *,
-    key: bytes,
-    slots: Sequence[int] | None = None,
-) -> Floats:
-    """The log-probability of each slot's tokens in a transcript, under given records.
-
-    Args:
-        mechanism: of the run.
-        records: private; for example those of the run with one removed.
-        model: of the run.
-        transcript: of a run with the same parameters and key.
-        key: of the batching.
-        slots: which slots; None for all. A slot that did not run scores 0.
-
-    Returns:
-        Shape (len(slots),): Σ log p(token) over a slot's tokens, before integer rounding.
-    """
-    chosen = list(range(mechanism.total_slots)) if slots is None else list(slots)
-    inputs = SlotInputs(mechanism, records, model, key, transcript.cluster_counts)
-    return score([(inputs, slot) for slot in chosen], transcript)

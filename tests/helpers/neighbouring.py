@@ -12,11 +12,13 @@ from dp_accounting import DpEvent, dp_event
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.events import ParallelDpEvent
 from dpassay.accounting.ledger.run import Run
+from dpassay.base.arrays import Floats
 from dpassay.data.records import Record
 from dpassay.mechanisms.primitives.randomness import Recorded
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.loop import generate
-from dpassay.mechanisms.private_inference.score import scores_of_slots
+from dpassay.mechanisms.private_inference.score import score
+from dpassay.mechanisms.private_inference.slot_inputs import SlotInputs
 from dpassay.mechanisms.private_inference.transcripts import Generation, Transcript
 
 KEY = bytes(range(16))
@@ -66,6 +68,24 @@ def users_added_or_removed(records: list[Record], seed: int) -> Iterator[list[Re
 
 
 NEIGHBOURS = {"add_remove": added_or_removed, "replace_one": replaced, "user": users_added_or_removed}
+
+
+def scores_of_slots(
+    mechanism: PrivateInference,
+    records: Sequence[Record],
+    model: Any,
+    transcript: Transcript,
+    *,
+    key: bytes,
+    slots: Sequence[int] | None = None,
+) -> Floats:
+    """Σ log p(token) over each slot's tokens in a transcript, under given records; all slots by default.
+
+    A slot that did not run scores 0.
+    """
+    chosen = range(mechanism.total_slots) if slots is None else slots
+    inputs = SlotInputs(mechanism, records, model, key, transcript.cluster_counts)
+    return score([(inputs, slot) for slot in chosen], transcript)
 
 
 def log_ratio(

@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 from planted_audit import document
 from printed_numbers import other_forms, two_forms
 
 from dpassay.accounting import Adjacency, ApproxDP, Bound, PureDP, SecretProtection, Unit
 from dpassay.accounting.bounds import Direction, Rigor
 from dpassay.accounting.guarantees import Guarantee
-from dpassay.attacks.black_box.recorder import Recorder
 from dpassay.attacks.canaries.reconstruction import Reconstruction
 from dpassay.attacks.released.holdout import Hits, Units
 from dpassay.attacks.secrets.reconstruction import SecretGuesses
@@ -34,7 +32,6 @@ from dpassay.audits.games.distinguishing import distinguishing_audit
 from dpassay.audits.games.membership import membership_audit
 from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores
 from dpassay.audits.games.released_data import holdout_audit
-from dpassay.audits.games.replay.record_replay import record_replay_audit
 from dpassay.audits.games.secret_reconstruction import secret_reconstruction_audit
 from dpassay.audits.implications import describe
 from dpassay.audits.result import AuditResult
@@ -104,15 +101,6 @@ def left_out() -> AuditResult:
     )
 
 
-def replayed() -> AuditResult:
-    def mechanism(data: list[float], recorder: Recorder) -> Any:
-        return recorder.gaussian(sum(data) / 3, dp_event.GaussianDpEvent(2.0), scale=2 / 3)
-
-    return record_replay_audit(
-        mechanism, [1.0], [[1.0, 1.0000001], [1.0, 1.25]], adjacency="add_remove", rng=np.random.default_rng(0)
-    )
-
-
 def guessed(right: int) -> AuditResult:
     result = SecretGuesses(1000, right, 1 / 96, 96, 3)
     return secret_reconstruction_audit(result, guarantee=SECRETS, confidence=1 - 0.05 / 3)
@@ -134,7 +122,6 @@ PAGES: dict[str, tuple[Callable[[], AuditResult], Guarantee]] = {
     "reconstruction, a leak": (lambda: keys(True), PURE),
     "reconstruction, failed": (lambda: keys(False), PURE),
     "leave one out": (left_out, PURE),
-    "record and replay": (replayed, CLAIM),
     "secrets, refuted": (lambda: guessed(200), SECRETS),
     "secrets, not refuted": (lambda: guessed(60), SECRETS),
     "secrets, all right": (lambda: guessed(1000), SECRETS),

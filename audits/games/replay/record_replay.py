@@ -26,24 +26,21 @@ Source: Cebere et al., "Privacy in Theory, Bugs in Practice: Grey-Box Auditing o
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from dp_accounting import DpEvent
 
 from dpassay.accounting import events
 from dpassay.accounting.adjacency import Adjacency
-from dpassay.accounting.bounds import json_number
 from dpassay.attacks.black_box.recorder import Data, Mechanism, Recording, Step, record, replay
 from dpassay.audits.games.replay.recorded_randomness import noise_tests, sampling_tests
 from dpassay.audits.games.replay.same_outputs import outputs_equal
-from dpassay.audits.result import AuditResult
 from dpassay.base import validate
-from dpassay.base.number_format import DIGITS, digits_apart, format_confidence, format_number, format_p_value
+from dpassay.base.number_format import DIGITS, digits_apart, format_number, format_p_value
 
 Kind: TypeAlias = Literal[
     "sensitivity",
@@ -97,29 +94,18 @@ class Finding:
     p_value: float | None = None
     part: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields as plain JSON types."""
-        numbers = {"declared": self.declared, "found": self.measured}
-        return dataclasses.asdict(self) | {
-            name: json_number(value) if isinstance(value, float) else value for name, value in numbers.items()
-        }
-
     def __str__(self) -> str:
         where = [self.part] if self.part is not None else []
         where += [f"step {self.step}"] if self.step is not None else []
         where += [f"neighbour {self.neighbor}"] if self.neighbor is not None else []
         chance = "" if self.p_value is None else f" (probability at most {format_p_value(self.p_value)})"
-        declared, result = self._numbers()
-        return f"{self.kind}{', ' if where else ''}{', '.join(where)}: declared {declared}, found {result}{chance}"
-
-    def _numbers(self) -> tuple[str, str]:
-        """The declared and the found value as text; numbers have enough digits to differ."""
-        declared, result = self.declared, self.measured
         digits = DIGITS
-        if isinstance(declared, float) and isinstance(result, float):
-            digits = digits_apart(declared, result)
-        first, second = (format_number(x, digits=digits) if isinstance(x, float) else x for x in (declared, result))
-        return first, second
+        if isinstance(self.declared, float) and isinstance(self.measured, float):
+            digits = digits_apart(self.declared, self.measured)
+        declared, result = (
+            format_number(x, digits=digits) if isinstance(x, float) else x for x in (self.declared, self.measured)
+        )
+        return f"{self.kind}{', ' if where else ''}{', '.join(where)}: declared {declared}, found {result}{chance}"
 
 
 def record_replay_findings(
@@ -152,71 +138,8 @@ def record_replay_findings(
     Raises:
         ValueError: if there is no rule for the adjacency.
     """
-    return _findings(
-        mechanism, data, list(neighbors), Adjacency(adjacency), plan, recordings, tolerance, false_alarm, rng
-    )[0]
-
-
-def record_replay_audit(
-    mechanism: Mechanism[Data],
-    data: Data,
-    neighbors: Iterable[Data],
-    *,
-    adjacency: Adjacency | str,
-    plan: DpEvent | None = None,
-    recordings: int = 2,
-    tolerance: float = TOLERANCE,
-    false_alarm: float = FALSE_ALARM,
-    rng: np.random.Generator | None = None,
-) -> AuditResult:
-    """`record_replay_findings` as an audit. It has no bounds; its `contradictions` are the findings."""
-    others = list(neighbors)
     relation = Adjacency(adjacency)
-    findings, tests = _findings(mechanism, data, others, relation, plan, recordings, tolerance, false_alarm, rng)
-    lost = [finding for finding in findings if finding.kind == "control"]
-    return AuditResult(
-        name="record_replay",
-        game=f"record and replay: the same releases on each of some neighbours under {relation}",
-        attack="all queries, distributions and samples of the mechanism",
-        statistics=("largest difference of a query between neighbours", "exact tests of samples and noise"),
-        conclusion=_conclusion(findings, lost, len(others), false_alarm if tests else 0.0),
-        trials=len(others),
-        controls_passed=not lost,
-        multiplicity=(
-            f"the largest excess over {len(others)} neighbours and {recordings} runs (deterministic, so no correction)",
-            f"{tests} tests of samples and noise, together wrong with probability at most {format_number(false_alarm)}",
-        ),
-        contradictions=tuple(map(str, findings)),
-        details={"findings": [finding.to_json() for finding in findings]},
-    )
-
-
-def _conclusion(findings: Sequence[Finding], lost: Sequence[Finding], neighbors: int, false_alarm: float) -> str:
-    if lost:
-        return f"No conclusion on neighbours: {lost[0]}."
-    if not neighbors and not findings:
-        return "No neighbour was given, so no event was tested."
-    if not findings:
-        return f"Every event held for {neighbors} neighbours, which says nothing about other neighbours and histories."
-    chance = any(finding.p_value is not None for finding in findings)
-    level = f" with confidence {format_confidence(1 - false_alarm)}" if chance else ""
-    indices = f"{len(findings)} place{'s' if len(findings) > 1 else ''}"
-    return f"The declared events do not hold{level}, in {indices}: {findings[0]}."
-
-
-def _findings(
-    mechanism: Mechanism[Data],
-    data: Data,
-    neighbors: Sequence[Data],
-    adjacency: Adjacency,
-    plan: DpEvent | None,
-    recordings: int,
-    tolerance: float,
-    false_alarm: float,
-    rng: np.random.Generator | None,
-) -> tuple[list[Finding], int]:
-    """The findings, and the number of statistical tests."""
-    if adjacency is Adjacency.SECRET:
+    if relation is Adjacency.SECRET:
         raise ValueError("adjacency must be add_remove, replace_one or zero_out for record and replay, not secret")
     validate.integer(minimum=2, recordings=recordings)
     validate.open_probability(false_alarm=false_alarm)
@@ -230,18 +153,19 @@ def _findings(
             results.append(Finding(test.about, test.step, None, test.declared, test.measured, p_value))
     control = _check_self_replay(mechanism, data, runs[0])
     if control is not None:
-        return [control, *results], len(tests)
+        return [control, *results]
+    others = list(neighbors)
     worst: dict[tuple[Kind, int | None], tuple[float, Finding]] = {}
     for run in runs:
-        for number, other in enumerate(neighbors):
-            for excess, finding in _compare(run, replay(mechanism, other, run), number, adjacency, tolerance):
+        for number, other in enumerate(others):
+            for excess, finding in _compare(run, replay(mechanism, other, run), number, relation, tolerance):
                 key = (finding.kind, finding.step)
                 if key not in worst or excess > worst[key][0]:
                     worst[key] = (excess, finding)
     conclusive = sorted(
         (finding for _, finding in worst.values()), key=lambda f: math.inf if f.step is None else f.step
     )
-    return [*results, *conclusive], len(tests)
+    return [*results, *conclusive]
 
 
 def _check_charges(run: Recording, plan: DpEvent | None) -> Iterator[Finding]:

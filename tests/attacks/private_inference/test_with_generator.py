@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from neighbouring import scores_of_slots
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.guarantees import ExPostDP, PureDP
@@ -25,7 +26,6 @@ from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.primitives.randomness import Recorded
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.loop import generate
-from dpassay.mechanisms.private_inference.score import scores_of_slots
 from dpassay.mechanisms.private_inference.transcripts import Generation
 
 KEY = bytes(range(32))

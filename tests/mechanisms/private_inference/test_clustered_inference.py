@@ -15,7 +15,17 @@ from dp_accounting import dp_event
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from little_inference import killed_at
-from neighbouring import FLOAT, KEY, NEIGHBOURS, candidates, data_set, log_ratio, pure_epsilon, realised_epsilons
+from neighbouring import (
+    FLOAT,
+    KEY,
+    NEIGHBOURS,
+    candidates,
+    data_set,
+    log_ratio,
+    pure_epsilon,
+    realised_epsilons,
+    scores_of_slots,
+)
 from numpy.typing import NDArray
 from property_settings import examples
 
@@ -31,7 +41,6 @@ from dpassay.mechanisms.primitives.nearest import nearest
 from dpassay.mechanisms.primitives.randomness import Recorded
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.loop import generate
-from dpassay.mechanisms.private_inference.score import scores_of_slots
 from dpassay.mechanisms.private_inference.transcripts import Transcript
 
 EPSILON = 0.6

@@ -26,6 +26,7 @@ from neighbouring import (
     pure_epsilon,
     realised_epsilons,
     replaced,
+    scores_of_slots,
 )
 
 from dpassay.accounting.adjacency import Adjacency, Unit
@@ -36,7 +37,6 @@ from dpassay.mechanisms.primitives.randomness import Recorded
 from dpassay.mechanisms.private_inference import aggregation
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.loop import generate
-from dpassay.mechanisms.private_inference.score import scores_of_slots
 from dpassay.mechanisms.private_inference.transcripts import Transcript
 
 CLIP, TEMPERATURE = 4.0, 1.3

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 from little_inference import KEY, RECORDS, Watcher, mechanism, write
+from neighbouring import scores_of_slots
 
 from dpassay.accounting import account
 from dpassay.accounting.adjacency import Adjacency, Unit
@@ -20,7 +21,6 @@ from dpassay.mechanisms.primitives.randomness import Recorded
 from dpassay.mechanisms.primitives.token_sampler import selection_rounding
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.loop import generate
-from dpassay.mechanisms.private_inference.score import scores_of_slots
 from dpassay.mechanisms.private_inference.slot_inputs import SlotInputs
 from dpassay.mechanisms.private_inference.transcripts import Generation
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -15,7 +14,7 @@ from dpassay.accounting import events
 from dpassay.accounting.events import BoundedRangeSelectionDpEvent
 from dpassay.attacks.black_box.enumerated_neighbors import neighbors
 from dpassay.attacks.black_box.recorder import Recorder, record
-from dpassay.audits.games.replay.record_replay import record_replay_audit, record_replay_findings
+from dpassay.audits.games.replay.record_replay import record_replay_findings
 from dpassay.audits.games.replay.same_outputs import outputs_equal
 
 GAUSSIAN = dp_event.GaussianDpEvent(2.0)
@@ -55,7 +54,7 @@ def test_the_sensitivity_of_a_sum_is_what_brute_force_finds(relation: str, moved
     (result,) = findings(mechanism(moved * (1 - 1e-6)), others=near, adjacency=relation)
     assert (result.kind, result.step) == ("sensitivity", 0)
     assert result.declared == pytest.approx(moved * (1 - 1e-6), rel=1e-12)
-    assert result.found == pytest.approx(moved, rel=1e-12)
+    assert result.measured == pytest.approx(moved, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["laplace", "discrete_laplace"])
@@ -75,7 +74,7 @@ def test_the_sensitivity_of_a_histogram_is_counted_in_l1(name: str, relation: st
     assert not findings(mechanism(1.0), data, adjacency=relation)
     (result,) = findings(mechanism(1.01), data, adjacency=relation)
     assert result.kind == "sensitivity"
-    assert result.found == moved
+    assert result.measured == moved
     assert result.declared == pytest.approx(moved / 1.01, rel=1e-12)
 
 
@@ -89,7 +88,7 @@ def test_the_range_of_a_selection_is_over_all_outcomes() -> None:
     assert not findings(mechanism(2.0), list("aabc"))
     (result,) = findings(mechanism(1.9), list("aabc"))
     assert (result.kind, result.declared) == ("range", 1.9)
-    assert result.found == pytest.approx(2.0, abs=1e-12)
+    assert result.measured == pytest.approx(2.0, abs=1e-12)
 
 
 def test_an_outcome_that_only_some_data_allow_has_no_range() -> None:
@@ -98,8 +97,7 @@ def test_an_outcome_that_only_some_data_allow_has_no_range() -> None:
         lambda data, recorder: recorder.select([0.0 if name in data else -math.inf for name in "abc"], event),
         list("ab"),
     )
-    assert (result.kind, result.found) == ("range", math.inf)
-    assert json.loads(json.dumps(result.to_json(), allow_nan=False))["found"] == "inf"
+    assert (result.kind, result.measured) == ("range", math.inf)
 
 
 def test_what_is_read_past_all_events_changes_the_output() -> None:
@@ -127,7 +125,7 @@ def test_noise_and_steps_that_depend_on_the_data_are_found() -> None:
 
     (more,) = findings(private_count, list("aab"), [list("aabb")])
     assert (more.kind, more.step, more.neighbor) == ("steps", 3, 0)
-    assert "one step more than the 3" in more.found
+    assert "one step more than the 3" in more.measured
 
 
 def test_what_is_charged_is_compared_with_the_plan() -> None:
@@ -138,7 +136,7 @@ def test_what_is_charged_is_compared_with_the_plan() -> None:
     (result,) = findings(twice, list("ab"), plan=GAUSSIAN)
     assert result.kind == "charges"
     assert result.declared == repr(GAUSSIAN)
-    assert result.found == repr(dp_event.SelfComposedDpEvent(GAUSSIAN, 2))
+    assert result.measured == repr(dp_event.SelfComposedDpEvent(GAUSSIAN, 2))
 
 
 def test_a_sampled_step_is_held_to_its_inner_event_for_any_sample() -> None:
@@ -152,7 +150,7 @@ def test_a_sampled_step_is_held_to_its_inner_event_for_any_sample() -> None:
 
     assert not findings(step, data, [[*data, (9, 1.0)], data[1:]])
     (result,) = findings(step, data, [[*data, (9, 3.0)]])
-    assert (result.kind, result.declared, result.found) == ("sensitivity", 1.0, 3.0)
+    assert (result.kind, result.declared, result.measured) == ("sensitivity", 1.0, 3.0)
 
 
 def test_a_release_of_a_sample_that_reads_all_units_is_found() -> None:
@@ -168,7 +166,7 @@ def test_a_release_of_a_sample_that_reads_all_units_is_found() -> None:
     near = [[unit for unit in data if unit is not gone] for gone in data]
     (result,) = findings(of_all, data, near, plan=dp_event.PoissonSampledDpEvent(0.25, inner))
     assert (result.kind, result.step, result.p_value) == ("sampling", 1, None)
-    assert result.found == "a query that changes by 1 with units outside of the sample"
+    assert result.measured == "a query that changes by 1 with units outside of the sample"
     assert result.neighbor == 11  # the largest one that is outside
     assert not findings(of_all, data, [[*data, (12, 12.0)]])  # a new one takes part, whatever it is
 
@@ -209,31 +207,7 @@ def test_randomness_that_is_not_recorded_leaves_no_conclusion() -> None:
     def mechanism(data: list[str], recorder: Recorder) -> Any:
         return float(recorder.gaussian(len(data), GAUSSIAN, scale=2.0)) + hidden.normal()
 
-    result = record_replay_audit(mechanism, ["a"], [["a", "b"]], adjacency="add_remove")
-    assert result.controls_passed is False
-    assert result.conclusion.startswith("No conclusion on neighbours: control: ")
-    assert [finding["kind"] for finding in result.details["findings"]] == ["control"]
-
-
-def test_the_audit_says_what_was_tried_and_has_no_bound() -> None:
-    def mechanism(data: list[str], recorder: Recorder) -> Any:
-        return recorder.gaussian(3 * len(data), GAUSSIAN, scale=2.0)
-
-    result = record_replay_audit(mechanism, ["a"], [["a", "b"], []], adjacency="add_remove")
-    assert (result.bounds, result.trials, result.controls_passed) == ((), 2, True)
-    assert result.contradictions == ("sensitivity, step 0, neighbour 0: declared 1, found 3",)
-    assert result.conclusion == f"The declared events do not hold, in 1 place: {result.contradictions[0]}."
-    assert result.to_json()["details"]["contradictions"] == list(result.contradictions)
-    right = record_replay_audit(
-        lambda data, recorder: recorder.gaussian(len(data), GAUSSIAN, scale=2.0),
-        ["a"],
-        [["a", "b"]],
-        adjacency="add_remove",
-    )
-    assert right.contradictions == ()
-    assert "says nothing about other neighbours" in right.conclusion
-    none = record_replay_audit(lambda data, recorder: None, ["a"], [], adjacency="add_remove")
-    assert none.conclusion == "No neighbour was given, so no event was tested."
+    assert kinds(findings(mechanism, ["a"], [["a", "b"]])) == ["control"]
 
 
 def test_secrets_and_a_single_recording_are_refused() -> None:
