@@ -57,13 +57,9 @@ class Detectable:
     def sentence(
         self, given_away: str = "", *, right: str = "of its guesses are right", others: str = "and no others"
     ) -> str:
-        """What the test detects with 50 % power, as one sentence.
-
-        Args:
-            given_away: what happens to the share, such as ``of the planted keys are printed``; empty to leave it out.
-            right: what a share of right answers means.
-            others: that what is not in the data is not hit.
-        """
+        """What the test detects with 50 % power, as one sentence: what happens to the share that is `given_away` (empty
+        to leave it out), what a share of right answers means, and that `others`, which are not in the data, are not
+        hit."""
         does = "show a leak" if self.claim is None else "refute the claim"
         ways = []
         if self.epsilon is not None and self.right is not None:
@@ -89,11 +85,9 @@ def detectable(
     by_chance: float = 0.0,
     share: bool = True,
 ) -> Detectable:
-    """The smallest leaks that a test detects with 50 % power.
+    """The smallest leaks that a test detects with 50 % power: that exceed a claimed ε, or any ε above 0.
 
     Args:
-        test: a statistic and its size.
-        claim: claimed ε; None for any ε above 0.
         confidence, delta: of the bound.
         by_chance: the share of what is not in the data that is hit all the same; for tests without a fixed number of
             guesses.

@@ -79,12 +79,8 @@ def _at_argument(upper: Bound) -> Guarantee | None:
 
 
 def implied_upper(claim: Guarantee, upper: Bound) -> float:
-    """The upper bound on the claimed number that follows from an upper bound; inf if none follows.
-
-    Args:
-        claim: not a privacy profile of several points.
-        upper: a bound at the claim's unit and adjacency.
-    """
+    """The upper bound on the claimed number that follows from an upper bound at the claim's unit and adjacency; inf if
+    none follows. The claim is no privacy profile of several points."""
     proven = as_guarantee(upper)
     if proven is None:
         return math.inf

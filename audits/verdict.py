@@ -42,12 +42,8 @@ def may_refute(confidence: float) -> bool:
 
 
 def check_confidence(confidence: float, claim: object | None) -> None:
-    """Raises `ValueError` if a claim is planned to be tested at a confidence at which no claim is refuted.
-
-    Args:
-        confidence: jointly, of all that the run is used for.
-        claim: None for no claim.
-    """
+    """Raises `ValueError` if a claim, if there is one, is planned to be tested at a joint confidence at which none is
+    refuted."""
     if claim is not None and not may_refute(confidence):
         raise ValueError(
             f"a claim is refuted at confidence {REFUTING_CONFIDENCE} or more, not at {format_confidence(confidence)}; "

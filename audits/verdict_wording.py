@@ -49,12 +49,8 @@ CONTRADICTED: Final = "evidence contradicts the certified upper bounds"
 
 
 def history(earlier: int, refuted_runs: Sequence[str] = ()) -> str:
-    """Which earlier verdicts a verdict weighs, and which it does not know.
-
-    Args:
-        earlier: the number of earlier verdicts on the run in its ledger.
-        refuted_runs: names of other runs in the ledger that charged the same plan and were refuted.
-    """
+    """Which of the earlier verdicts on a run in its ledger a verdict weighs, and which it does not know; `refuted_runs`
+    are other runs in the ledger that charged the same plan and were refuted or contradicted."""
     weighed = {0: "It is the first verdict on this run", 1: "It weighs the earlier verdict on this run"}
     result = f"{weighed.get(earlier, f'It weighs the {earlier} earlier verdicts on this run')} in its ledger."
     if refuted_runs:
@@ -76,14 +72,8 @@ def without_name(sentence: str, name: Name) -> str:
 
 
 def supported(value: float, what: str, method: str, claim: str) -> str:
-    """The sentence of SUPPORTED.
-
-    Args:
-        value: the certified upper bound.
-        what: which quantity of several it bounds, as `point` has it; empty where there is one.
-        method: that certifies it.
-        claim: in words.
-    """
+    """The sentence of SUPPORTED: the certified upper bound, which quantity of several it bounds (`point`; empty where
+    there is one), the method that certifies it, and the claim in words."""
     return (
         f"a certified upper bound of {format_upper(value)}{what} ({method}) is at most the claim, {claim}, and nothing "
         "refutes it."
@@ -91,13 +81,8 @@ def supported(value: float, what: str, method: str, claim: str) -> str:
 
 
 def refuted(bound: Bound, claim: str, limit: str) -> str:
-    """The sentence of REFUTED.
-
-    Args:
-        bound: the lower bound that refutes.
-        claim: in words.
-        limit: what the claim allows of the bounded quantity, in words.
-    """
+    """The sentence of REFUTED: the lower bound that refutes, the claim, and what it allows of the bounded quantity, in
+    words."""
     how = "certified" if bound.confidence is None else f"with confidence {format_confidence(bound.confidence)}"
     return f"{_shows(bound)} ({how}); the claim, {claim}, allows {limit}."
 
@@ -108,15 +93,8 @@ def unproven(claim: str, missing: str) -> str:
 
 
 def missing(value: float, claimed: float, best: Bound | None, what: str, contradicted: Sequence[str]) -> str:
-    """What an UNPROVEN claim lacks: a proof that counts, any proof, or a better one.
-
-    Args:
-        value: the smallest certified upper bound on the claimed quantity.
-        claimed: its claimed value.
-        best: the bound that `value` is from; None if there is none.
-        what: as in `supported`.
-        contradicted: the evidence against the upper bounds.
-    """
+    """What an UNPROVEN claim lacks: a proof that counts, any proof, or a better one than `value`, the smallest
+    certified upper bound on the claimed quantity, from `best`."""
     if contradicted:
         return f"{CONTRADICTED}, so none of them counts"
     if best is None:
@@ -128,12 +106,8 @@ def missing(value: float, claimed: float, best: Bound | None, what: str, contrad
 
 
 def unheard(bound: Bound, made: int) -> str:
-    """What an UNPROVEN claim lacks if audits that do not hold jointly contradict its proof.
-
-    Args:
-        bound: the largest of them.
-        made: how many lower bounds there are.
-    """
+    """What an UNPROVEN claim lacks if the largest of so many audits' bounds, which do not hold jointly, contradicts its
+    proof."""
     return (
         f"an audit shows at least {format_lower(bound.value)} ({bound.method}), which does not refute the claim only "
         f"because {made} bounds do not hold jointly; make each with more confidence"
@@ -176,14 +150,8 @@ def reason_unlimited(bound: Bound) -> str:
 
 
 def reason_jointly(bounds: int, confidence: float, needed: float, error: float) -> str:
-    """Why several finite-sample bounds do not count together.
-
-    Args:
-        bounds: how many.
-        confidence: with which they hold jointly.
-        needed: the confidence that refuting takes.
-        error: 1 − `needed`.
-    """
+    """Why several finite-sample bounds do not count together: the confidence with which they hold jointly, and that
+    which refuting takes, 1 − `error`."""
     return (
         f"{bounds} finite-sample bounds hold jointly with confidence {format_confidence(confidence)} only, below "
         f"{format_confidence(needed)}, so none may refute: run each at 1 − {format_number(error)}/{bounds}"

@@ -12,13 +12,10 @@ from typing import BinaryIO
 
 @contextlib.contextmanager
 def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Opens a temporary file beside `path` for writing. When the block ends, it is on the disk and replaces `path`.
+    """Opens a temporary file beside `path` for writing, with permissions `mode` before the umask. When the block ends,
+    it is on the disk and replaces `path`, whose folder must exist.
 
     If the block raises, `path` stays as it was and the temporary file is removed.
-
-    Args:
-        path: the file to write. Its folder must exist.
-        mode: permissions of the new file, before the umask.
 
     Raises:
         OSError: if the file cannot be written.

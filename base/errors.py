@@ -10,11 +10,8 @@ from pathlib import Path
 
 @contextmanager
 def naming(path: Path | str) -> Iterator[None]:
-    """Adds the path to every `OSError` raised inside, since a failed write to an open file has none.
-
-    Args:
-        path: reported in the error, also if the error names another file, such as a partial file beside it.
-    """
+    """Adds the path to every `OSError` raised inside, since a failed write to an open file has none; also if the error
+    names another file, such as a partial file beside it."""
     try:
         yield
     except OSError as error:
@@ -39,13 +36,10 @@ class InputError(DpassayError):
 
 @contextmanager
 def input_errors(where: str = "") -> Iterator[None]:
-    """Raises an `InputError` for each `ValueError` and `OSError` inside the block.
+    """Raises an `InputError`, whose message begins with `where`, for each `ValueError` and `OSError` inside the block.
 
     Use it only around code whose errors the user can correct. A `ValueError` elsewhere is a bug of dpassay and must
     show its traceback.
-
-    Args:
-        where: beginning of the message, such as ``"data: "``.
     """
     try:
         yield

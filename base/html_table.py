@@ -7,13 +7,7 @@ from html import escape
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
-    """A table in HTML; every cell is escaped.
-
-    Args:
-        columns: the head.
-        rows: of as many cells.
-        caption: above the table.
-    """
+    """A table in HTML, under its caption; every cell is escaped."""
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
     title = f"<caption>{escape(caption)}</caption>" if caption else ""

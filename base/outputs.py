@@ -11,11 +11,8 @@ from dpassay.base.errors import InputError, input_errors
 
 
 def check_output(output: Path | None, inputs: Iterable[Path | None]) -> None:
-    """Checks that an output is not an input under another name, and is not a run's folder whose ``private/`` holds one.
-
-    Args:
-        output: a file or folder to be written; None for no output.
-        inputs: files and folders that the command reads; None for an input that was not given.
+    """Checks that an output is not an input under another name, and is not a run's folder whose ``private/`` holds one;
+    None for a file that is not given.
 
     Raises:
         InputError: if it is; nothing has been written then.

@@ -31,13 +31,10 @@ def is_partial(path: Path) -> bool:
 
 @contextmanager
 def one_process(folder: Path) -> Iterator[None]:
-    """Locks a private folder against other processes. The operating system frees the lock when this process ends.
+    """Locks ``private/`` of a run against other processes. The operating system frees the lock when this process ends.
 
     Makes the folder, and removes partial files of killed processes. At the end, folders that were made here and are
     still empty are removed, so that a command that refuses its input leaves nothing. Without POSIX, nothing is locked.
-
-    Args:
-        folder: ``private/`` of a run.
 
     Raises:
         InputError: if another process holds the lock, or the folder cannot be made or written.
@@ -154,14 +151,7 @@ def remove_empty(folders: Iterable[Path]) -> None:
 
 
 def write_parquet(path: Path, rows: Iterable[Sequence[Any]], columns: Mapping[str, str], mode: int = 0o600) -> None:
-    """Writes rows as Parquet, atomically.
-
-    Args:
-        path: of the file.
-        rows: each with a value for every column.
-        columns: name → type of Parquet, such as ``string``.
-        mode: permissions of the file.
-    """
+    """Writes rows as Parquet, atomically; `columns` gives the type of each, such as ``string``, by its name."""
     import pyarrow
     import pyarrow.parquet
 

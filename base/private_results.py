@@ -42,13 +42,8 @@ def synthetic_file(given: Path) -> Path:
 
 
 def output_file(given: Path, asked: Path | None, name: str, inputs: Iterable[Path | None] = ()) -> Path:
-    """The path of the results: the one asked for, else in ``private/`` of the run folder or beside the file.
-
-    Args:
-        given: the run folder or the file.
-        asked: output given on the command line; None for the default.
-        name: file name of the default output.
-        inputs: all other files that the command reads.
+    """The path of the results of a run folder or file: the one asked for, else `name` in ``private/`` of the folder or
+    beside the file.
 
     Raises:
         InputError: if the output is in a folder that `dpassay release` made or that does not exist, or is an input.

@@ -67,15 +67,8 @@ class Progress:
 
 
 def with_progress(items: Iterable[T], step: Step, total: int, *, begin: int = 0, every: int = 1) -> Iterator[T]:
-    """The items; after each `every` of them, and after the last, `step` is called.
-
-    Args:
-        items: of the work.
-        step: called with the items done, `begin` included, and `total`.
-        total: number of all items.
-        begin: number of items that were done before.
-        every: number of items between calls.
-    """
+    """The items; after each `every` of them, and after the last, `step` is called with the items done, those that were
+    done before (`begin`) included, and the total."""
     for done, item in enumerate(items, begin + 1):
         yield item
         if done % every == 0 or done == total:

@@ -16,10 +16,6 @@ def no_column(column: str, names: Iterable[str]) -> str:
     """The message for a column that is missing, with the columns that there are.
 
     Names that do not look like names are not shown: they may be the first record of a file without a header.
-
-    Args:
-        column: that was asked for.
-        names: of the columns that there are.
     """
     there = list(names)
     if not there or not all(_NAME.fullmatch(name) for name in there):
@@ -29,13 +25,8 @@ def no_column(column: str, names: Iterable[str]) -> str:
 
 
 def check_columns(path: Path, names: Sequence[str], wanted: Collection[str] | None, header: str = "") -> None:
-    """Checks that every wanted column exists, and exists once, since only one of two would be read.
-
-    Args:
-        path: of the file.
-        names: of its columns; none if the file is empty.
-        wanted: the requested columns; None requests all.
-        header: where the file names its columns.
+    """Checks that every wanted column (None: all) exists, and exists once, since only one of two would be read;
+    `header` says where the file names its columns, and an empty file has none.
 
     Raises:
         ValueError: one line that names the file and the column.

@@ -42,17 +42,11 @@ _WELL_FORMED = re.compile(
 
 
 def keys(n: int, seed: int) -> list[str]:
-    """Distinct random 5-digit keys, each as a record such as ``My 5-digit key is 04821``.
-
-    Args:
-        n: Number of keys, from 0 to 100000.
-        seed: Seed of the draw; a public choice, since the keys are not secrets.
-
-    Returns:
-        The n records, in the order drawn (uniform without replacement over 00000 to 99999).
+    """Distinct 5-digit keys, each as a record such as ``My 5-digit key is 04821``, drawn uniformly by a public seed:
+    the keys are not secrets.
 
     Raises:
-        ValueError: If n is out of range.
+        ValueError: if n is not from 0 to 100000.
     """
     if not 0 <= n <= 100_000:
         raise ValueError(f"n must be from 0 to 100000, the number of distinct 5-digit keys, not {n}")
@@ -136,20 +130,14 @@ def notes(n: int, seed: int) -> list[tuple[str, str]]:
 
 
 def notes_with_secrets(n: int, seed: int) -> list[tuple[str, str]]:
-    """Notes of `notes`, about a fifth of which contain planted keys, as ``… My 5-digit key is 04821.`` at the end.
+    """Notes of `notes`, about a fifth of which contain planted keys, as ``… My 5-digit key is 04821.`` at the end; n
+    pairs (text, label), label one of `LABELS`.
 
     There are m = ⌊0.024n⌋ distinct keys, each in exactly `PLANTED_OCCURRENCES` notes; about five of six notes with a
-    key have one, the others two. Keys, and the notes they are in, are drawn uniformly by the seed.
-
-    Args:
-        n: Number of notes, from 84 (two keys) to 20190.
-        seed: Seed of the draw; a public choice, since the keys are not secrets.
-
-    Returns:
-        n pairs (text, label), label one of `LABELS`.
+    key have one, the others two. Keys, and the notes they are in, are drawn uniformly by a public seed.
 
     Raises:
-        ValueError: If n is out of range.
+        ValueError: if n is not from 84 (two keys) to 20190.
     """
     if n < 84:
         raise ValueError(f"n must be at least 84, for two planted keys in {PLANTED_OCCURRENCES} notes each, not {n}")

@@ -20,11 +20,7 @@ _ROWS = 4096  # of a batch, at most
 
 
 def read_parquet(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The rows of a file, each with its location for messages.
-
-    Args:
-        path: of the file.
-        wanted: the requested columns; None requests all.
+    """The rows of a file, each with its location for messages, in the wanted columns or in all.
 
     Raises:
         ValueError: one line, which names the file, never a value; also if a page, or the file, expands to too much.

@@ -121,32 +121,15 @@ def read_records(
 def read_texts(
     path: Path | str | HubDataset, *, text: str = "text", label: str | None = None, empty: bool = False
 ) -> Iterator[tuple[str, str | None]]:
-    """The texts and labels of a file, row by row, so that a file need not fit into memory.
-
-    Args:
-        path: as for `read_records`.
-        text: column of the text.
-        label: column of the label, or None for no labels.
-        empty: whether texts may be empty, such as generated texts.
-
-    Raises:
-        ValueError: as for `read_records`, when the faulty row is reached.
-    """
+    """The texts and labels of a file, row by row, so that a file need not fit into memory; `empty` allows empty texts,
+    such as generated ones. Arguments and errors, when the faulty row is reached, as for `read_records`."""
     for _, row in _rows(path, {"text": text, "label": label}, empty=("text",) if empty else ()):
         yield row["text"] or "", row["label"]
 
 
 def read_user_texts(path: Path | str, *, text: str = "text", user: str | None = None) -> Iterator[tuple[str, str]]:
-    """The texts of a file and their users, row by row, without the ids of records.
-
-    Args:
-        path: as for `read_records`.
-        text: column of the text, which must not be empty in any row.
-        user: column that names the user; None for no users: each is then the empty string.
-
-    Raises:
-        ValueError: as for `read_records`, when the faulty row is reached.
-    """
+    """The texts of a file and their users (or the empty string), row by row, without the ids of records; as
+    `read_records`, also when the faulty row is reached."""
     for _, row in _rows(path, {"text": text, "user": user}):
         yield row["text"] or "", row["user"] or ""
 
@@ -182,11 +165,8 @@ def _rows(
 
 
 def read_rows(path: Path | str, wanted: Collection[str] | None = None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The rows of a file, each with its location for messages; values have the types of the format.
-
-    Args:
-        path: a ``.jsonl``, ``.csv`` or ``.parquet`` file, text in UTF-8.
-        wanted: the requested columns; a Parquet file yields no others. None requests all.
+    """The rows of a ``.jsonl``, ``.csv`` or ``.parquet`` file in UTF-8, each with its location for messages; values
+    have the types of the format. A Parquet file yields only the wanted columns.
 
     Raises:
         ValueError: one line, which names the file and, if possible, the line, never a value.

@@ -435,10 +435,7 @@ class Schema(BaseModel):
         return self.names.index(name)
 
     def row(self, cells: Mapping[str, Any]) -> Row:
-        """The words of a row.
-
-        Args:
-            cells: of all columns, by name.
+        """The words of a row, given its cells of all columns by name.
 
         Raises:
             ValueError: one line without any value, if a cell is outside the public domain or a column is missing.
@@ -512,11 +509,7 @@ def first_error(error: ValidationError) -> str:
 def proposed_schema(rows: Iterable[Mapping[str, Any]], *, ignore: Collection[str] = ()) -> dict[str, Any]:
     """The schema of a public sample, as JSON types: a template, whose domains are those of the sample.
 
-    A column is of numbers or dates if all its cells are, or else of categories.
-
-    Args:
-        rows: public.
-        ignore: columns that are left out, such as ids.
+    A column is of numbers or dates if all its cells are, or else of categories; some, such as ids, are ignored.
 
     Raises:
         ValueError: if there are no rows, or a column has too many distinct words for categories.

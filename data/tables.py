@@ -78,12 +78,7 @@ def fair_rows() -> list[dict[str, Any]]:
 
 
 def builtin_table(name: str, count: int, seed: int) -> list[Record]:
-    """Rows of a table that ships with a library, drawn without replacement.
-
-    Args:
-        name: ``randhie``.
-        count: number of rows.
-        seed: of the public choice of rows.
+    """Rows of a table that ships with a library (``randhie``), drawn without replacement by a public seed.
 
     Raises:
         ValueError: if the name is unknown or the count is out of range.
@@ -97,11 +92,7 @@ def builtin_table(name: str, count: int, seed: int) -> list[Record]:
 
 
 def builtin_holdout(name: str, count: int, seed: int) -> list[Record]:
-    """As many rows, if there are as many, that `builtin_table` does not draw.
-
-    Args:
-        name, count, seed: of `builtin_table`.
-    """
+    """As many rows, if there are as many, that `builtin_table` of these arguments does not draw."""
     validate.one_of(("randhie",), name=name)
     rows = randhie_rows()
     picked = set(np.random.default_rng(seed).choice(len(rows), size=count, replace=False).tolist())
@@ -124,11 +115,8 @@ def _plain(cell: Any) -> str:
 
 
 def read_table(path: Path | str, *, id: str | None = None) -> list[Record]:
-    """The rows of a JSON Lines, CSV or Parquet file as records, whose text is the row as JSON.
-
-    Args:
-        path: of the file.
-        id: column of a stable id, which is no part of the row; None uses the content's hash.
+    """The rows of a JSON Lines, CSV or Parquet file as records, whose text is the row as JSON; `id` is a column of a
+    stable id, which is no part of the row, and None uses the content's hash.
 
     Raises:
         ValueError: one line, which names the file and, if possible, the line, never a value.

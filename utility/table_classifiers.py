@@ -183,13 +183,9 @@ def check_target(schema: Schema, target: str) -> int:
 
 
 def target_scores(true: Integers, result: Floats, rarer: int | None) -> TargetScores:
-    """Scores of the probabilities that a classifier gives to the classes; the likeliest class is predicted.
-
-    Args:
-        true: classes of the test rows, shape (n,), n ≥ 1.
-        found: probabilities, shape (n, classes); 0 for a class that was never seen.
-        rarer: the rarer of two classes, if there are two.
-    """
+    """Scores of the probabilities, shape (n, classes), that a classifier gives to the classes of n ≥ 1 test rows, 0 for
+    a class that was never seen; the likeliest class is predicted. `rarer` is the rarer of two classes, if there are
+    two."""
     from sklearn.metrics import roc_auc_score
 
     occurs, predicted = np.unique(true), result.argmax(axis=1)

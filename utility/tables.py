@@ -122,10 +122,7 @@ class Places:
         """The bin of each row in a column, and the number of bins; the empty cell, if allowed, is the last.
 
         Of numbers and dates, bins have equally many values up to one; a domain of fewer values has one bin for each.
-
-        Args:
-            index: of the column.
-            bins: of numbers and dates; categories are bins themselves.
+        Categories are bins themselves.
         """
         if self.is_category(index):
             return self.categories(index)
@@ -189,15 +186,11 @@ def _intersections(made: Places, real: Places, bins: int) -> tuple[list[float], 
 
 
 def _intersection(codes: Integers, cells: int, count: int) -> float:
-    """Σ_c min(p_c, q_c), equation 14, without rounding but that of the last division.
+    """Σ_c min(p_c, q_c), equation 14, without rounding but that of the last division, from the bins of the rows of both
+    tables, one after the other, `count` of the first.
 
     The paper's p_c and q_c are densities, divided by the size Δ of a bin. Both tables have the same bins, and their
     intersection is that of the probabilities p_c Δ and q_c Δ.
-
-    Args:
-        codes: bins of the rows of both tables, one after the other.
-        cells: number of bins.
-        count: number of rows of the first table.
     """
     if cells > _MAX_CELLS:
         known, codes = np.unique(codes, return_inverse=True)
@@ -254,13 +247,10 @@ def _association(table: Places, item: int, two: int) -> float:
 
 
 def cramers_v(item: ArrayLike, two: ArrayLike) -> float:
-    """Cramér's V of two columns of categories with bias correction, in [0, 1].
+    """Cramér's V of two columns of codes of categories, shape (n,), with bias correction, in [0, 1].
 
     r and k are the numbers of categories that occur. 0 where V is not defined: for a single category, or as many
     categories as rows.
-
-    Args:
-        one, two: codes of categories, whole numbers, shape (n,).
 
     Source: Bergsma, "A bias-correction for Cramér's V and Tschuprow's T" (2013).
     """
@@ -278,14 +268,8 @@ def cramers_v(item: ArrayLike, two: ArrayLike) -> float:
 
 
 def correlation_ratio(categories: ArrayLike, numbers: ArrayLike) -> float:
-    """The correlation ratio η of numbers in categories, in [0, 1]: η² is the share of the variance between categories.
-
-    0 where the numbers do not vary.
-
-    Args:
-        categories: codes, whole numbers, shape (n,).
-        numbers: shape (n,).
-    """
+    """The correlation ratio η of numbers in categories, given by codes, both of shape (n,), in [0, 1]: η² is the share
+    of the variance between categories. 0 where the numbers do not vary."""
     values = _from_least(numbers)
     if not values.any():
         return 0.0
@@ -296,11 +280,7 @@ def correlation_ratio(categories: ArrayLike, numbers: ArrayLike) -> float:
 
 
 def pearson(item: ArrayLike, two: ArrayLike) -> float:
-    """Pearson's correlation of two columns of numbers, in [−1, 1]; 0 where one of them does not vary.
-
-    Args:
-        one, two: shape (n,).
-    """
+    """Pearson's correlation of two columns of n numbers, in [−1, 1]; 0 where one of them does not vary."""
     first, second = _from_least(item), _from_least(two)
     if not (first.any() and second.any()):
         return 0.0

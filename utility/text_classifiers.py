@@ -83,13 +83,8 @@ class ClassifierComparison(Result):
 
 
 def held_out(texts: Sequence[str], share: float = HELD_OUT_SHARE, seed: int = 0) -> Bools:
-    """Which texts are set apart for testing: a hash of the text decides, so that equal texts stay together.
-
-    Args:
-        texts: real ones.
-        share: the expected share of different texts that are set apart, in (0, 1).
-        seed: of the public choice.
-    """
+    """Which real texts are set apart for testing, an expected share in (0, 1) of different texts: a hash of the text,
+    with a public seed, decides, so that equal texts stay together."""
     validate.open_probability(share=share)
     key = str(seed).encode()
     below = int(share * 2**64)
@@ -98,14 +93,10 @@ def held_out(texts: Sequence[str], share: float = HELD_OUT_SHARE, seed: int = 0)
 
 
 def predictions(texts: Sequence[str], labels: Sequence[str], asked: Sequence[str]) -> Labels:
-    """Labels of `asked` by a classifier trained on labelled texts.
+    """Labels of `asked` by a classifier trained on at least one labelled text.
 
     TF-IDF of hashed words and pairs of words, and logistic regression with scikit-learn's default penalty. Where all
     training texts have one label, it is the answer everywhere.
-
-    Args:
-        texts, labels: the training set, at least one text.
-        asked: texts to label.
 
     Raises:
         ValueError: for an empty training set or more than `MAX_LABELS` labels.

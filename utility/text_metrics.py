@@ -72,15 +72,12 @@ class LengthComparison(Result):
 
 
 def expected_distinct(occurrences: ArrayLike, draws: int) -> float:
-    """How many different kinds are expected among `draws` things drawn without replacement.
+    """How many different kinds are expected among m `draws`, from 0 to N, of things drawn without replacement;
+    `occurrences` says how many kinds have c things, for c = 0, 1, 2, ….
 
     E = Σ_i 1 − C(N − c_i, m) / C(N, m) for m draws from N = Σ c_i things of which c_i are of kind i. With m = N it is
     the number of kinds. Numbers of different kinds grow slower than samples, so collections of different sizes are
     compared at the same m.
-
-    Args:
-        occurrences: how many kinds have c things, for c = 0, 1, 2, ….
-        draws: m, from 0 to N.
 
     Raises:
         ValueError: for m out of range.

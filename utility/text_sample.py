@@ -75,11 +75,8 @@ class TextSample:
         return cls(path, (text, label), [text for text, _ in rows], labels, total, empty)
 
     def all_words(self, words: Words) -> Iterator[Words]:
-        """The words of every text of the file, piece by piece.
-
-        Args:
-            words: of the texts drawn, which are all of them where the file is not larger than the limit.
-        """
+        """The words of every text of the file, piece by piece; `words`, of the texts drawn, where those are all of
+        them."""
         from dpassay.data.word_runs import Words
 
         if self.total == len(self.texts):

@@ -40,17 +40,14 @@ class OutputScore:
 
 
 def fitted_scores(on_d: Outputs, on_d_prime: Outputs) -> list[OutputScore]:
-    """All scores that apply to the outputs, fitted on them.
+    """All scores that apply to the outputs, at least two of each data set in the form that `plain` returns, fitted on
+    them:
 
-    - Outputs of which some repeat: the log-likelihood ratio of the outcome, from smoothed counts.
-    - Outputs with different structure (order of keys, lengths, types, NaN): the same ratio for the structure alone.
-    - Numbers, or arrays or mappings of one shape: a linear and a quadratic discriminant, the log-likelihood ratios of
-      two normal distributions with equal and with different covariances. For finite single numbers the linear one is
-      replaced by ± the number itself.
-
-    Args:
-        on_d: outputs on D, at least two, in the form that `plain` returns.
-        on_d_prime: outputs on D′, at least two.
+    of outputs of which some repeat, the log-likelihood ratio of the outcome, from smoothed counts; of outputs with
+    different structure (order of keys, lengths, types, NaN), the same ratio for the structure alone; of numbers, or
+    arrays or mappings of one shape, a linear and a quadratic discriminant, the log-likelihood ratios of two normal
+    distributions with equal and with different covariances. For finite single numbers the linear one is replaced by ±
+    the number itself.
 
     Raises:
         ValueError: if there are too few outputs, or outputs such as texts that neither are numbers nor repeat.

@@ -48,15 +48,8 @@ class OutputFeatures:
         self._targets = {pair.name: _Target(self._columns, pair) for pair in pairs}
 
     def of(self, rows: Iterable[Row], pairs: Sequence[str]) -> dict[str, Features]:
-        """The features of one output.
-
-        Args:
-            rows: of the output, read once, in pieces. Columns that are missing count as empty.
-            pairs: names of the pairs to compare with.
-
-        Returns:
-            Features by the name of a pair, and under ``""`` those that depend on no pair.
-        """
+        """The features of one output by the name of a pair, and under ``""`` those that depend on no pair. Rows are
+        read once, in pieces; columns that are missing count as empty."""
         whole = _Whole(self._columns)
         sums = {name: _FeatureSums() for name in pairs}
         for piece in _pieces(rows):

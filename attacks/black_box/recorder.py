@@ -84,13 +84,8 @@ Mechanism: TypeAlias = "Callable[[Data, Recorder], Any]"
 
 
 def record(mechanism: Mechanism[Data], data: Data, *, rng: np.random.Generator | None = None) -> Recording:
-    """Runs a mechanism once and records it.
-
-    Args:
-        mechanism: called with the data, which it must not change, and a recorder.
-        data: private or synthetic data.
-        rng: source of the recorder's random numbers; by default seeded from the operating system's entropy.
-    """
+    """Runs a mechanism once on data, which it must not change, and records it; `rng` of the recorder is by default
+    seeded from the operating system's entropy."""
     recorder = Recorder(rng=rng)
     output = mechanism(data, recorder)
     return Recording(recorder.steps, output)

@@ -298,12 +298,8 @@ Strategy: TypeAlias = Callable[[Sample, np.random.Generator], NeighboringData | 
 def neighboring_data(
     sample: Sample, rng: np.random.Generator, strategies: Sequence[str] | None = None
 ) -> tuple[NeighboringData, ...]:
-    """The pairs of all strategies that apply to the data, in the order of `STRATEGIES`.
-
-    Args:
-        sample: of the data.
-        rng: of public choices, such as made-up words.
-        strategies: names in `STRATEGIES`; None for all.
+    """The pairs of all strategies, or of those named, that apply to the data, in the order of `STRATEGIES`; `rng` is of
+    public choices, such as made-up words.
 
     Raises:
         ValueError: if a name is unknown, or no strategy applies.

@@ -22,12 +22,8 @@ from dpassay.mechanisms.models.language_model import LanguageModel
 def ending_log_probabilities(
     model: LanguageModel, canaries: Sequence[Echo], base: LanguageModel | None = None
 ) -> Floats:
-    """The log-probability of what follows the beginning of each canary, its end included, in nats; shape (n,).
-
-    Args:
-        model: that was trained on the data.
-        canaries: texts, and where each begins to count.
-        base: a public model, whose log-probability is subtracted; None for none.
+    """The log-probability of what follows the beginning of each canary, its end included, in nats, shape (n,), under
+    the model that was trained on the data; that under a public `base` model, if there is one, is subtracted.
 
     Raises:
         ValueError: if a canary does not fit into the model's context.

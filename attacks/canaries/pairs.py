@@ -75,13 +75,8 @@ class PairCounts:
 
 
 def pair_counts(canaries: Sequence[Row], columns: Sequence[ColumnRange], rows: Iterable[Row]) -> PairCounts:
-    """Counts rows that agree with each canary; they are read once, in pieces.
-
-    Args:
-        canaries: m rows.
-        columns: of the data, with ranges; those of kind ``other`` are left out.
-        rows: with at least these columns; may be an iterator.
-    """
+    """Counts rows that agree with each of m canaries; they may be an iterator, which is read once, in pieces. Columns
+    of kind ``other`` are left out."""
     used = comparable_columns(columns)
     sizes = [max(BINS, len(column.values)) + 2 for column in used]
     cells = [(item,) for item in range(len(used))] + [*column_pairs(len(used))]
@@ -112,15 +107,13 @@ def draw_rare_rows(
 
     Args:
         count: number of rows, half of which will be candidates.
-        columns: of the data.
         known: rows of the data, all or a uniform sample.
         total: number of rows of the data.
-        rng: of the draw.
         draw: draws rows, of which the rare ones are kept.
 
     Returns:
         The rows in random order, and B for each of them and each pair, shape (count, pairs). Candidates and control
-        candidates are treated alike, so that these stay exchangeable.
+            candidates are treated alike, so that these stay exchangeable.
 
     Raises:
         ValueError: if the columns allow too few distinct rows, or fewer than two columns can be compared.
@@ -138,15 +131,8 @@ def draw_rare_rows(
 
 
 def pair_scores(counts: PairCounts, expected: Floats) -> Floats:
-    """The score of each canary, larger for "in the data".
-
-    Args:
-        counts: of the synthetic rows.
-        expected: B, shape (m, pairs).
-
-    Returns:
-        Shape (m,).
-    """
+    """The score of each canary, shape (m,), larger for "in the data", from counts of the synthetic rows and B, shape
+    (m, pairs)."""
     result, pairs = counts.pairs, np.array(column_pairs(counts.columns.shape[1]))
     scale = (result.sum(axis=0) + 1) / (expected + _PSEUDO_COUNT).sum(axis=0)
     product = counts.columns[:, pairs[:, 0]] * counts.columns[:, pairs[:, 1]]

@@ -170,14 +170,9 @@ def disclosed(documents: Iterable[Text], canaries: Canaries) -> Bools:
 
 
 def reconstruct(documents: Sequence[Text], canaries: Canaries, records: Sequence[str] = ()) -> Reconstruction:
-    """Counts what the documents disclose.
-
-    Args:
-        documents: all released documents, including unfinished ones if they are released.
-        canaries: the candidates and their coins.
-        records: the texts of the generator's records, in its order, indexed by `Document.source`; needed only if
-            documents are generated from one record each.
-    """
+    """Counts what all released documents disclose, unfinished ones included if they are released. `records`, the texts
+    of the generator's records in its order, are needed only if documents are generated from one record each
+    (`Document.source`)."""
     result = disclosed(documents, canaries)
     printed = {key for document in documents for key in extract_keys(document.text)}
     last = {document.slot: index for index, document in enumerate(documents)}

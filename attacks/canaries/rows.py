@@ -195,14 +195,8 @@ def draw_rows(count: int, columns: Sequence[ColumnRange], rng: np.random.Generat
 def draw_edge_rows(
     count: int, columns: Sequence[ColumnRange], rng: np.random.Generator, *, beyond: bool
 ) -> list[dict[str, Value]]:
-    """Rows whose numbers and dates lie at the ends of their ranges (`ColumnRange.draw_at_edges`), each by a fair coin.
-
-    Args:
-        count: number of rows.
-        columns: of the data.
-        rng: of the draw.
-        beyond: whether values may lie outside the ranges.
-    """
+    """Rows whose numbers and dates lie at the ends of their ranges, or `beyond` them (`ColumnRange.draw_at_edges`),
+    each by a fair coin."""
     drawn = {
         column.name: column.draw_at_edges(count, rng, beyond=beyond)
         if column.kind in ("number", "date")
@@ -245,18 +239,10 @@ def draw_unusual_rows(
     rng: np.random.Generator,
     draw: Callable[[int, Sequence[ColumnRange], np.random.Generator], list[dict[str, Value]]] = draw_rows,
 ) -> tuple[list[dict[str, Value]], Floats]:
-    """Distinct rows that do not occur in the data: of twice as many, those that are furthest from it.
+    """Distinct rows that do not occur in the data: of twice as many that `draw` gives, those that are furthest from it.
 
-    Args:
-        count: number of rows.
-        columns: of the data.
-        known: rows of the data, all or a uniform sample; may be empty.
-        rng: of the draw.
-        draw: draws rows, of which the unusual ones are kept.
-
-    Returns:
-        The rows in random order, and the distance of each to the nearest known row, shape (count,), above 0; 1 if no
-        row is known.
+    `known` are rows of the data, all or a uniform sample; there may be none. Returns the rows in random order, and the
+    distance of each to the nearest known row, shape (count,), above 0; 1 if no row is known.
 
     Raises:
         ValueError: if the columns allow too few distinct rows.
@@ -289,17 +275,10 @@ def draw_unusual_rows(
 
 
 def nearest(rows: Sequence[Row], columns: Sequence[ColumnRange], others: Iterable[Row]) -> tuple[Floats, int]:
-    """The distance of each row to the nearest of `others`, which are read in pieces.
+    """The distance of each of m rows to the nearest of `others`, shape (m,), in [0, 1], and the number of others, which
+    may be an iterator and are read in pieces; 1 if there are none.
 
     A cell of another type is at distance 1 from any other; so is an empty one, but for another empty one.
-
-    Args:
-        rows: m rows.
-        columns: the columns to compare, with their ranges.
-        others: rows with at least these columns; may be an iterator.
-
-    Returns:
-        Distances of shape (m,), in [0, 1], 1 if there are no others; and the number of others.
     """
     used = comparable_columns(columns)
     mine = coded(rows, used)
@@ -325,16 +304,8 @@ def _distance(column: ColumnRange, item: Floats, other: Floats) -> Floats:
 
 
 def coded(rows: Sequence[Row], columns: Sequence[ColumnRange]) -> Floats:
-    """The cells of rows as numbers.
-
-    Args:
-        rows: n rows.
-        columns: the columns to compare.
-
-    Returns:
-        Shape (n, columns): numbers as they are, dates as days, words by their index in the column, ∞ for an empty cell,
-        NaN for anything else.
-    """
+    """The cells of n rows in the columns to compare, shape (n, columns): numbers as they are, dates as days, words by
+    their index in the column, ∞ for an empty cell, NaN for anything else."""
     out = np.full((len(rows), len(columns)), np.nan)
     for position, column in enumerate(columns):
         codes = {canonical(value): float(code) for code, value in enumerate(column.values)}

@@ -99,12 +99,8 @@ def draw_keys(
 ) -> list[str]:
     """Distinct random numbers in random order, excluding those already taken, written like the numbers in the data.
 
-    Args:
-        count: number of keys.
-        taken: numbers that the data contain.
-        rng: of the draw.
-        forms: how often the numbers in the data are written in each form; keys have the five most frequent ones, as
-            often. None or empty for five digits.
+    `forms` says how often the numbers in the data are written in each form; keys have the five most frequent ones, as
+    often, or five digits if there is none.
 
     Raises:
         ValueError: if there are not enough numbers left.
@@ -170,16 +166,12 @@ class Echo:
 
 
 def draw_echoes(count: int, texts: Sequence[str], rng: np.random.Generator) -> list[Echo]:
-    """Distinct echoes that begin like the texts and end in random words that are common in them.
+    """Distinct echoes that begin like the texts, of which there is at least one, and end in random words common in
+    them.
 
     Words that occur in fewer than five texts are excluded from endings, so that no name from a single record is used.
     If fewer than 100 words remain, plain English words are added. A beginning is sampled from an n-gram model and may
     repeat a piece of a text.
-
-    Args:
-        count: number of echoes.
-        texts: examples of the data, at least one.
-        rng: of the draw.
     """
     holding = Counter(word for text in texts for word in set(_WORD.findall(text.casefold())))
     common = sorted(word for word, held in holding.items() if held >= _COMMON)
@@ -202,18 +194,11 @@ def draw_echoes(count: int, texts: Sequence[str], rng: np.random.Generator) -> l
 def echo_log_probabilities(
     texts: Iterable[str], echoes: Sequence[Echo], *, copied: Sequence[str] = ()
 ) -> tuple[Floats, Floats]:
-    """The log-likelihood of the ending of each echo, given its beginning, under models of the texts.
+    """The log-likelihood of the ending of each echo, given its beginning, under models of the synthetic texts, and of
+    these together with `copied`; two arrays of shape (echoes,), in nats.
 
-    The texts are read in pieces of two million characters, a model is fitted to each, and the maximum is used: an echo
-    that is repeated in any piece stands out, and memory is that of one piece.
-
-    Args:
-        texts: the synthetic texts; may be an iterator.
-        echoes: whose endings are scored.
-        copied: texts that are added to the first piece for the second result.
-
-    Returns:
-        Two arrays of shape (echoes,), in nats: for the texts, and for the texts together with `copied`.
+    The texts, which may be an iterator, are read in pieces of two million characters, a model is fitted to each, and
+    the maximum is used: an echo that is repeated in any piece stands out, and memory is that of one piece.
     """
     judged, starts = [echo.text for echo in echoes], [echo.start for echo in echoes]
 

@@ -73,13 +73,7 @@ class ReleaseGame:
         return self.mechanism.shots > 0 and (self.mechanism.candidates > 1 or not replaced)
 
     def scores(self, games: int, *, on_d_prime: bool, source: Source = OS_ENTROPY) -> Floats:
-        """The log-likelihood ratios of independent games on one side, shape (games,); larger for D′.
-
-        Args:
-            games: number of games.
-            on_d_prime: whether they are on D′.
-            source: of noise and sample.
-        """
+        """The log-likelihood ratios of independent games on one side, shape (games,); larger for D′."""
         pieces = [min(GAMES, games - start) for start in range(0, validate.integer(games=games), GAMES)]
         return np.concatenate([np.empty(0), *(self._scores(piece, on_d_prime, source) for piece in pieces)])
 

@@ -27,13 +27,13 @@ _RIDGE = 1e-9  # of the mean square length of a change, where there is no noise
 
 
 def coin_scores(released: Floats, known: Floats, changes: Floats, scale: float) -> dict[str, Floats]:
-    """Scores of all coins of one label, shape (m,) each; larger for 1.
+    """Scores of all coins of one label, shape (m,) each; larger for 1. All are in units of the clip.
 
     Args:
-        released: the noisy sum, shape (blocks, d), in units of the clip.
-        known: what is summed for certain, and of each coin's records that for 0, in the same units and shape.
+        released: the noisy sum, shape (blocks, d).
+        known: what is summed for certain, and of each coin's records that for 0, in the same shape.
         changes: what the record for 1 adds beyond that for 0, shape (m, blocks, d).
-        scale: σ of the noise in these units, at least 0.
+        scale: σ of the noise, at least 0.
     """
     validate.non_negative(scale=scale)
     rows = changes.reshape(len(changes), -1)

@@ -27,13 +27,8 @@ PER_RECORD_MODELS = 32
 
 
 def loss_threshold(signals: ArrayLike) -> Floats:
-    """The signal itself, to be compared with one threshold for all records.
-
-    Args:
-        signals: shape (n,), minus the loss of each record under the target.
-
-    Returns:
-        Shape (n,).
+    """The signal itself, minus the loss of each record under the target, shape (n,), to be compared with one threshold
+    for all records.
 
     Source: Yeom et al. 2018, section 4.2.
     """
@@ -86,18 +81,11 @@ def lira_online(
 def lira_offline(
     target: ArrayLike, references: ArrayLike, inclusion: ArrayLike | None = None, *, variance: Variance = "auto"
 ) -> Floats:
-    """How many standard deviations the target's signal is above that of models without the record.
+    """How many standard deviations the target's signal is above that of models without the record: z = (t −
+    μ_out)/σ_out, shape (n,). The published score is Φ(z), which has the same order but loses digits.
 
-    Args:
-        target, references, inclusion, variance: as for `lira_online`; models with the record are not used, and None
-            means that no model was trained on any record.
-
-    Returns:
-        Shape (n,), z = (t − μ_out)/σ_out. The published score is Φ(z), which has the same order but loses digits.
-
-    Raises:
-        ValueError: as for `lira_online`.
-        ValueError: as `lira_online`.
+    Arguments and errors as for `lira_online`; models with the record are not used, and an `inclusion` of None means
+    that no model was trained on any record.
 
     Source: Carlini et al. 2022, equation 4.
     """

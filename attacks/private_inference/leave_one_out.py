@@ -121,17 +121,7 @@ class LeaveOneOut:
         document: int,
         position: int,
     ) -> None:
-        """Adds one released token.
-
-        Args:
-            slot: the batch.
-            records: the record of each row.
-            clipped: shape (B, V), the rows' logits, clipped unless there is no protection.
-            medians: their medians, for ``median``.
-            log_probability: log-probability of the token; not used here.
-            token: the released token.
-            document, position: of the token.
-        """
+        """Adds one released token; see `Observer`."""
         rows = np.asarray(records, dtype=np.int64)
         known = self._slots.setdefault(slot, tuple(records))
         if known != tuple(records):
@@ -216,15 +206,11 @@ class LeaveOneOut:
 
 
 def mixture_losses(log_laws: Floats, errors: Floats) -> tuple[Floats, Floats]:
-    """log mean_j p_j − log mean_{j≠i} p_j for every i, for a document generated from one row drawn uniformly.
+    """log mean_j p_j − log mean_{j≠i} p_j for every i, for a document generated from one row drawn uniformly, and
+    bounds on their errors, given log p_j and bounds on the error of each; all of shape (B,).
 
-    Args:
-        log_laws: shape (B,), log p_j of the document under each row.
-        errors: shape (B,), a bound on the error of each.
-
-    Returns:
-        The losses and bounds on their errors, each of shape (B,). For a single row both are 0: the document without it
-        (from the public fallback) is not observed here, so nothing is shown; `reruns` compares the two.
+    For a single row both are 0: the document without it (from the public fallback) is not observed here, so nothing is
+    shown; `reruns` compares the two.
     """
     count = len(log_laws)
     if count <= 1:
@@ -265,17 +251,8 @@ def reruns(
     key: bytes,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Loss]:
-    """The losses of everything a run released if one unit at a time is removed from the whole pipeline.
-
-    Args:
-        mechanism: of the run.
-        records: of the run.
-        chosen: indices of records; all records of the unit are removed.
-        model: of the run.
-        generation: of the run.
-        key: of the batching.
-        progress: called with the number of steps done and the total.
-    """
+    """The losses of everything a run released if one unit at a time, that of each chosen record, is removed from the
+    whole pipeline. Other arguments are those of `losses_between`."""
     unit = mechanism.unit
     left_out = (unit.of(records[index]) for index in chosen)
     others = [[record for record in records if unit.of(record) != gone] for gone in left_out]
@@ -291,19 +268,11 @@ def losses_between(
     key: bytes,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Loss]:
-    """The losses of everything a run released between its records and other data sets.
+    """The losses of everything a run released between its records and each of `others`, such as neighbours.
 
     Assignment, batching, contexts and noisy counts are those of each data set. Only slots whose contexts differ are
-    scored, in parallel; the others have the same distribution.
-
-    Args:
-        mechanism: of the run.
-        records: of the run.
-        others: data sets to compare the records with, such as neighbours.
-        model: of the run.
-        generation: of the run.
-        key: of the batching.
-        progress: called with the number of steps done and the total.
+    scored, in parallel; the others have the same distribution. Mechanism, model, generation and key of the batching are
+    those of the run; `progress` is called with the number of steps done and the total.
     """
     from dpassay.mechanisms.private_inference import score
     from dpassay.mechanisms.private_inference.slot_inputs import SlotInputs

@@ -91,12 +91,8 @@ class Scoring:
 
 
 def guessed_in(scores: Floats, guesses: int | None) -> Bools:
-    """Which candidates are guessed to be in the data, shape (m,).
-
-    Args:
-        scores: shape (m,), in the order in which candidates were drawn, which breaks ties.
-        guesses: how many of the highest scores are guessed; None guesses every score above 0.
-    """
+    """Which candidates, in the order in which they were drawn, are guessed to be in the data, shape (m,): so many of
+    the highest scores, ties to the first; None guesses every score above 0."""
     if guesses is None:
         return np.asarray(scores > 0, dtype=np.bool_)
     result = np.zeros(len(scores), dtype=np.bool_)
@@ -273,11 +269,8 @@ def negative_control_counts(scoring: Scoring, included: Bools, guesses: int | No
 
 
 def negative_control_p_value(top: int, drawn: int, holdout: int, never: int) -> float:
-    """The two-sided p-value of the number of holdout candidates among the highest scores, if they are exchangeable.
-
-    Args:
-        top, drawn, holdout, never: the values of `negative_control_counts`, in this order.
-    """
+    """The two-sided p-value of the number of holdout candidates among the highest scores, if they are exchangeable, for
+    the values of `negative_control_counts`, in this order."""
     more = hypergeometric_tail(top, holdout + never, holdout, drawn)
     fewer = hypergeometric_tail(drawn - top, holdout + never, never, drawn)
     return min(1.0, 2 * more, 2 * fewer)

@@ -151,14 +151,11 @@ def select_test(
     tested: int,
     confidence: float,
 ) -> Test:
-    """The score, threshold and δ with the largest expected excess of the bound over the claim.
+    """The score, threshold and δ with the largest expected excess of the bound over the claim, if `tested` runs on each
+    side will be tested at this confidence.
 
-    Args:
-        on_d, on_d_prime: outputs of the training runs.
-        score: function of one output; None fits scores on the first half of the runs and selects on the other half.
-        guarantee: the claim.
-        tested: how many runs on each side will be tested.
-        confidence: of that test.
+    Outputs are those of the training runs. Without a score, scores are fitted on the first half of them, and the test
+    is selected on the other half.
     """
     if score is None:
         fitted = len(on_d) // 2

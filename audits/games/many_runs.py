@@ -210,13 +210,8 @@ def chance_to_refute(design: ManyRunsDesign, rounds: int, earlier: int, rates: t
 
 @functools.lru_cache(maxsize=64)
 def power(design: ManyRunsDesign, rounds: int, earlier: int) -> tuple[Power, ...]:
-    """What a test of so many rounds shows of leaks of known size, by simulation.
-
-    Args:
-        design: of the audit.
-        rounds: of the test.
-        earlier: pilot runs on each data set of the pair, in which the event happens as often as in the rounds.
-    """
+    """What a test of so many rounds shows of leaks of known size, by simulation, if the event happened as often as in
+    the rounds in so many earlier pilot runs on each data set."""
     scale = design.limit or 1.0
     known = {epsilon: f"ε = {format_number(epsilon)} allows" for epsilon in (scale, 2 * scale, 4 * scale)}
     if design.claim is not None:
@@ -252,11 +247,7 @@ def power(design: ManyRunsDesign, rounds: int, earlier: int) -> tuple[Power, ...
 
 @functools.lru_cache(maxsize=64)
 def detectable_leak(design: ManyRunsDesign, rounds: int, earlier: int) -> Detectable:
-    """The leaks that a test of so many rounds detects with 50 % power, by bisection of its simulated power.
-
-    Args:
-        design, rounds, earlier: as of `power`.
-    """
+    """The leaks that a test of so many rounds detects with 50 % power, by bisection of its simulated `power`."""
 
     def smallest(rates: Callable[[float], tuple[float, float]], most: float) -> float | None:
         if chance_to_refute(design, rounds, earlier, rates(most)) < 0.5:
@@ -290,13 +281,11 @@ _MAX_NEEDED: Final = 2**18
 
 
 def runs_needed(design: ManyRunsDesign) -> int | None:
-    """A number of runs that the claim needs at least: no outcome of fewer refutes it. None if 262,144 would not do.
+    """A number of runs that the claim needs at least, whatever the design's own is: no outcome of fewer refutes it.
+    None if 262,144 would not do.
 
     After p pilot runs on either side there are at most runs/2 − p rounds. As round i gains at most what the (p + i)-th
     does without pilot runs, all of them gain at most what runs/2 rounds do without.
-
-    Args:
-        design: of the audit; its number of runs does not matter.
     """
     state = design.state(0)
     rounds = bisect.bisect_left(
@@ -323,11 +312,8 @@ class ManyRuns:
         self._results[run] = features
 
     def wanted(self, ahead: int = 1) -> list[GeneratorRun]:
-        """The runs that are needed next and have no result yet; empty when the audit is finished.
-
-        Args:
-            ahead: how many rounds of the test to plan at once.
-        """
+        """The runs that are needed next, for so many rounds of the test ahead, and have no result yet; empty when the
+        audit is finished."""
         if self._test is None:
             missing = [run for run in self._search.wanted(self._results) if run not in self._results]
             if missing or self._search.chosen is None:
@@ -506,19 +492,12 @@ def _of_pair(features: Mapping[str, Features], name: str) -> Features:
 def choose_event(
     on_d: Sequence[Features], on_d_prime: Sequence[Features], expected: Sequence[Event], delta: float
 ) -> tuple[float, Event]:
-    """The event with the largest cautious estimate of the ε that it shows.
+    """The event with the largest cautious estimate of the ε that it shows at δ, and that estimate, which may be
+    negative, from features of at least one run on D and one on D′.
 
     A rate is estimated by its exact limit at an error probability that is divided among the events that are compared:
-    those that were expected among each other, and all thresholds on all features among each other. So an event that
-    was expected needs fewer runs to stand out.
-
-    Args:
-        on_d, on_d_prime: features of runs on D and on D′, at least one each.
-        expected: events that were expected before the runs.
-        delta: δ at which ε is to be bounded.
-
-    Returns:
-        The estimate, which may be negative, and the event.
+    those that were expected before the runs among each other, and all thresholds on all features among each other. So
+    an event that was expected needs fewer runs to stand out.
     """
     names = sorted({name for features in (*on_d, *on_d_prime) for name in features})
     out, inside = (_matrix(side, names) for side in (on_d, on_d_prime))

@@ -119,15 +119,8 @@ def default_guesses(candidates: int) -> int:
 
 
 def right_guesses(scores: Floats, included: Bools, guesses: int, *, side: Side, seed: int) -> int:
-    """The number of correct guesses of r: the ⌈r/2⌉ highest scores "in" and the ⌊r/2⌋ lowest "out", or r "in".
-
-    Args:
-        scores: shape (m,).
-        included: shape (m,).
-        guesses: r ≤ m.
-        side: ``both`` or ``in``.
-        seed: of the random order of equal scores.
-    """
+    """The number of correct guesses of r ≤ m: the ⌈r/2⌉ highest scores "in" and the ⌊r/2⌋ lowest "out", or r "in";
+    scores and truth have shape (m,), and the seed is of the random order of equal scores."""
     random_order = np.random.default_rng(seed).permutation(len(scores))
     ranked = random_order[np.argsort(-scores[random_order], kind="stable")]
     called_in = guesses if side == "in" else (guesses + 1) // 2

@@ -32,17 +32,10 @@ _REST = "the attacker knows everything but the value and the noise, including wh
 
 
 def r_clopper_pearson(right: int, games: int, *, p: float, confidence: float) -> Bound:
-    """A lower bound on r at p: the one-sided lower limit of the probability of a right guess.
+    """A lower bound on r at p in (0, 1): the one-sided lower limit of the probability of a right guess in independent
+    games.
 
-    Args:
-        right: number of games in which the value was guessed, 0 to `games`.
-        games: number of independent games.
-        p: the largest prior probability of a value, in (0, 1).
-        confidence: of the bound.
-
-    Returns:
-        A finite-sample lower bound on ``r``. It is at least p, since r ≥ p by definition; its ceiling is the bound if
-        all games are won.
+    It is at least p, since r ≥ p by definition; its ceiling is the bound if all games are won.
 
     Raises:
         ValueError: if a count or probability is out of range.
@@ -68,16 +61,8 @@ def r_clopper_pearson(right: int, games: int, *, p: float, confidence: float) ->
 
 
 def detectable_success_rate(games: int, *, r: float, confidence: float) -> float:
-    """The smallest probability of a right guess at which this many games refute a claim of r with probability ½.
-
-    Args:
-        games: number of independent games.
-        r: the claimed value.
-        confidence: of the bound.
-
-    Returns:
-        The probability; 1 if even winning all games would not refute the claim.
-    """
+    """The smallest probability of a right guess at which this many games refute a claim of r with probability ½; 1 if
+    even winning all of them would not."""
     hits = np.arange(games + 1)
     limits = lower_limit(hits, np.full(games + 1, games), 1 - confidence)
     enough = np.flatnonzero(limits > r)

@@ -44,16 +44,9 @@ def clopper_pearson_limits(hits: ArrayLike, trials: ArrayLike, *, confidence: fl
 
 
 def upper_limit(hits: ArrayLike, trials: ArrayLike, tail: float) -> Floats:
-    """The one-sided upper limit: the x at which P[Bin(trials, x) ≤ hits] = `tail`; 1 if every trial is a hit.
-
-    Args:
-        hits: successes, integers of shape (…).
-        trials: trials, integers of shape (…).
-        tail: probability in (0, 1) with which the limit may lie below the true probability.
-
-    Returns:
-        Float array, U(k, n, a) = Beta⁻¹(1 − a; k + 1, n − k).
-    """
+    """The one-sided upper limit: the x at which P[Bin(trials, x) ≤ hits] = `tail`, U(k, n, a) = Beta⁻¹(1 − a; k + 1, n
+    − k), for counts that broadcast; 1 if every trial is a hit. It is below the true probability with probability at
+    most `tail`, in (0, 1)."""
     validate.open_probability(tail=tail)
     hits, trials = _checked(hits, trials)
     misses = np.maximum(trials - hits, 1)  # the quantile needs a positive parameter; hits == trials is handled below

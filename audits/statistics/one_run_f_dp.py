@@ -131,18 +131,9 @@ def _epsilon(m: int, guesses: int, correct: int, family: Family, delta: float, t
 
 
 def rejects(m: int, guesses: int, correct: int, inverse: Inverse, tail: float) -> bool:
-    """Whether a trade-off function excludes that at least c right guesses have probability `tail`.
-
-    Args:
-        m: number of candidates.
-        guesses: c′.
-        correct: c.
-        inverse: f̄⁻¹, the smallest size of a test of this power, rounded down.
-        tail: τ.
-
-    Returns:
-        True only if the exact recursion, without rounding, rejects too.
-    """
+    """Whether a trade-off function excludes that at least c of c′ right guesses among m candidates have probability
+    `tail`; true only if the exact recursion, without rounding, rejects too. `inverse` is f̄⁻¹, the smallest size of a
+    test of this power, rounded down."""
     r, h = tail * correct / m * _DOWN, tail * (guesses - correct) / m
     s = tail * guesses / (m * (guesses - correct + 1)) * _DOWN
     limit = guesses / m / _DOWN

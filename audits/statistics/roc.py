@@ -31,12 +31,7 @@ class Area:
 
 
 def area_under_curve(inside: ArrayLike, outside: ArrayLike, *, confidence: float) -> Area:
-    """The area under the curve of scores that are larger for "in".
-
-    Args:
-        inside: shape (n₁,), n₁ ≥ 1, scores of members.
-        outside: shape (n₀,), n₀ ≥ 1, scores of non-members.
-        confidence: 1 − β, in (0, 1).
+    """The area under the curve of scores that are larger for "in", of at least one member and one non-member.
 
     Raises:
         ValueError: if a side has no score, or a score is NaN.
@@ -51,17 +46,10 @@ def area_under_curve(inside: ArrayLike, outside: ArrayLike, *, confidence: float
 
 
 def positives_at(inside: ArrayLike, outside: ArrayLike, *, false_positive_rate: float) -> tuple[int, int]:
-    """The true and false positives at the lowest threshold that respects a false-positive rate.
+    """The true and false positives at the lowest threshold that respects a false-positive rate in [0, 1).
 
     The threshold is the score of a non-member such that at most ⌊rate·n₀⌋ non-members score higher: none if there are
     fewer than 1/rate.
-
-    Args:
-        inside, outside: as for `area_under_curve`.
-        false_positive_rate: in [0, 1).
-
-    Returns:
-        True and false positives.
     """
     validate.probability_below_one(false_positive_rate=false_positive_rate)
     members, others = _sorted(inside), _sorted(outside)

@@ -87,12 +87,8 @@ class Wealth:
             setattr(self, name, getattr(self, name)[audits])
 
     def most(self, earlier: int, rounds: int) -> Floats:
-        """A bound on what so many further rounds can add to the logarithm of the wealth, for every ε.
-
-        Args:
-            earlier: the most runs on each data set before the first round of all.
-            rounds: number of further rounds.
-        """
+        """A bound on what so many further rounds can add to the logarithm of the wealth, for every ε, after at most so
+        many earlier runs on each data set before the first round of all."""
         return _most_gained(self._grow, self._delta, earlier + self.rounds, rounds)
 
     def rejected(self, confidence: float) -> Integers:
@@ -283,20 +279,14 @@ def simulated_bounds(
     repetitions: int = 2000,
     seed: int = 0,
 ) -> Floats:
-    """Bounds that audits of so many rounds give if the event has fixed probabilities, by simulation.
+    """Bounds, shape (repetitions,), that audits of so many rounds give if the event has fixed probabilities, by
+    simulation.
 
     Args:
-        on_d: probability of the event on D.
-        on_d_prime: its probability on D′.
-        rounds: of each audit.
+        on_d, on_d_prime: probabilities of the event.
         delta, confidence: of the bound.
         grid: ascending ε from 0, shape (G,). The bound is one of them, or −1 if not even ε = 0 is rejected.
         earlier: number of runs on each data set from which the rates are estimated at first.
-        repetitions: number of simulated audits.
-        seed: of the simulation.
-
-    Returns:
-        Shape (repetitions,).
     """
     validate.probability(on_d=on_d)
     validate.probability(on_d_prime=on_d_prime)

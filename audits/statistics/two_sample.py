@@ -40,16 +40,10 @@ def corner(grown: Floats, delta: float) -> Floats:
 
 
 def log_bets(on_d: Floats, on_d_prime: Floats, grown: Floats, delta: float) -> LogBets:
-    """The bets at estimated rates, against every ε of a grid.
+    """The bets at estimated rates in (0, 1), shape (...), against every ε of a grid, given as e^ε of shape (G,).
 
-    Args:
-        on_d, on_d_prime: estimated rates, in (0, 1), shape (...).
-        grown: e^ε for every ε, shape (G,).
-        delta: δ in [0, 1).
-
-    Returns:
-        Factors whose mean is at most 1 under (ε, δ)-DP however exact the projection is: what it misses, at most, is
-        taken off.
+    Their factors have a mean of at most 1 under (ε, δ)-DP however exact the projection is: what it misses, at most, is
+    taken off.
     """
     a, b = np.asarray(on_d, dtype=np.float64)[..., None], np.asarray(on_d_prime, dtype=np.float64)[..., None]
     low, high = np.minimum(a, b), np.maximum(a, b)

@@ -39,15 +39,7 @@ class Differences:
         negatives: Sequence[str],
         shape: StateShape,
     ) -> None:
-        """Computes the states of the negatives.
-
-        Args:
-            mechanism: gives blocks, pairing and pool.
-            writer: whose model computes states.
-            prompt: of the label.
-            negatives: public texts.
-            shape: of all forward passes.
-        """
+        """Computes the states of the negatives, after the prompt of the label, at the shape of all forward passes."""
         self.mechanism, self._writer, self._prompt, self._shape = mechanism, writer, prompt, shape
         self._blocks = mechanism.blocks_of(writer.model.network)
         self._behind = np.stack(list(self._states(negatives)))
@@ -62,11 +54,8 @@ class Differences:
         return [float(length) for length in _lengths(self._behind).mean(axis=0)]
 
     def clips(self, candidates: Sequence[str]) -> list[float]:
-        """C of each block: as given, or the median length of differences of public texts and negatives.
-
-        Args:
-            candidates: public texts; empty to compare negatives with each other.
-        """
+        """C of each block: as given, or the median length of differences of public candidates and negatives; without
+        candidates, of negatives among each other."""
         given = self.mechanism.clip
         if given is not None:
             return list(given) if isinstance(given, tuple) else [float(given)] * len(self._blocks)

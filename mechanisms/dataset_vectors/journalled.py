@@ -24,11 +24,7 @@ def journalled(
 
     Args:
         ask: gives one text for each seed, in order, and whether it ended by itself.
-        journal: of the texts.
-        label: public.
         stage: of the run; the key of text i is ``stage/i``.
-        count: number of texts.
-        seed: public.
         finished: called with the number of texts that were finished since the last call.
         attempts: how often a text is asked for, each time with another seed, as long as it is empty.
 

@@ -84,13 +84,7 @@ def default_threshold(writer: ShotWriter, prompt: Sequence[int], references: Seq
 
 
 def by_judge(judge: Writer, label: str | None, threshold: float = MIN_RATING) -> Accepts:
-    """Accepts texts that a judge rates at least `threshold`; an answer that is not one number counts as 0.
-
-    Args:
-        judge: whose `vary` answers with a rating.
-        label: public.
-        threshold: on the judge's scale.
-    """
+    """Accepts texts that `vary` of a judge rates at least `threshold`; an answer that is not one number counts as 0."""
     return lambda texts: [_rating(answer) >= threshold for answer in judge.vary(texts, label, [0] * len(texts))]
 
 

@@ -33,29 +33,16 @@ RADIUS = 2**20
 
 
 def clipped(differences: ArrayLike, clips: Sequence[float]) -> Integers:
-    """A record's differences in integer units, clipped in each block.
-
-    Args:
-        differences: shape (blocks, d); what is not finite counts as 0.
-        clips: C of each block, above 0.
-
-    Returns:
-        Shape (blocks, d), each row of length at most `RADIUS`.
-    """
+    """A record's differences, shape (blocks, d), in integer units, each row clipped to C > 0 of its block, so of length
+    at most `RADIUS`; what is not finite counts as 0."""
     rows = np.asarray(differences, dtype=np.float64)
     with np.errstate(over="ignore"):  # a quotient beyond the floats is not finite, either
         return integer_vectors(rows / np.asarray(clips, dtype=np.float64)[:, None], RADIUS)
 
 
 def noise_scale(noise_multiplier: float, blocks: int, adjacency: Adjacency, *, as_published: bool = False) -> float:
-    """σ of the noise in units: the least float64 with L·(k·2²⁰)²/σ² ≤ 1/noise_multiplier², compared exactly.
-
-    Args:
-        noise_multiplier: at least 0.
-        blocks: L.
-        adjacency: add_remove or replace_one.
-        as_published: whether k = 1 under replace_one, too, which is half of what is needed.
-    """
+    """σ of the noise in units: the least float64 with L·(k·2²⁰)²/σ² ≤ 1/noise_multiplier², compared exactly. As
+    published, k = 1 under replace_one, too, which is half of what is needed."""
     validate.non_negative(noise_multiplier=noise_multiplier)
     validate.integer(minimum=1, blocks=blocks)
     steps = 1 if as_published else sum_sensitivity(adjacency)
@@ -69,15 +56,8 @@ def noise_scale(noise_multiplier: float, blocks: int, adjacency: Adjacency, *, a
 def noisy_sum(
     differences: Iterable[ArrayLike], clips: Sequence[float], width: int, scale: float, source: Source
 ) -> Floats:
-    """The sum of records' clipped differences with noise, shape (blocks, d), in units.
-
-    Args:
-        differences: of the records that are summed, shape (blocks, d) each.
-        clips: C of each block.
-        width: d.
-        scale: of `noise_scale`; 0 for the exact sum, which must not be released.
-        source: of the noise.
-    """
+    """The sum of records' differences, each of shape (blocks, d = `width`) and clipped to C of each block, with noise
+    of `noise_scale`, shape (blocks, d), in units; at scale 0 the exact sum, which must not be released."""
     total = np.zeros((len(clips), width), dtype=np.int64)
     for difference in differences:
         total += clipped(difference, clips)
@@ -87,14 +67,8 @@ def noisy_sum(
 def noisy_votes(
     vectors: Iterable[NDArray[np.floating]], candidates: NDArray[np.floating], scale: float, source: Source
 ) -> Floats:
-    """The votes of records for their nearest candidates with noise, shape (M,).
-
-    Args:
-        vectors: of records, in pieces of shape (n, d).
-        candidates: shape (M, d).
-        scale: σ of the noise; 0 for the exact votes, which must not be released.
-        source: of the noise.
-    """
+    """The votes of records, in pieces of shape (n, d), for their nearest candidates, shape (M, d), with noise of
+    standard deviation `scale`, shape (M,); at 0 the exact votes, which must not be released."""
     counts = np.zeros(len(candidates), dtype=np.int64)
     for piece in vectors:
         counts += record_votes(piece, candidates)
@@ -107,13 +81,8 @@ def _with_noise(exact: Integers, scale: float, source: Source) -> Floats:
 
 
 def drawn_sample(records: int, sample: int, source: Source) -> Integers:
-    """The indices of a uniform sample without replacement, in order: the first of a permutation (Fisher and Yates).
-
-    Args:
-        records: n.
-        sample: m ≤ n.
-        source: of the draw, which must stay secret for the sample to amplify.
-    """
+    """The indices of a uniform sample of m ≤ n without replacement, in order: the first of a permutation (Fisher and
+    Yates). The draw must stay secret for the sample to amplify."""
     order = np.arange(records)
     for index in range(sample):
         other = index + source.below(records - index)
@@ -122,13 +91,7 @@ def drawn_sample(records: int, sample: int, source: Source) -> Integers:
 
 
 def means(sums: ArrayLike, clips: Sequence[float], records: int) -> Floats:
-    """Released sums as means of differences, shape (blocks, d).
-
-    Args:
-        sums: shape (blocks, d), in units.
-        clips: C of each block.
-        records: the public divisor.
-    """
+    """Released sums, in units, as means of differences over the public divisor `records`; both of shape (blocks, d)."""
     validate.integer(minimum=1, records=records)
     return np.asarray(sums, dtype=np.float64) * (np.asarray(clips, dtype=np.float64)[:, None] / RADIUS / records)
 

@@ -45,15 +45,9 @@ Tokens = tuple[Sequence[int], int]
 
 
 def shape_of(network: Any, vocabulary_size: int, chosen: Sequence[int], *, texts: int, length: int) -> StateShape:
-    """The shape with the most rows at which rows are verified not to depend on each other.
-
-    Args:
-        network: of a causal language model whose modules `row_modules.check` accepts.
-        vocabulary_size: V.
-        chosen: blocks, counted from 0.
-        texts: the public number of texts.
-        length: the public number of tokens of a text with what precedes it.
-    """
+    """The shape with the most rows at which rows are verified not to depend on each other, for a causal language model
+    whose modules `row_modules.check` accepts, the chosen blocks, counted from 0, and the public numbers of texts and of
+    tokens of a text with what precedes it."""
     wanted = row_shapes.preferred(texts, length, length, length)
 
     def trace(contexts: row_shapes.Contexts, origin: Sequence[int]) -> row_shapes.Trace:
@@ -69,15 +63,9 @@ def shape_of(network: Any, vocabulary_size: int, chosen: Sequence[int], *, texts
 
 
 def states(network: Any, texts: Iterable[Tokens], chosen: Sequence[int], shape: StateShape) -> Iterator[Floats]:
-    """The mean states of each text at the chosen blocks, shape (blocks, d) each, in order, float64.
+    """The mean states of each text at the chosen blocks, counted from 0, shape (blocks, d) each, in order, float64.
 
-    Memory is that of one forward pass.
-
-    Args:
-        network: of a causal language model.
-        texts: at most `shape.length` tokens each, of which at least one is of the text itself.
-        chosen: blocks, counted from 0.
-        shape: of `shape_of`.
+    Texts have at most `shape.length` tokens, at least one of the text itself. Memory is that of one forward pass.
 
     Raises:
         ValueError: if a text is too long or empty.

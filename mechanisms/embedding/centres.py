@@ -162,15 +162,8 @@ class Centres:
 
 
 def k_means(vectors: Vectors, count: int, seed: int) -> Vectors:
-    """Centres of public vectors by k-means, with mini-batches for more than `MINI_BATCH_ABOVE` of them.
-
-    Args:
-        vectors: shape (N, d), of public texts, never private ones.
-        count: K, at most the number of distinct vectors.
-        seed: public.
-
-    Returns:
-        Shape (K, d), float32.
+    """Centres of public vectors, shape (N, d), never private ones, by k-means with a public seed, and with mini-batches
+    for more than `MINI_BATCH_ABOVE` of them; shape (K, d), float32.
 
     Raises:
         ValueError: if there are fewer distinct vectors than centres.
@@ -200,14 +193,8 @@ def _different(vectors: Vectors, enough: int) -> int:
 
 
 def most_counted(counts: ArrayLike, kept: int) -> Integers:
-    """The centres of each label with the largest released counts, the first ones in case of ties.
-
-    Args:
-        counts: shape (labels, K), released.
-        kept: k′.
-
-    Returns:
-        Shape (labels, k′), the indices of the centres, in increasing order.
+    """The k′ centres of each label with the largest released counts, of shape (labels, K), the first ones in case of
+    ties; their indices, in increasing order, shape (labels, k′).
 
     Raises:
         ValueError: if k′ exceeds K.

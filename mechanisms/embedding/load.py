@@ -33,12 +33,7 @@ def load_embedder(
 
 
 def fitted_embedder(source: str, public_texts: Sequence[str], seed: int) -> Embedder:
-    """The embedder of a name; the builtin one is fitted on public texts.
-
-    Args:
-        source: as for `load_embedder`.
-        public_texts: never private ones.
-        seed: public, of the fit.
+    """The embedder of a name, as for `load_embedder`; the builtin one is fitted on public texts, never private ones.
 
     Raises:
         ValueError: where there is no such embedder.

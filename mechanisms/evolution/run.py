@@ -54,12 +54,8 @@ def by_label(records: Sequence[Record], labels: Sequence[str]) -> dict[str | Non
 
 
 def note_inputs(run: Run, records: Sequence[Record], public: object) -> None:
-    """Commits the digest of a run's inputs, so that an interrupted run can only be resumed with the same inputs.
-
-    Args:
-        run: in its ledger.
-        records: private.
-        public: parameters and fingerprints, identified by their `repr`.
+    """Commits the digest of a run's inputs, so that an interrupted run can only be resumed with the same inputs:
+    private records, and public parameters and fingerprints by their `repr`.
 
     Raises:
         RunMismatchError: if the run was begun with other inputs.
@@ -75,14 +71,8 @@ def note_inputs(run: Run, records: Sequence[Record], public: object) -> None:
 def released_votes(
     run: Run, charge: Charge, candidates: Mapping[str | None, Vectors], draw: Callable[[str | None], str]
 ) -> dict[str | None, Floats]:
-    """The committed noisy votes for the candidates of each label; if there are none, they are charged and drawn.
-
-    Args:
-        run: in its ledger.
-        charge: of all votes together.
-        candidates: their vectors; a run that is resumed with others is refused.
-        draw: the noisy votes of a label, packed.
-    """
+    """The committed noisy votes for the candidates of each label; if there are none, they are charged together and
+    drawn, packed, by label. A run that is resumed with other vectors of candidates is refused."""
     digest = _vectors_digest(candidates)
     value = charged.released_value(
         run, charge, lambda: {"candidates": digest, "votes": [draw(label) for label in candidates]}

@@ -16,12 +16,10 @@ from dpassay.mechanisms.primitives.nearest import nearest
 
 
 def record_votes(vectors: NDArray[np.floating], candidates: NDArray[np.floating]) -> Integers:
-    """The number of vectors that are nearest to each candidate, shape (M,). Not differentially private.
+    """The number of vectors of private records, shape (n, d), of length at most 1, that are nearest to each candidate,
+    shape (M,). Not differentially private.
 
-    Each vector has exactly one vote.
-
-    Args:
-        vectors: shape (n, d), of private records, of length at most 1; may be a memory-mapped array.
+    Each vector, which may be memory-mapped, has exactly one vote.
     """
     return np.bincount(nearest_candidates(vectors, candidates), minlength=len(candidates)).astype(np.int64)
 

@@ -57,14 +57,8 @@ def fine_tune(
     """A copy of the model, trained further on texts, each between end-of-text tokens.
 
     Texts are truncated to the model's context length. Weights are trained in float32. One call of the model computes a
-    bounded number of logits, or those of one text; a batch's gradient is summed over several calls if necessary.
-
-    Args:
-        model: not changed.
-        texts: at least one.
-        training: the settings.
-        seed: of the order, and of dropout if the model has it; a public choice.
-        progress: called with the number of steps done and the total.
+    bounded number of logits, or those of one text; a batch's gradient is summed over several calls if necessary. The
+    public seed is of the order, and of dropout if the model has it.
 
     Raises:
         ValueError: if there is no text, or the loss is not finite (use a lower learning rate).
@@ -97,18 +91,12 @@ def fine_tune(
 def log_probabilities(
     model: LanguageModel, texts: Sequence[str], starts: Sequence[int] | None = None
 ) -> tuple[Floats, Integers]:
-    """The log-probability of each text as a document: between end-of-text tokens, its end included.
+    """The log-probability of each of n texts as a document, between end-of-text tokens, its end included, in nats, and
+    the number of tokens that it is summed over (at least 1), both of shape (n,).
 
     Texts are truncated to the model's context length. A call computes a bounded number of logits, or those of one text.
-
-    Args:
-        model: the model.
-        texts: n texts.
-        starts: the character of each text from which its tokens count, given what is before: the first token that is
-            not also one of the text up to there. None to count every token.
-
-    Returns:
-        log p in nats, and the number of tokens that it is summed over (at least 1), both of shape (n,).
+    With `starts`, tokens count from this character of each text, given what is before: from the first token that is not
+    also one of the text up to there.
     """
     sums, counts = np.zeros(len(texts)), np.ones(len(texts), dtype=np.int64)
     rows = [_tokens(model, text) for text in texts]

@@ -32,11 +32,8 @@ _EMBEDDINGS = (("vocab_size",), ("hidden_size", "n_embd", "d_model"))
 
 
 def locate(source: str, allow_network: bool) -> Path:
-    """The local folder of a model.
-
-    Args:
-        source: ``builtin``, a local folder, or a hub id.
-        allow_network: whether a hub id may be downloaded; otherwise it must be in the local cache.
+    """The local folder of ``builtin``, a local folder, or a hub id, which must be in the local cache unless it may be
+    downloaded.
 
     Raises:
         ValueError: one line, if there is none.

@@ -145,12 +145,8 @@ class Prompt:
         return room
 
     def context(self, texts: Sequence[str], record_tokens: int) -> list[int]:
-        """The token ids of a context with these records; for none, the public fallback prompt.
-
-        Args:
-            texts: of the records, in order. If a hashed context has more than k of them, each gets fewer tokens.
-            record_tokens: `record_tokens` of this prompt, computed once.
-        """
+        """The token ids of a context with the texts of records, in order; for none, the public fallback prompt. If a
+        hashed context has more than k of them, each gets fewer tokens than `record_tokens` of this prompt."""
         share = (
             record_tokens
             if len(texts) <= self.records_per_context

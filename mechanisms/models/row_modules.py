@@ -88,14 +88,11 @@ def check(network: torch.nn.Module) -> None:
 
 
 def pin(network: torch.nn.Module, positions: int | None) -> None:
-    """Fixes position frequencies that would otherwise depend on the longest row of a forward pass.
+    """Fixes position frequencies of a model of `transformers` that would otherwise depend on the longest row of a pass.
 
     Up to the length at which a model changes its frequencies, they are those of short sequences; beyond it, all rows,
-    including short ones, get those that the model uses for a sequence of `positions` tokens.
-
-    Args:
-        network: a model of `transformers`.
-        positions: the largest number of positions that any row may use; None undoes the change.
+    including short ones, get those that the model uses for a sequence of `positions` tokens, the largest number that
+    any row may use. None undoes the change.
     """
     if getattr(network, "_dpassay_pinned", None) == positions:
         return

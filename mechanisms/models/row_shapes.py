@@ -96,14 +96,9 @@ def verify(network: Any, vocabulary_size: int, shape: RowShape) -> bool:
 def holds_in_all_arrangements(
     vocabulary_size: int, shape: RowShape, trace: Callable[[Contexts, Sequence[int]], Trace]
 ) -> bool:
-    """Whether what is computed of a row is bitwise equal in all arrangements of a tile.
-
-    Args:
-        vocabulary_size: V.
-        shape: of the tile.
-        trace: of the contexts of a tile, and the row of the first tile at each index (−1: another row), the bits of
-            each row, shape (steps, rows, …).
-    """
+    """Whether what is computed of a row is bitwise equal in all arrangements of a tile: `trace` gives, for the contexts
+    of a tile and the row of the first tile at each index (−1: another row), the bits of each row, shape (steps, rows,
+    …)."""
     own = contexts_of(vocabulary_size, shape, seed=0)
     expected = trace(own, range(shape.rows))
     for contexts, origin in arrangements_of(vocabulary_size, shape, own):

@@ -50,13 +50,11 @@ class RenderingError(DpassayError):
 
 
 def rendered(kind: Kind, template: str, values: Mapping[str, Any]) -> str:
-    """The text of a template with values.
+    """The text of a template with values of JSON types.
 
     Args:
         kind: ``prompt`` is Jinja, if the template has its braces, else `str.format`; ``chat`` is a chat template as
             rendered by `transformers`, whose values are the messages and further variables.
-        template: the text.
-        values: of JSON types.
 
     Raises:
         RenderingError: one line, if the template fails, or exceeds the limits of time or size.

@@ -30,12 +30,8 @@ def other_inputs(what: str) -> RunMismatchError:
 
 
 def check_run(run: Run, plan: DpEvent, source: Source) -> None:
-    """Checks that a run was begun for this plan and this source of noise.
-
-    Args:
-        run: of a ledger.
-        plan: what the mechanism will charge, in the ledger's canonical form.
-        source: of the noise. If it is recorded, the run must say so: ``run.about["noise"] == "recorded"``.
+    """Checks that a run of a ledger was begun for this plan, in canonical form, and this source of noise: if it is
+    recorded, the run must say so: ``run.about["noise"] == "recorded"``.
 
     Raises:
         ValueError: if it was begun for another plan or source.

@@ -9,13 +9,10 @@ from dpassay.base.arrays import Integers
 
 
 def integer_vectors(vectors: NDArray[np.floating], radius: int) -> Integers:
-    """Rows in units of 1/`radius`, each of length at most `radius`: rounded toward zero, and shortened if necessary.
+    """Rows of shape (N, d) in units of 1/`radius`, at most 2³⁰ so that squares of lengths are exact, each of length at
+    most `radius`: longer ones are clipped to length 1, then rounded toward zero, and shortened if necessary.
 
     A row depends on its own vector only. Values that are not finite become 0.
-
-    Args:
-        vectors: shape (N, d); rows longer than 1 are clipped to length 1.
-        radius: the number of units of length 1, at most 2³⁰, so that squares of lengths are exact.
     """
     rows = np.nan_to_num(np.asarray(vectors, dtype=np.float64), posinf=0.0, neginf=0.0)
     with np.errstate(over="ignore"):

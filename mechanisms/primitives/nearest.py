@@ -24,19 +24,14 @@ _WORTH_PAIRS = 32  # computing one score separately takes as long as about this 
 
 
 def nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> Integers:
-    """The nearest centre of each vector by Euclidean distance, the first one in case of ties.
+    """The nearest of K centres to each of N vectors, all finite, by Euclidean distance, the first one in case of ties;
+    shape (N,).
 
     The result is that of `exactly_nearest`, bit by bit: it depends neither on the other vectors, nor on the blocks, nor
     on the machine. A float32 product is computed first. It is a sum of d + 1 products in an order that the library
-    chooses, so it differs from the exact score by at most `score_error`; a centre whose score is below the best by
-    more than twice that is not the nearest. If several centres remain, exact scores decide.
-
-    Args:
-        vectors: shape (N, d), finite.
-        centres: shape (K, d), finite.
-
-    Returns:
-        Shape (N,). In addition, about `BLOCK_BYTES` and copies of the centres are held in memory.
+    chooses, so it differs from the exact score by at most `score_error`; a centre whose score is below the best by more
+    than twice that is not the nearest. If several centres remain, exact scores decide. About `BLOCK_BYTES` and copies
+    of the centres are held in memory.
     """
     first = _first_of_equals(centres)
     points = np.asarray(centres[first], dtype=np.float64)
@@ -121,13 +116,8 @@ class _Scores:
         return cls(unit, grid, squares, table, 2 * score_error(grid.shape[1], reach))
 
     def close(self, vectors: NDArray[np.floating], rows: NDArray[np.float32], products: NDArray[np.float32]) -> Bools:
-        """Which centres may be the nearest of each vector, by float32; shape (n, K).
-
-        Args:
-            vectors: shape (n, d).
-            rows: shape (n, d + 1), to write the vectors to; the last column is 1.
-            products: shape (n, K), to write the scores to.
-        """
+        """Which centres may be the nearest of each of n vectors, by float32, shape (n, K); the vectors are written to
+        `rows`, shape (n, d + 1), whose last column is 1, and the scores to `products`, shape (n, K)."""
         np.divide(vectors, self.unit, out=rows[:, :-1], dtype=np.float32, casting="same_kind")
         np.matmul(rows, self.table.T, out=products)
         squares = np.square(rows[:, :-1]).sum(axis=1)

@@ -45,13 +45,8 @@ _HIGH = np.array([limit >> 64 for limit in _LIMITS], dtype=np.uint64)
 
 
 def rounded_normals(words: Callable[[int], Words], size: int, bits: int) -> Integers:
-    """⌊2ᵇZ⌋ for independent standard normal Z, shape (size,).
-
-    Args:
-        words: gives n independent uniform words of 64 bits.
-        size: number of draws.
-        bits: b, from 0 to `MAX_BITS`.
-    """
+    """⌊2ᵇZ⌋ for independent standard normal Z, b from 0 to `MAX_BITS`, shape (size,); `words` gives n independent
+    uniform words of 64 bits."""
     if not 0 <= bits <= MAX_BITS:
         raise ValueError(f"bits must be from 0 to {MAX_BITS}, not {bits}")
     result = np.empty(size, dtype=np.int64)
@@ -92,13 +87,8 @@ def _accepted(words: Callable[[int], Words], integer: Integers, fraction: Words)
 
 
 def is_below(fraction: int, uniform: int, integer: int) -> bool:
-    """Whether a uniform number is below exp(−x(2k + x)/2), both in units of 2⁻¹²⁸, to 60 decimal digits.
-
-    Args:
-        fraction: x.
-        uniform: the number.
-        integer: k.
-    """
+    """Whether a uniform number is below exp(−x(2k + x)/2) for a fraction x and an integer k, number and fraction in
+    units of 2⁻¹²⁸, to 60 decimal digits."""
     with localcontext(_DIGITS):
         x = Decimal(fraction) / 2**128
         return Decimal(uniform) / 2**128 < (-x * (2 * integer + x) / 2).exp()

@@ -78,13 +78,9 @@ def weights(scores: ArrayLike, *, clip: float, temperature: float) -> NDArray[np
 
 
 def draw(scores: ArrayLike, *, clip: float, temperature: float, source: Source = OS_ENTROPY) -> int:
-    """One token from softmax(scores/τ) with the integer weights above.
+    """One token from softmax(scores/τ) with the integer weights above, for finite scores of shape (V,).
 
-    Args:
-        scores: shape (V,), finite.
-        clip: c; scores more than 2c below the largest are raised to that.
-        temperature: τ > 0, with 2c/τ at most 40.
-        source: of the uniform integer.
+    Scores more than 2c below the largest are raised to that; 2c/τ is at most 40.
 
     Raises:
         ValueError: if a parameter is out of range.
@@ -99,12 +95,7 @@ def draw(scores: ArrayLike, *, clip: float, temperature: float, source: Source =
 
 
 def draw_weighted(integers: NDArray[np.uint64], source: Source = OS_ENTROPY) -> int:
-    """An index with probability proportional to its weight, exactly.
-
-    Args:
-        integers: shape (V,), V at most 2³¹, weights below 2⁶³.
-        source: of the uniform integer.
-    """
+    """An index with probability proportional to its weight, below 2⁶³, exactly; shape (V,), V at most 2³¹."""
     return _draw_above(np.arange(len(integers)), integers, 0, len(integers), source)
 
 

@@ -79,15 +79,8 @@ def median(
     temperature: float,
     adjacency: Adjacency,
 ) -> Aggregate:
-    """The coordinate-wise median of a slot's clipped logits.
-
-    Args:
-        logits: shape (B, V), raw, B ≥ 0.
-        fallback: shape (V,), raw public logits that an empty slot uses; needed for B ≤ 1.
-        clip: c.
-        temperature: τ.
-        adjacency: of the costs.
-    """
+    """The coordinate-wise median of a slot's raw logits, shape (B, V), clipped to c; an empty slot uses the public
+    `fallback`, shape (V,), which is needed for B ≤ 1."""
     rows = clipped_rows(logits, clip)
     public = None if fallback is None else clip_logits(_on_cpu(fallback), clip)
     medians = Medians.of_rows(rows, clip=clip, adjacency=adjacency, fallback=public)
@@ -95,15 +88,9 @@ def median(
 
 
 def median_cost(aggregate: Aggregate, token: int, *, replaced: bool, rounding: float) -> Cost:
-    """The cost of a sampled token: the exact cost at the medians' adjacency, including the rounding of the sampler.
-
-    Args:
-        aggregate: returned by `median`.
-        token: the sampled token.
-        replaced: whether a removal may also *replace* a row (contexts of several records, pieces of a fixed size): the
-            costs are then the larger of add_remove and replace_one.
-        rounding: `token_sampler.selection_rounding`.
-    """
+    """The cost of a token that was sampled from a `median`: the exact cost at its adjacency, including the sampler's
+    rounding. Where a removal may also *replace* a row (contexts of several records, pieces of a fixed size),
+    `replaced`, the costs are the larger of add_remove and replace_one."""
     assert aggregate.medians is not None
     if not replaced:
         return aggregate.medians.costs(token, aggregate.temperature, rounding=rounding)
@@ -120,15 +107,8 @@ def mean(
     temperature: float,
     denominator: int,
 ) -> Aggregate:
-    """The sum of a slot's clipped logits over a fixed public denominator; 0, uniform sampling, for an empty slot.
-
-    Args:
-        logits: shape (B, V), raw, B ≥ 0.
-        anchor: shape (V,), raw public logits that are always added, or None.
-        clip: c.
-        temperature: τ.
-        denominator: s, public.
-    """
+    """The sum of a slot's clipped logits, raw of shape (B, V), over a fixed public denominator s, with a public
+    `anchor`, shape (V,), that is always added, if there is one; 0, uniform sampling, for an empty slot."""
     rows = clipped_rows(logits, clip)
     scores: Floats = np.asarray(rows.sums() * GRID, dtype=np.float64)  # exact in float64 up to 2²³ rows
     if anchor is not None:
@@ -138,11 +118,6 @@ def mean(
 
 
 def single(logits: Logits, row: Logits, *, temperature: float) -> Aggregate:
-    """One record's own softmax, without clipping and without protection.
-
-    Args:
-        logits: shape (B, V), raw, of all records of the slot.
-        row: shape (V,), the logits to sample from; probabilities below e⁻⁴⁰ of the largest are raised to that.
-        temperature: τ.
-    """
+    """The softmax of one record's own row, shape (V,), of the raw logits of a slot, without clipping and without
+    protection; probabilities below e⁻⁴⁰ of the largest are raised to that."""
     return Aggregate(np.asarray(_on_cpu(row), dtype=np.float64), 20 * temperature, temperature, logits)

@@ -53,17 +53,8 @@ class Clusters:
         return hashlib.sha256(f"{self.centres.fingerprint} {self.embedder.fingerprint}".encode()).hexdigest()
 
     def units(self, records: Sequence[Record], labels: Sequence[str], key: bytes, unit: Unit) -> Integers:
-        """The number of units of each label that are nearest to each centre. Not differentially private.
-
-        Args:
-            records: private.
-            labels: the public list; empty pools all records.
-            key: of the batching, which determines the record of a user that counts.
-            unit: of which one record each counts.
-
-        Returns:
-            Shape (labels, K); each unit is counted once.
-        """
+        """The number of units of each public label that are nearest to each centre, shape (labels, K), each unit
+        counted once, by the record that the key of the batching chooses. Not differentially private."""
         label = label_indices(records, labels)
         used = np.array(unit_records(records, key, unit), dtype=np.int64)
         result = nearest(self._vectors([records[index].text for index in used]), self.centres.vectors)
@@ -84,14 +75,9 @@ class Clusters:
         kept: int,
         slots: int,
     ) -> Cells:
-        """The cell (label, kept centre) of each record, and the number of its label's slots for each cell.
-
-        Args:
-            records: private.
-            labels: the public list.
-            counts: shape (labels, K), released.
-            kept: k′, the number of centres kept for each label.
-            slots: of each label, public; divided among its kept centres in proportion to folded counts (`_folded`).
+        """The cell (label, kept centre) of each private record, and the number of its label's public slots for each
+        cell: they are divided among its k′ kept centres in proportion to folded released counts (`_folded`), shape
+        (labels, K).
 
         Raises:
             ValueError: if counts are missing or have another shape, or k′ exceeds K.

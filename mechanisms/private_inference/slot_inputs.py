@@ -118,15 +118,8 @@ class SlotInputs:
         return hashlib.sha256(repr(self.batches.contexts).encode()).hexdigest()
 
     def groups(self, slots: Sequence[int], rows_at_once: int | None = None, *, copies: int = 1) -> list[list[int]]:
-        """Groups of consecutive slots of one shape, each with at most this many rows, or a single slot with more.
-
-        Slots are tokenised group by group; for the others only the number of rows is held.
-
-        Args:
-            slots: that run.
-            rows_at_once: None for as many as fit into memory with their keys, values and logits.
-            copies: number of data sets in memory at once, which share it.
-        """
+        """As `side_by_side`, of slots of this data set that run. They are tokenised group by group; for the others only
+        the number of rows is held."""
         groups = side_by_side([(self, slot) for slot in slots], rows_at_once, copies=copies)
         return [[slot for _, slot in group] for group in groups]
 
@@ -149,12 +142,8 @@ class SlotInputs:
         return size + self._needs_fallback(size)
 
     def rows_that_fit(self, slot: int, copies: int) -> int:
-        """The number of rows that fit into memory at the public length of the slot's contexts and documents.
-
-        Args:
-            slot: its number.
-            copies: number of data sets that share the memory.
-        """
+        """The number of rows that fit into memory, shared by so many data sets, at the public length of a slot's
+        contexts and documents."""
         mechanism, model = self.mechanism, self.model
         longest = self._prompts[mechanism.label_of(slot)].longest_context
         positions = longest + min(mechanism.end_rule(model).longest, mechanism.tokens)
@@ -162,13 +151,9 @@ class SlotInputs:
         return max(1, _MEMORY // (row * copies))
 
     def aggregate(self, item: SlotInput, logits: torch.Tensor, row: int | None = None) -> Aggregate:
-        """The distribution of a slot's next token.
-
-        Args:
-            item: the slot.
-            logits: shape (rows, V) of `SlotInput.rows`, on the device of the model.
-            row: without protection, the row of the record from which the document is generated; None for the fallback.
-        """
+        """The distribution of a slot's next token, from the logits, shape (rows, V), of `SlotInput.rows` on the device
+        of the model; without protection, from the row of the record from which the document is generated, or None for
+        the fallback."""
         mechanism, count = self.mechanism, len(item.contexts)
         own, fallback = logits[:count], None if item.fallback is None else logits[count]
         clip, temperature = mechanism.clip, mechanism.temperature
@@ -221,13 +206,9 @@ Slot: TypeAlias = "tuple[SlotInputs, int]"
 
 
 def side_by_side(slots: Sequence[Slot], rows_at_once: int | None = None, *, copies: int = 1) -> list[list[Slot]]:
-    """Groups of consecutive slots of one shape, each with at most this many rows, or a single slot with more.
-
-    Args:
-        slots: of data sets that share mechanism and model.
-        rows_at_once: None for as many as fit into memory with their keys, values and logits.
-        copies: number of such groups in memory at once, which share it.
-    """
+    """Groups of consecutive slots of one shape, each with at most this many rows, or a single slot with more; None for
+    as many as fit into memory with their keys, values and logits, shared by so many `copies` of such groups. Slots are
+    of data sets that share mechanism and model."""
     groups: list[list[Slot]] = []
     held, shape, limit = 0, None, 0
     for inputs, slot in slots:
@@ -263,15 +244,9 @@ class ForcedStep:
 
 
 def forced(groups: Sequence[Sequence[Slot]], transcript: Transcript) -> Iterator[ForcedStep]:
-    """Replays a transcript on slots of data sets, one forward pass per token, in the shapes of the run.
-
-    Args:
-        groups: slots that are computed in parallel (`side_by_side`); of the mechanism, model and key of the run.
-        transcript: of the run.
-
-    Yields:
-        Group by group and token by token, each slot of the group in order; slots that did not run have no token.
-    """
+    """Replays a transcript on slots of data sets with the mechanism, model and key of the run, one forward pass per
+    token, in the shapes of the run: group by group (`side_by_side`) and token by token, each slot of the group in
+    order; slots that did not run have no token."""
     first = 0
     for group in groups:
         indices = [first + index for index, (_, slot) in enumerate(group) if transcript.tokens[slot]]

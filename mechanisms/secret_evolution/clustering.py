@@ -68,13 +68,8 @@ class PublicClusters:
 
     @classmethod
     def fit(cls, vectors: ArrayLike, count: int, *, radius: float = 1.0, seed: int = 0) -> Self:
-        """K-means on the clipped vectors of public records. A centre that is nearest to no record has size 1.
-
-        Args:
-            vectors: shape (N, d), of records without a secret.
-            count: K, at most the number of distinct vectors.
-            radius: R.
-            seed: public.
+        """K-means with a public seed on the clipped vectors of records without a secret, shape (N, d), N at least K. A
+        centre that is nearest to no record has size 1.
 
         Raises:
             ValueError: if there are fewer distinct vectors than centres, or a number is not finite.
@@ -104,14 +99,8 @@ class PublicClusters:
         return digest.hexdigest()
 
     def assign(self, vectors: NDArray[np.floating]) -> Integers:
-        """The nearest public centre of each clipped vector, the first one in case of ties; depends on that vector only.
-
-        Args:
-            vectors: shape (n, d); rows that are not finite count as 0.
-
-        Returns:
-            Shape (n,). It can be saved and reused in every round.
-        """
+        """The nearest public centre of each clipped vector, shape (n,), the first one in case of ties; depends on that
+        vector only, so it can be saved and reused in every round. Rows that are not finite count as 0."""
         centres = _in_ball(self.vectors, self.radius)
         pieces = [nearest(_in_ball(rows, self.radius), centres) for rows in _blocks(vectors)]
         return np.concatenate([np.empty(0, dtype=np.int64), *pieces])
@@ -173,16 +162,13 @@ def release(
 
 
 def shrink_to_public(noisy: NoisyClusters, clusters: PublicClusters, sigma: float) -> NoisyClusters:
-    """Noisy clusters shrunk towards the public ones, to reduce the effect of the noise (James–Stein shrinkage).
+    """Clusters of a `release`, shrunk towards the public ones, to reduce the effect of the noise (James–Stein
+    shrinkage).
 
-    A vector x of d numbers, each with noise of standard deviation τ, is multiplied by the positive part of
-    1 − (d − 2)τ²/|x|² (James and Stein 1961), which reduces its mean squared error for every true value, if d ≥ 3. Each
-    centre's shift is such a vector, and so are the K changes of sizes. If noise dominates, the result is close to the
-    public clusters. This is post-processing of the release, so it has no privacy cost.
-
-    Args:
-        noisy: returned by `release`.
-        clusters, sigma: the arguments of that call.
+    A vector x of d numbers, each with noise of standard deviation τ, is multiplied by the positive part of 1 − (d −
+    2)τ²/|x|² (James and Stein 1961), which reduces its mean squared error for every true value, if d ≥ 3. Each centre's
+    shift is such a vector, and so are the K changes of sizes. If noise dominates, the result is close to the public
+    clusters. This is post-processing of the release, so it has no privacy cost.
     """
     scale, counts = joint_scale(sigma), noisy.sizes - clusters.sizes
     noise = 2 * clusters.radius * scale / np.maximum(clusters.sizes, noisy.sizes)
@@ -204,19 +190,13 @@ def exact_sums(
     drawn: Bools,
     assigned: Integers | None = None,
 ) -> tuple[Integers, Integers]:
-    """The counts and sums before noise. Not differentially private; do not release.
+    """The counts, shape (K,), and sums of offsets in units of 2⁻³⁰, shape (K, d), of a `release` whose included records
+    are drawn, before noise. Not differentially private; do not release.
 
     A vector x, clipped to R, is rounded toward 0 to integer multiples X of R/2²⁹, and so is each centre. In
     floating-point arithmetic x is scaled by (1 − 2⁻³⁰)/max(R, |x|), whose relative error is below (d + 8)·2⁻⁵³ < 2⁻³¹,
     so |X| ≤ 2²⁹ for d ≤ 2²¹. The offset X − C from its centre is an integer vector of length at most 2³⁰, which counts
     as 1.
-
-    Args:
-        clusters, vectors, assigned: as for `release`.
-        drawn: shape (n,), which records are included.
-
-    Returns:
-        Counts, shape (K,), and sums of offsets in units of 2⁻³⁰, shape (K, d).
     """
     dimension = clusters.vectors.shape[1]
     counts, sums = np.zeros(clusters.count, dtype=np.int64), np.zeros((clusters.count, dimension), dtype=np.int64)
@@ -245,15 +225,9 @@ def release_as_published(
     sigma: float,
     source: Source = OS_ENTROPY,
 ) -> NoisyClusters:
-    """Algorithm 2 as published: records are assigned to the nearest of growing sums; one σ serves counts and centres.
-
-    Args:
-        clusters, vectors, probabilities, source: as for `release`; the order of records matters.
-        sigma: σ of the published procedure.
-
-    Returns:
-        Sizes n_k + m_k + N(0, σ²) and centres e_k/(n_k + m_k) + (2R/n_k)·N(0, σ²I), of the sums e_k.
-    """
+    """Algorithm 2 as published, with the arguments of `release`: records are assigned, in order, to the nearest of
+    growing sums e_k; one σ serves counts and centres. Sizes are n_k + m_k + N(0, σ²), and centres e_k/(n_k + m_k) +
+    (2R/n_k)·N(0, σ²I)."""
     drawn = source.bernoulli(_checked_probabilities(clusters, vectors, probabilities))
     counts, sums = running_sums(clusters, vectors, drawn)
     sizes = (clusters.sizes + counts).astype(np.float64)

@@ -163,12 +163,9 @@ _KEYS: dict[str, tuple[str, ...]] = {
 
 
 def secret_source(mapping: object, folder: Path | str = ".") -> SecretSource:
-    r"""A source from its mapping, such as ``{list: secrets.txt}``, ``{pattern: '\b\d{5}\b', each: match}``,
-    ``{quantile: 0.2, count: 50}`` or ``{presidio: [EMAIL_ADDRESS], p: 1.0e-4, r: 1.0e-3}``.
-
-    Args:
-        mapping: as read from a YAML file.
-        folder: what the path of a list is relative to.
+    r"""A source from its mapping in a YAML file, such as ``{list: secrets.txt}``, whose path is relative to `folder`,
+    ``{pattern: '\b\d{5}\b', each: match}``, ``{quantile: 0.2, count: 50}`` or ``{presidio: [EMAIL_ADDRESS], p: 1.0e-4,
+    r: 1.0e-3}``.
 
     Raises:
         ValueError: one line, which never contains a pattern or a secret.

@@ -42,11 +42,8 @@ def words(text: str) -> list[str]:
 
 
 def read_list(path: Path | str) -> list[ListEntry]:
-    """Reads a list of secrets, each once, in the order of the file.
-
-    Args:
-        path: CSV or JSON Lines (by its extension) with a column ``secret`` and optionally ``p`` and ``r``, or any other
-            text file with one secret per line. UTF-8.
+    """Reads a list of secrets, each once, in the order of the file: CSV or JSON Lines (by its extension) with a column
+    ``secret`` and optionally ``p`` and ``r``, or any other text file with one secret per line. UTF-8.
 
     Raises:
         ValueError: one line, which names the file and, if possible, the line, never a secret.

@@ -19,11 +19,8 @@ _LANGUAGE = "en"
 
 
 def finder(entities: Sequence[str], model: str | None) -> Callable[[str], list[tuple[str, str]]]:
-    """A function that returns the (entity, matched text) pairs of a text, with any score of Presidio.
-
-    Args:
-        entities: Presidio's names of what to find, such as ``EMAIL_ADDRESS``.
-        model: name of an installed spaCy model, for entities that need one; None for patterns only.
+    """A function that returns the (entity, matched text) pairs of a text, with any score of Presidio, for its names of
+    what to find, such as ``EMAIL_ADDRESS``, and an installed spaCy model for entities that need one.
 
     Raises:
         ValueError: if Presidio or the model is not installed, or an entity is not supported.

@@ -90,12 +90,7 @@ def quantile_words(texts: Iterable[str], quantile: float, count: int) -> list[st
 
 
 def pattern_finder(process: PatternProcess, pattern: str, *, whole: bool) -> Finder:
-    """A function that finds a pattern's secrets in composed texts: every match, or the `whole` pattern as one.
-
-    Args:
-        process: of the composed pattern.
-        pattern: which names the secret, if it is one.
-    """
+    """A function that finds a pattern's secrets in composed texts: every match, or the `whole` pattern as one."""
 
     def all_matches(texts: Sequence[str]) -> Iterator[Iterable[Hashable]]:
         for result in process.distinct(texts):

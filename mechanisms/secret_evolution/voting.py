@@ -18,35 +18,22 @@ from dpassay.mechanisms.secret_evolution.clustering import NoisyClusters
 
 
 def centre_votes(noisy: NoisyClusters, candidates: NDArray[np.floating]) -> Floats:
-    """The total size of the clusters whose noisy centre is nearest to each candidate; shape (M,).
-
-    Sizes below 0 count as 0.
-
-    Args:
-        noisy: released clusters.
-        candidates: shape (M, d).
-    """
+    """The total released size of the clusters whose noisy centre is nearest to each candidate, shape (M,); sizes below
+    0 count as 0."""
     result = nearest_candidates(noisy.centres, candidates)
     weights = np.maximum(noisy.sizes, 0.0)
     return np.bincount(result, weights, minlength=len(candidates)).astype(np.float64)
 
 
 def kept_by_centres(noisy: NoisyClusters, candidates: NDArray[np.floating], count: int) -> Integers:
-    """The candidates that the released clusters select, best first.
+    """The distinct candidates, shape (count,), that the released clusters select, best first; negative sizes count as
+    0.
 
     Candidates with votes come first, most votes first, as in Algorithm 3. There are at most as many as clusters, and
     the paper does not say how to fill up the selection. Here every centre keeps further candidates, the nearest first,
     so that centres keep candidates in proportion to their sizes (Webster's method: the next candidate is kept for the
     centre with the largest ñ_k/(2m + 1), with m the number it already has). Taking the globally nearest candidates
     instead would favour the densest clusters.
-
-    Args:
-        noisy: released clusters; negative sizes count as 0.
-        candidates: shape (M, d).
-        count: number of candidates to keep.
-
-    Returns:
-        Shape (count,), distinct indices.
 
     Raises:
         ValueError: if there are fewer candidates.

@@ -69,14 +69,8 @@ class GradientGrid:
 
 
 def clipped_sum(gradients: Iterable[NDArray[np.floating]], clip: float, size: int, grid: GradientGrid) -> Integers:
-    """The sum of clipped gradients in units of the grid, shape (size,).
-
-    Args:
-        gradients: in pieces of shape (n, size); one whose length is not finite counts as 0.
-        clip: C.
-        size: number of trained weights.
-        grid: of the sum.
-    """
+    """The sum of gradients, in pieces of shape (n, size), clipped to C, in units of the grid, shape (size,); one whose
+    length is not finite counts as 0."""
     total, integers = np.zeros(size), np.empty(size)  # whole numbers below 2⁵³, of which sums are exact
     for piece in gradients:
         for gradient in piece:
@@ -179,14 +173,8 @@ class Checkpoints:
         return self.folder / f"{self.stage}-{step}.safetensors"
 
     def save(self, step: int, descent: Descent, about: str, scores: Floats | None = None) -> str:
-        """Writes the state after a step atomically; returns the file's SHA-256.
-
-        Args:
-            step: number of steps that were made.
-            descent: whose state is saved.
-            about: a digest of everything that determines a run, which must be equal on resume.
-            scores: of an observer, which are saved with it.
-        """
+        """Writes the state after so many steps atomically, with the scores of an observer; returns the file's SHA-256.
+        `about` is a digest of everything that determines a run, which must be equal on resume."""
         from safetensors.torch import save
 
         state = descent.state() | ({} if scores is None else {SCORES: torch.from_numpy(scores.copy())})

@@ -86,14 +86,9 @@ class RowGradients:
         row_modules.pin(self.network, None)
 
     def find(self, batch: int) -> bool:
-        """Fixes the number of rows of a pass: the largest at which rows are verified not to depend on each other.
-
-        Args:
-            batch: the public, expected number of rows of a batch.
-
-        Returns:
-            Whether they are; with a single row, only kernels that are not deterministic fail.
-        """
+        """Fixes the number of rows of a pass, at most the public, expected batch: the largest at which rows are
+        verified not to depend on each other. Returns whether they are; with a single row, only kernels that are not
+        deterministic fail."""
         with self._moved():
             return self._find(batch)
 

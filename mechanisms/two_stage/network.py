@@ -14,12 +14,8 @@ from dpassay.mechanisms.two_stage.gradients import quiet
 
 
 def trainable(model: LanguageModel, lora_rank: int) -> LanguageModel:
-    """A copy of a model in float32 and in training mode, without dropout.
-
-    Args:
-        model: not changed.
-        lora_rank: of matrices beside each linear layer except the last, which alone are trained; 0 for all weights.
-    """
+    """A copy of a model in float32 and in training mode, without dropout: matrices of a LoRA rank beside each linear
+    layer except the last are trained alone; at rank 0, all weights."""
     network = copy.deepcopy(model.network).float()
     quiet(network)
     if lora_rank:

@@ -81,16 +81,8 @@ def sampled_rows(
     numbers: Sequence[int],
     statistics: Statistics | None = None,
 ) -> Iterator[Row]:
-    """One row for each number, in order.
-
-    Args:
-        model: fine-tuned.
-        tokens: of its rows.
-        sampler: the settings.
-        numbers: of rows; each has its own seed, so that a row does not depend on the others of its batch, up to the
-            rounding of logits.
-        statistics: to which this call adds.
-    """
+    """One row of a fine-tuned model for each number, in order. A number is the seed of its row, so that a row does not
+    depend on the others of its batch, up to the rounding of logits. This call adds to `statistics`."""
     width = model.bytes_per_position * tokens.width
     most = max(1, min(MAX_ROWS, _CACHE_BYTES // width))
     for start in range(0, len(numbers), most):

@@ -103,13 +103,8 @@ class StepObserver(Protocol):
     scores: Floats
 
     def see(self, step: int, released: Floats, training: TwoStageTraining) -> None:
-        """Adds a step to the scores.
-
-        Args:
-            step: counted from 0.
-            released: the noisy mean gradient, by which the weights are not changed yet.
-            training: whose weights these are.
-        """
+        """Adds a step, counted from 0, to the scores: the noisy mean gradient, by which the weights are not changed
+        yet."""
 
 
 class TwoStageTraining:
