@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from dpassay.accounting.bounds import Bound, Interval
 from dpassay.audits.statistics.binomial import clopper_pearson
 from dpassay.base import validate
-from dpassay.base.number_format import format_p_value, format_upper
-
-DETAIL_FORMATS: Final[Mapping[str, Callable[[float], str]]] = {
-    "least_p_value": format_p_value,
-    "limit": format_upper,
-}
-"""How numbers among the details of audits are rounded on pages; what is not listed, as any number."""
 
 
 @dataclass(frozen=True, slots=True)

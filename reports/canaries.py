@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
-
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from dpassay.base.number_format import format_confidence
-from dpassay.reports import audit_page, figures, text
+from dpassay.reports import audit_page, text
 from dpassay.reports.assay import DocumentPart
-from dpassay.reports.audit_page import ClaimedEpsilon
-from dpassay.reports.html import BoundRow, date_in_words, environment, errors, how_it_was_done, too_low
-from dpassay.reports.json_form import AuditResult
-from dpassay.reports.svg import Figure
-
-SCHEMA_VERSION: Final = 1
+from dpassay.reports.audit_page import AuditDocument, AuditPlan
+from dpassay.reports.html import errors
 
 
-class CanaryPlan(DocumentPart):
+class CanaryPlan(AuditPlan):
     """What was fixed before the run; no coin and no canary."""
 
     kind: str
     candidates: int
-    unit: str
     copies: int
-    adjacency: str
     guesses: int | None = Field(description="None: every canary that is printed")
     scorings: int = Field(description="synthetic files that might have been scored; each is paid for")
-    confidence: float = Field(description="jointly for all of them")
+    confidence: float = Field(description="jointly for all files that might be scored")
     statistic: str
     manifest_sha256: str
     manifest_expected: bool = Field(description="whether the hash was given from outside, not only from the folder")
@@ -44,79 +35,27 @@ class SyntheticFile(DocumentPart):
     checked: bool = Field(description="whether it was still there, unchanged, when the bound was computed")
 
 
-class CanaryAudit(DocumentPart):
+class CanaryAudit(AuditDocument):
     """An audit of a generator by planted canaries (`report.json`)."""
 
-    schema_: Literal[1] = Field(default=SCHEMA_VERSION, alias="schema")
-    name: str
-    created: str = Field(description="ISO 8601, UTC")
-    claim: ClaimedEpsilon | None
-    guarantee: str = Field(description="the claim in words; empty for none")
     plan: CanaryPlan
     synthetic: list[SyntheticFile]
     unprotected: SyntheticFile | None = Field(
         default=None, description="of a run of the same generator with its protection off: the positive control"
     )
-    refuted: bool | None = Field(
-        description="whether the audit refutes the claim; None where nothing was claimed, or there is no conclusion"
-    )
-    audit: AuditResult
-    limitations: list[str]
-    versions: dict[str, str]
-
-    model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
-
-
-@dataclass(frozen=True, slots=True)
-class CanariesPage:
-    """Everything the template prints."""
-
-    document: CanaryAudit
-    headline: str
-    created: str
-    facts: list[tuple[str, str, str]]
-    scale: Figure | None
-    rates: Figure | None
-    plan_rows: list[tuple[str, str]]
-    file_rows: list[tuple[str, str]]
-    how: list[tuple[str, str]]
-    rows: list[BoundRow]
-    assumptions: list[str]
-    too_low: str
-    failures: tuple[str, ...]
 
 
 def render(document: CanaryAudit) -> str:
-    """The result as one self-contained HTML page.
-
-    Args:
-        document: what was planned and found.
-    """
-    plan, audit = document.plan, document.audit
-    claim = audit_page.claim_of(document.claim, plan.unit, plan.adjacency)
-    assumptions = audit_page.assumptions_of(audit)
-    page = CanariesPage(
-        document=document,
-        headline=audit_page.headline(audit, refuted=document.refuted),
-        created=date_in_words(document.created),
-        facts=audit_page.facts(
-            audit,
-            claim,
-            text.neighbours(plan.adjacency, plan.unit),
-            nothing="a control failed",
-            ceiling="had every guess been right; no sign of privacy",
-        ),
-        scale=figures.claim_and_bounds(audit.bounds, claim) if claim is not None else None,
-        rates=figures.rates(audit, "rates"),
+    """The result as one self-contained HTML page."""
+    return audit_page.render(
+        "canaries.html.j2",
+        document,
+        nothing="a control failed",
+        ceiling="had every guess been right; no sign of privacy",
         plan_rows=_plan_rows(document),
         file_rows=_file_rows(document),
-        how=how_it_was_done(audit, claim),
-        rows=audit_page.rows_of(audit, claim, assumptions),
-        assumptions=assumptions,
-        too_low=too_low(audit, claim),
-        failures=errors(audit),
+        failures=errors(document.audit),
     )
-    return environment().get_template("canaries.html.j2").render(page=page)
 
 
 def _plan_rows(document: CanaryAudit) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,68 +31,40 @@ def describe(event: Mapping[str, Any], depth: int = 0) -> CompositionLine:
     if depth > _DEEPEST:
         return CompositionLine("… (deeper levels are in assay.json)")
     match kind:
-        case "NoOpDpEvent":
-            return CompositionLine("nothing that reads the data")
-        case "NonPrivateDpEvent":
-            return CompositionLine("a release without any protection: no finite ε")
         case "SelfComposedDpEvent":
             count = text.plain(event.get("count"))
             return CompositionLine(f"{count} times, each adaptively after the last:", (_inner(event, depth),))
         case "ComposedDpEvent":
             return CompositionLine("all of these, one after the other:", _grouped(event, depth, "time", "times"))
         case "ParallelDpEvent":
-            parts = event.get("events", ())
             public = " that are public," if event.get("partition_is_public") else ","
             below = _grouped(event, depth, "part", "parts")
-            words = f"in parallel on {text.plain(len(parts))} disjoint parts of the data{public} "
-            return (
-                CompositionLine(words + "in each of them:", below[0].below)
-                if len(below) == 1
-                else CompositionLine(words + "that is:", below)
-            )
-        case "BoundedRangeSelectionDpEvent" | "ExPostSelectionDpEvent":
-            words = (
-                f"one selection from a finite set, such as a token: bounded range η = {format_upper(event.get('eta'))}"
-            )
-            if event.get("rounding"):
-                words += f", sampler’s rounding {format_upper(event.get('rounding'), 2)}"
-            if kind == "ExPostSelectionDpEvent":
-                words += "; what it really cost is recorded beside it"
-            return CompositionLine(words)
-        case "DiscreteLaplaceDpEvent":
-            sensitivity, a = event.get("sensitivity"), event.get("noise_parameter")
-            return CompositionLine(
-                f"a count with discrete Laplace noise: sensitivity {format_number(sensitivity)}, "
-                f"parameter {format_number(a)}"
-            )
-        case "LaplaceDpEvent" | "GaussianDpEvent":
-            name = kind.removesuffix("DpEvent")
-            return CompositionLine(
-                f"{name} noise, {format_number(event.get('noise_multiplier'))} times the sensitivity"
-            )
-        case "RandomizedResponseDpEvent":
-            buckets = text.plain(event.get("num_buckets"))
-            return CompositionLine(
-                f"randomised response over {buckets} answers, parameter {format_number(event.get('noise_parameter'))}"
-            )
-        case "ZCDpEvent":
-            return CompositionLine(
-                f"a mechanism known to be zero-concentrated with ρ = {format_upper(event.get('rho'))}"
-            )
+            words = f"in parallel on {text.plain(len(event.get('events', ())))} disjoint parts of the data{public} "
+            if len(below) == 1:
+                return CompositionLine(words + "in each of them:", below[0].below)
+            return CompositionLine(words + "that is:", below)
         case "PoissonSampledDpEvent":
-            q = format_number(event.get("sampling_probability"))
-            return CompositionLine(
-                f"on a Poisson sample, each unit in it with probability {q}:", (_inner(event, depth),)
-            )
-        case "SecretReleaseDpEvent":
-            return CompositionLine(_secret_release(event))
+            words = f"on a Poisson sample, each unit in it with probability {_number(event, 'sampling_probability')}:"
+            return CompositionLine(words, (_inner(event, depth),))
         case "SecretGroupsReleaseDpEvent":
             groups = [describe(group, depth + 1) for group in event.get("groups", ())]
             how = "groups of secrets, by their budgets and by how often they are drawn,"
             words = f"one noisy release, which for {text.plain(len(groups))} {how} in turn is:"
             return groups[0] if len(groups) == 1 else CompositionLine(words, tuple(groups))
+        case _ if kind in _SINGLE:
+            return CompositionLine(_SINGLE[kind](event))
         case _:
             return _by_fields(kind, event, depth)
+
+
+def _number(event: Mapping[str, Any], key: str) -> str:
+    return format_number(event.get(key))
+
+
+def _selection(event: Mapping[str, Any]) -> str:
+    words = f"one selection from a finite set, such as a token: bounded range η = {format_upper(event.get('eta'))}"
+    rounding = event.get("rounding")
+    return words + (f", sampler’s rounding {format_upper(rounding, 2)}" if rounding else "")
 
 
 def _secret_release(event: Mapping[str, Any]) -> str:
@@ -119,11 +91,10 @@ def _grouped(event: Mapping[str, Any], depth: int, each: str, many: str) -> tupl
         if isinstance(item, Mapping):
             step = describe(item, depth + 1)
             counts[step] = counts.get(step, 0) + 1
-    if each == "time":
-        return tuple(
-            step if n == 1 else CompositionLine(f"{text.plain(n)} {many}:", (step,)) for step, n in counts.items()
-        )
-    return tuple(CompositionLine(f"{text.plain(n)} {each if n == 1 else many}:", (step,)) for step, n in counts.items())
+    return tuple(
+        step if n == 1 and each == "time" else CompositionLine(f"{text.plain(n)} {each if n == 1 else many}:", (step,))
+        for step, n in counts.items()
+    )
 
 
 def _by_fields(kind: str, event: Mapping[str, Any], depth: int) -> CompositionLine:
@@ -131,3 +102,24 @@ def _by_fields(kind: str, event: Mapping[str, Any], depth: int) -> CompositionLi
     words = kind.removesuffix("DpEvent") + (f": {text.plain(fields)}" if fields else "")
     below = (_inner(event, depth),) if isinstance(event.get("event"), Mapping) else ()
     return CompositionLine(words, (*below, *_grouped(event, depth, "time", "times")))
+
+
+_SINGLE: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "NoOpDpEvent": lambda _: "nothing that reads the data",
+    "NonPrivateDpEvent": lambda _: "a release without any protection: no finite ε",
+    "BoundedRangeSelectionDpEvent": _selection,
+    "ExPostSelectionDpEvent": lambda event: f"{_selection(event)}; what it really cost is recorded beside it",
+    "DiscreteLaplaceDpEvent": lambda event: (
+        "a count with discrete Laplace noise: sensitivity "
+        f"{_number(event, 'sensitivity')}, parameter {_number(event, 'noise_parameter')}"
+    ),
+    "LaplaceDpEvent": lambda event: f"Laplace noise, {_number(event, 'noise_multiplier')} times the sensitivity",
+    "GaussianDpEvent": lambda event: f"Gaussian noise, {_number(event, 'noise_multiplier')} times the sensitivity",
+    "RandomizedResponseDpEvent": lambda event: (
+        f"randomised response over {text.plain(event.get('num_buckets'))} "
+        f"answers, parameter {_number(event, 'noise_parameter')}"
+    ),
+    "ZCDpEvent": lambda event: f"a mechanism known to be zero-concentrated with ρ = {format_upper(event.get('rho'))}",
+    "SecretReleaseDpEvent": _secret_release,
+}
+"""Events that hold no other, in words."""

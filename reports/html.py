@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from dpassay.accounting.bounds import Bound, Direction, Interval, Rigor
 from dpassay.audits import verdict_wording as wording
-from dpassay.audits.result import DETAIL_FORMATS, AuditResult
+from dpassay.audits.result import AuditResult
 from dpassay.base.number_format import (
     format_difference,
     format_interval,
@@ -27,7 +27,6 @@ from dpassay.reports import composition, figures, text
 from dpassay.reports.assay import Assay, PastVerdict
 from dpassay.reports.claim import (
     ClaimedValue,
-    Table,
     best_bound,
     claim_rows,
     claimed,
@@ -42,6 +41,8 @@ from dpassay.reports.svg import Figure
 Side = Literal["private", "release"]
 
 _MAX_TABLE_ROWS = 200
+_DETAILS = {"least_p_value": format_p_value, "limit": format_upper}
+"""How numbers among the details of audits are rounded; what is not listed, as any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,38 +69,6 @@ class AuditSection:
     figure: Figure | None
 
 
-@dataclass(slots=True)
-class Page:
-    """Everything the template prints. On the releasable side it is made from a `Release`, which holds nothing else."""
-
-    side: Side
-    assay: Assay | Release
-    verdict: wording.Name | None
-    headline: str
-    sentence: str
-    created: str
-    claim: ClaimedValue | None
-    claim_rows: list[tuple[str, str]]
-    parameters: list[tuple[str, list[tuple[str, str]]]]
-    facts: list[tuple[str, str, str]]
-    rows: list[BoundRow] = field(default_factory=list)
-    assumptions: list[str] = field(default_factory=list)
-    evidence: list[AuditSection] = field(default_factory=list)
-    composition: composition.CompositionLine | None = None
-    scale: Figure | None = None
-    tokens: Figure | None = None
-    batches: Figure | None = None
-    spent: list[tuple[str, str, float]] = field(default_factory=list)
-    spent_in_one: list[str] = field(default_factory=list)
-    digests: list[tuple[str, str]] = field(default_factory=list)
-    history: list[tuple[str, ...]] = field(default_factory=list)
-    history_in_words: str = ""
-    secret_rows: list[tuple[str, str]] = field(default_factory=list)
-    secrets_tables: list[Table] = field(default_factory=list)
-    output_rows: list[tuple[str, str]] = field(default_factory=list)
-    earlier: list[BoundRow] = field(default_factory=list)
-
-
 def render(assay: Assay, *, side: Side, mechanism: str = "") -> str:
     """The report as one HTML page.
 
@@ -113,16 +82,11 @@ def render(assay: Assay, *, side: Side, mechanism: str = "") -> str:
     """
     match side:
         case "private":
-            page = _page(assay, side, mechanism)
-            page.tokens = figures.tokens(assay.tokens)
-            page.batches = figures.batches(assay.batches, page.claim)
-            page.spent = _shares(assay.spent) if len(assay.spent) > 1 else []
-            page.spent_in_one = _spent_in_one(assay)
+            return _rendered(assay, mechanism)
         case "release":
             return render_release(releasable(assay), mechanism)
         case _:
             raise ValueError(f"side must be private or release, not {side!r}")
-    return environment().get_template("report.html.j2").render(page=page)
 
 
 def render_release(release: Release, mechanism: str = "") -> str:
@@ -132,14 +96,17 @@ def render_release(release: Release, mechanism: str = "") -> str:
         release: which holds nothing else.
         mechanism: as for `render`.
     """
-    return environment().get_template("report.html.j2").render(page=_page(release, "release", mechanism))
+    return _rendered(release, mechanism)
 
 
-def _page(assay: Assay | Release, side: Side, mechanism: str) -> Page:
+def _rendered(assay: Assay | Release, mechanism: str) -> str:
+    """The page of an assay; on the releasable side it is made from a `Release`, which holds nothing else."""
+    private = assay if isinstance(assay, Assay) else None
     claim = claimed(assay.claim)
     audits: Sequence[AuditResult | ReleasedAudit] = assay.audits
     of_audits = [row for audit in audits for row in _found(audit)]
-    earlier = _distinct(row for past in _history(assay) for audit in past.audits for row in audit.bounds)
+    history = private.history if private else []
+    earlier = _distinct(row for past in history for audit in past.audits for row in audit.bounds)
     every = _distinct([*assay.bounds, *of_audits])
     assumptions: dict[str, int] = {}
     best = [row for row in _best(assay, claim, every) if row is not None]
@@ -149,23 +116,22 @@ def _page(assay: Assay | Release, side: Side, mechanism: str) -> Page:
         compared = claim is None or claim.on_scale(bound)
         return BoundRow(bound, bound in best and not math.isinf(bound.value), compared, *_enclosure(bound), numbers)
 
-    verdict = assay.verdict if isinstance(assay, Assay) else None
-    page = Page(
-        side=side,
-        assay=assay,
-        verdict=verdict,
-        headline=assay.verdict if isinstance(assay, Assay) else assay.headline,
-        sentence=text.in_words(wording.without_name(assay.sentence, verdict) if verdict else assay.sentence),
-        created=date_in_words(assay.created),
-        claim=claim,
-        claim_rows=claim_rows(assay.claim, assay.guarantee, mechanism),
-        parameters=parameters(assay.claim),
-        facts=_facts(assay, claim, every),
-        rows=sorted(
+    verdict = private and private.verdict
+    page = {
+        "side": "private" if private else "release",
+        "assay": assay,
+        "verdict": verdict,
+        "headline": assay.verdict if isinstance(assay, Assay) else assay.headline,
+        "sentence": text.in_words(wording.without_name(assay.sentence, verdict) if verdict else assay.sentence),
+        "created": date_in_words(assay.created),
+        "claim_rows": claim_rows(assay.claim, assay.guarantee, mechanism),
+        "parameters": parameters(assay.claim),
+        "facts": _facts(assay, claim, every),
+        "rows": sorted(
             (row_of(bound) for bound in _distinct(assay.bounds) if bound not in of_audits + earlier),
             key=lambda row: not row.best,
         ),
-        evidence=[
+        "evidence": [
             AuditSection(
                 audit,
                 tuple(how_it_was_done(audit, claim)),
@@ -176,25 +142,22 @@ def _page(assay: Assay | Release, side: Side, mechanism: str) -> Page:
             )
             for index, audit in enumerate(audits)
         ],
-    )
-    page.earlier = [row_of(bound) for bound in earlier if bound not in of_audits]
-    page.history = [_past(past) for past in _history(assay)]
-    page.history_in_words = assay.history_in_words if isinstance(assay, Assay) else ""
-    page.digests = _digests(assay)
-    if assay.secrets is not None:
-        page.secret_rows, page.secrets_tables = secret_rows(assay.secrets), secrets_tables(assay.secrets)
-    page.output_rows = output_rows(assay.output, assay.unfinished if isinstance(assay, Assay) else None)
-    page.assumptions = list(assumptions)
-    if assay.ledger.composition:
-        page.composition = composition.describe(assay.ledger.composition)
-    if claim is not None:
-        page.scale = figures.claim_and_bounds([_as_weighed(row, assay) for row in every], claim)
-    return page
-
-
-def _history(assay: Assay | Release) -> list[PastVerdict]:
-    """The verdicts on the run; none on the releasable side."""
-    return assay.history if isinstance(assay, Assay) else []
+        "earlier": [row_of(bound) for bound in earlier if bound not in of_audits],
+        "assumptions": list(assumptions),
+        "composition": composition.describe(assay.ledger.composition) if assay.ledger.composition else None,
+        "scale": claim and figures.claim_and_bounds([_as_weighed(row, assay) for row in every], claim),
+        "digests": _digests(assay),
+        "secret_rows": secret_rows(assay.secrets) if assay.secrets else [],
+        "secrets_tables": secrets_tables(assay.secrets) if assay.secrets else [],
+        "output_rows": output_rows(assay.output, private.unfinished if private else None),
+        "history": [_past(past) for past in history],
+        "history_in_words": private.history_in_words if private else "",
+        "tokens": private and figures.tokens(private.tokens),
+        "batches": private and figures.batches(private.batches, claim),
+        "spent": _shares(private.spent) if private and len(private.spent) > 1 else [],
+        "spent_in_one": _spent_in_one(private) if private else [],
+    }
+    return environment().get_template("report.html.j2").render(page=page)
 
 
 def _past(past: PastVerdict) -> tuple[str, ...]:
@@ -326,15 +289,11 @@ def how_it_was_done(audit: AuditResult | ReleasedAudit, claim: ClaimedValue | No
     if audit.p_value is not None:
         rows.append(("p-value", f"{format_p_value(audit.p_value)} (no ε follows from it)"))
     scalars = {key: value for key, value in audit.details.items() if isinstance(value, str | int | float)}
-    details = ((key.replace("_", " ").capitalize(), _detail(key, value, claim)) for key, value in scalars.items())
-    return [*rows, *details]
-
-
-def _detail(key: str, value: str | int | float, claim: ClaimedValue | None) -> str:
-    """A value among the details of an audit, rounded as its audit says; the claimed number as it stands elsewhere."""
-    if isinstance(value, float) and key in DETAIL_FORMATS and (claim is None or value != claim.value):
-        return DETAIL_FORMATS[key](value)
-    return text.plain(value)
+    for key, value in scalars.items():
+        as_it_stands = not isinstance(value, float) or (claim is not None and value == claim.value)  # as elsewhere
+        words = text.plain if as_it_stands else _DETAILS.get(key, text.plain)
+        rows.append((key.replace("_", " ").capitalize(), words(value)))
+    return rows
 
 
 def errors(audit: AuditResult | ReleasedAudit) -> tuple[str, ...]:

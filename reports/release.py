@@ -40,6 +40,10 @@ NOT_REACHED = "The proof does not reach the claim"
 NOT_SHOWN = "The proof is not shown"
 
 _CLAIM_KEYS = ("name", "unit", "adjacency", "mechanism", "variant", "parameters", "public", "guarantee", "audits")
+_UNCHANGED = (
+    *("name", "created", "guarantee", "digests", "output", "versions"),
+    *("warnings", "not_protected", "limitations", "threat_model", "side_channels"),
+)
 
 
 class ReleasedAudit(DocumentPart):
@@ -115,16 +119,12 @@ def releasable(assay: Assay) -> Release:
     secrets = assay.secrets if planned else None
     audits = _audits(assay)
     return Release(
-        name=assay.name,
-        created=assay.created,
+        **{name: getattr(assay, name) for name in _UNCHANGED},
         claim=released_claim(assay.claim),
-        guarantee=assay.guarantee,
         headline=_headline(assay.claim, planned, best, secrets),
         sentence=_sentence(assay.claim, planned, best, secrets, audited=bool(audits)),
         best_upper=best,
         shortfalls=_shortfalls(assay, best, secrets),
-        digests=assay.digests,
-        output=assay.output,
         bounds=bounds,
         audits=audits,
         secrets=secrets,
@@ -134,17 +134,11 @@ def releasable(assay: Assay) -> Release:
             planned=planned,
             composition=assay.ledger.composition if planned else None,
         ),
-        warnings=assay.warnings,
-        not_protected=assay.not_protected,
-        limitations=assay.limitations,
-        threat_model=assay.threat_model,
-        side_channels=assay.side_channels,
         implementation={
             key: _model_name(value) if key == "language model" else value
             for key, value in assay.implementation.items()
             if key in PUBLIC_FACTS
         },
-        versions=assay.versions,
     )
 
 

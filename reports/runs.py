@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from dpassay.audits import result
 from dpassay.audits.games.many_runs import power_in_words
@@ -19,13 +18,11 @@ from dpassay.base.number_format import (
 )
 from dpassay.reports import audit_page, figures, text
 from dpassay.reports.assay import DocumentPart
-from dpassay.reports.audit_page import ClaimedEpsilon
-from dpassay.reports.claim import ClaimedValue
-from dpassay.reports.html import BoundRow, date_in_words, environment, how_it_was_done, too_low
+from dpassay.reports.audit_page import AuditDocument, AuditPlan
+from dpassay.reports.html import how_it_was_done
 from dpassay.reports.json_form import AuditResult, Detectable
 from dpassay.reports.svg import Figure
 
-SCHEMA_VERSION: Final = 1
 _DIGITS: Final = 3  # of numbers that are simulated or estimated
 
 
@@ -36,16 +33,13 @@ class Neighbors(DocumentPart):
     finds: str = Field(description="the faults that it aims at")
 
 
-class ManyRunsPlan(DocumentPart):
+class ManyRunsPlan(AuditPlan):
     """What was fixed before the first run."""
 
     pairs: list[Neighbors]
     runs: int = Field(description="the most, those of the search included")
     pilots: int = Field(description="the most that the search may use")
     most_rounds: int = Field(description="of the test, if the search uses all its runs")
-    confidence: float
-    adjacency: str
-    unit: str
     failures: bool = Field(description="whether pairs are tested on whose D′ every pilot run fails")
     plan_sha256: str
 
@@ -58,69 +52,25 @@ class PlannedPower(DocumentPart):
     median: float = Field(description="of the bound")
 
 
-class RunsAudit(DocumentPart):
+class RunsAudit(AuditDocument):
     """An audit of a generator by many runs on neighbouring data sets (`report.json`)."""
 
-    schema_: Literal[1] = Field(default=SCHEMA_VERSION, alias="schema")
-    name: str
-    created: str = Field(description="ISO 8601, UTC")
-    claim: ClaimedEpsilon | None
-    guarantee: str = Field(description="the claim in words; empty for none")
     plan: ManyRunsPlan
     power: list[PlannedPower]
     detectable: Detectable = Field(description="the smallest leaks that the planned test detects with 50 % power")
     ceilings: list[tuple[int, float]] = Field(description="after so many rounds, the most that can have been shown")
-    refuted: bool | None = Field(description="whether the audit refutes the claim; None where nothing was claimed")
-    audit: AuditResult
     generator_seconds: float = Field(description="that all runs took; 0 if they were made elsewhere")
     control: str = Field(description="what the generator shows with its protection off, in a sentence")
     unprotected: AuditResult | None = Field(description="the same audit with protection off; null if it was not made")
-    limitations: list[str]
-    versions: dict[str, str]
-
-    model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
-
-
-@dataclass(frozen=True, slots=True)
-class RunsPage:
-    """Everything the template prints."""
-
-    document: RunsAudit
-    headline: str
-    created: str
-    facts: list[tuple[str, str, str]]
-    scale: Figure | None
-    tested: Neighbors | None
-    plan_rows: list[tuple[str, str]]
-    power_rows: list[tuple[str, str, str]]
-    half: str
-    size: str
-    search_rows: list[tuple[str, ...]]
-    how: list[tuple[str, str]]
-    event_rows: list[tuple[str, str]]
-    rounds: Figure | None
-    rates: Figure | None
-    rows: list[BoundRow]
-    assumptions: list[str]
-    too_low: str
-    control_rows: list[tuple[str, str]]
 
 
 def render(document: RunsAudit) -> str:
-    """The result as one self-contained HTML page.
-
-    Args:
-        document: what was planned and found.
-    """
-    plan, audit = document.plan, document.audit
-    claim = audit_page.claim_of(document.claim, plan.unit, plan.adjacency)
-    assumptions = audit_page.assumptions_of(audit)
-    page = RunsPage(
-        document=document,
-        headline=audit_page.headline(audit, refuted=document.refuted),
-        created=date_in_words(document.created),
-        facts=_facts(document, claim),
-        scale=figures.claim_and_bounds(audit.bounds, claim) if claim is not None else None,
+    """The result as one self-contained HTML page."""
+    return audit_page.render(
+        "runs.html.j2",
+        document,
+        nothing="no pair was tested",
+        ceiling="had every round told D and D′ apart",
         tested=_tested(document),
         plan_rows=_plan_rows(document),
         power_rows=[
@@ -130,25 +80,11 @@ def render(document: RunsAudit) -> str:
         half=power_in_words(document.detectable),
         size=_size(document),
         search_rows=_search_rows(document),
-        how=_how(document, claim),
-        event_rows=_event_rows(audit),
-        rounds=_rounds(document, claim),
+        how=_how(document),
+        event_rows=_event_rows(document.audit),
+        rounds=_rounds(document),
         rates=figures.rates(_with_control(document), "rates"),
-        rows=audit_page.rows_of(audit, claim, assumptions),
-        assumptions=assumptions,
-        too_low=too_low(audit, claim),
         control_rows=_control_rows(document),
-    )
-    return environment().get_template("runs.html.j2").render(page=page)
-
-
-def _facts(document: RunsAudit, claim: ClaimedValue | None) -> list[tuple[str, str, str]]:
-    return audit_page.facts(
-        document.audit,
-        claim,
-        text.neighbours(document.plan.adjacency, document.plan.unit),
-        nothing="no pair was tested",
-        ceiling="had every round event D and D′ apart",
     )
 
 
@@ -230,7 +166,7 @@ def _event_rows(audit: result.AuditResult) -> list[tuple[str, str]]:
     return [(f"Rounds {start} to {end}", words) for start, end, words in rows if end >= start]
 
 
-def _how(document: RunsAudit, claim: ClaimedValue | None) -> list[tuple[str, str]]:
+def _how(document: RunsAudit) -> list[tuple[str, str]]:
     """How the test was done; of the details, those that are shown nowhere else."""
     audit, details = document.audit, document.audit.details
     kept: dict[str, Any] = {key: details[key] for key in ("rounds", "most_rounds", "stopped") if key in details}
@@ -240,7 +176,7 @@ def _how(document: RunsAudit, claim: ClaimedValue | None) -> list[tuple[str, str
     if document.generator_seconds:
         kept["seconds_of_the_generator"] = round(document.generator_seconds)
     statistics = tuple(map(text.method, audit.statistics))
-    return how_it_was_done(dataclasses.replace(audit, details=kept, statistics=statistics), claim)
+    return how_it_was_done(dataclasses.replace(audit, details=kept, statistics=statistics), document.claimed)
 
 
 def _with_control(document: RunsAudit) -> result.AuditResult:
@@ -253,13 +189,13 @@ def _with_control(document: RunsAudit) -> result.AuditResult:
     return dataclasses.replace(document.audit, controls=controls)
 
 
-def _rounds(document: RunsAudit, claim: ClaimedValue | None) -> Figure | None:
+def _rounds(document: RunsAudit) -> Figure | None:
     unprotected = document.unprotected.details if document.unprotected is not None else {}
     return figures.rounds(
         document.audit.details.get("bounds_by_round", []),
         unprotected.get("bounds_by_round", []),
         document.ceilings,
-        claim,
+        document.claimed,
     )
 
 

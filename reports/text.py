@@ -62,15 +62,6 @@ METHODS = {
     "clopper_pearson": "Clopper–Pearson",
 }
 
-RIGOR = {
-    "certified": "certified",
-    "finite_sample": "finite sample",
-    "asymptotic": "asymptotic",
-    "credible": "credible",
-    "model_conditional": "model-conditional",
-    "estimate": "estimate",
-}
-
 RIGOR_MEANS = {
     "certified": "holds by proof, numerical error included",
     "finite_sample": "holds with the stated confidence for any mechanism",
@@ -79,6 +70,8 @@ RIGOR_MEANS = {
     "model_conditional": "assumes a family of mechanisms; neither supports nor refutes",
     "estimate": "a calculation whose error is not bounded; neither supports nor refutes",
 }
+
+RIGOR = {name: name.replace("_", "-" if name == "model_conditional" else " ") for name in RIGOR_MEANS}
 
 ADJACENCY = {
     "add_remove": "one {unit} is added or removed",
