@@ -8,7 +8,7 @@ its meaning; an accountant refuses what it does not know.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -34,7 +34,18 @@ def _floats(values: Iterable[float]) -> tuple[float, ...]:
 
 
 @attrs.frozen
-class BoundedRangeSelectionDpEvent(DpEvent):  # type: ignore[misc]
+class _Selection(DpEvent):  # type: ignore[misc]
+    eta: float = attrs.field(validator=_positive)
+    rounding: float = attrs.field(default=0.0, validator=_non_negative)
+
+    @property
+    def range(self) -> float:
+        """The bounded range of the law that was sampled, rounding included."""
+        return self.eta + 4 * self.rounding
+
+
+@attrs.frozen
+class BoundedRangeSelectionDpEvent(_Selection):
     """One selection from a finite set that is `eta`-bounded-range (Durfee and Rogers 2019).
 
     For every pair of neighbours there is a t with log P(y)/Q(y) in [t − eta, t] for every outcome y, at the adjacency
@@ -43,14 +54,6 @@ class BoundedRangeSelectionDpEvent(DpEvent):  # type: ignore[misc]
     law that was sampled and the exact softmax. A log-ratio of two sampled laws then moves by up to 2·rounding, up at
     one outcome and down at another, so the sampled law is (eta + 4·rounding)-bounded-range.
     """
-
-    eta: float = attrs.field(validator=_positive)
-    rounding: float = attrs.field(default=0.0, validator=_non_negative)
-
-    @property
-    def range(self) -> float:
-        """The bounded range of the law that was sampled, rounding included."""
-        return self.eta + 4 * self.rounding
 
 
 @attrs.frozen
@@ -65,20 +68,12 @@ class EpsilonDeltaDpEvent(DpEvent):  # type: ignore[misc]
 
 
 @attrs.frozen
-class ExPostSelectionDpEvent(DpEvent):  # type: ignore[misc]
+class ExPostSelectionDpEvent(_Selection):
     """A bounded-range selection whose realised, ex-post cost is recorded in the ledger.
 
     A priori it is an `eta`-bounded-range selection, as above. The realised cost (u⁻, u⁺) is part of the ledger's entry,
     never of the event.
     """
-
-    eta: float = attrs.field(validator=_positive)
-    rounding: float = attrs.field(default=0.0, validator=_non_negative)
-
-    @property
-    def range(self) -> float:
-        """The bounded range of the law that was sampled, rounding included."""
-        return self.eta + 4 * self.rounding
 
 
 @attrs.frozen
@@ -164,9 +159,7 @@ class TruncatedPoissonSampledDpEvent(DpEvent):  # type: ignore[misc]
 
 def is_native(event: DpEvent) -> bool:
     """Whether `event` and all it contains are dp_accounting's own classes, which its accountants can read."""
-    if not type(event).__module__.startswith("dp_accounting"):
-        return False
-    return all(is_native(child) for child in children(event))
+    return all(type(part).__module__.startswith("dp_accounting") for part in with_inner(event))
 
 
 def children(event: DpEvent) -> tuple[DpEvent, ...]:
@@ -175,6 +168,29 @@ def children(event: DpEvent) -> tuple[DpEvent, ...]:
         return tuple(event.events)
     inner = getattr(event, "event", None)
     return (inner,) if isinstance(inner, DpEvent) else ()
+
+
+def with_inner(event: DpEvent) -> Iterator[DpEvent]:
+    """`event` and all it contains."""
+    yield event
+    for child in children(event):
+        yield from with_inner(child)
+
+
+def with_parallel_parts(event: DpEvent) -> Iterator[ParallelDpEvent]:
+    """The parallel compositions of several parts in an event."""
+    return (part for part in with_inner(event) if isinstance(part, ParallelDpEvent) and len(part.events) > 1)
+
+
+def replaced(event: DpEvent, change: Callable[[DpEvent], DpEvent]) -> DpEvent:
+    """`event` with every part of its compositions changed."""
+    if isinstance(event, dp_event.SelfComposedDpEvent):
+        return dp_event.SelfComposedDpEvent(replaced(event.event, change), event.count)
+    if isinstance(event, dp_event.ComposedDpEvent):
+        return dp_event.ComposedDpEvent([replaced(part, change) for part in event.events])
+    if isinstance(event, ParallelDpEvent):
+        return attrs.evolve(event, events=[replaced(part, change) for part in event.events])
+    return change(event)
 
 
 _SAMPLED = dp_event.GaussianDpEvent(2.0)
@@ -211,15 +227,8 @@ EXAMPLES: dict[str, DpEvent] = {
 """One event of each kind that a ledger can hold. A new kind is a class and a row; no row is ever removed."""
 
 
-def _with_inner(event: DpEvent) -> Iterator[DpEvent]:
-    """`event` and all it contains."""
-    yield event
-    for child in children(event):
-        yield from _with_inner(child)
-
-
 _EVENTS: dict[str, type[DpEvent]] = {
-    type(event).__name__: type(event) for example in EXAMPLES.values() for event in _with_inner(example)
+    type(event).__name__: type(event) for example in EXAMPLES.values() for event in with_inner(example)
 }
 
 

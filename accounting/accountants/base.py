@@ -197,7 +197,8 @@ class Accountant(ABC, Generic[C]):
         results = []
         if self.unit.needs_user:
             results.append(f"The events are charged for {self.unit.charged_for}.")
-        if self.adjacency is not Adjacency.ADD_REMOVE and _has_moving_parts(event):
+        moving = (part for part in events.with_parallel_parts(event) if not part.partition_is_public)
+        if self.adjacency is not Adjacency.ADD_REMOVE and any(moving):
             results.append("The event of each disjoint part also bounds adding or removing one unit of that part.")
         return tuple(results)
 
@@ -212,12 +213,6 @@ def _distinct_parts(parts: Sequence[DpEvent]) -> Iterable[tuple[DpEvent, int]]:
         first.setdefault(text, objects[name])
         counts[text] = counts.get(text, 0) + times
     return [(part, counts[text]) for text, part in first.items()]
-
-
-def _has_moving_parts(event: DpEvent) -> bool:
-    if isinstance(event, events.ParallelDpEvent) and not event.partition_is_public and len(event.events) > 1:
-        return True
-    return any(_has_moving_parts(child) for child in events.children(event))
 
 
 def noise(value: float, name: str) -> float:

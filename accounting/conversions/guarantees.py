@@ -256,70 +256,42 @@ _UNBOUNDED = "the loss may be arbitrarily large, with a small probability"
 _EX_POST = "an ex-post ε holds for one input and one output only"
 _ONE_POINT = "it bounds one event against one reference, in one direction only"
 
+_OF_A_CURVE: Mapping[Kind, Conversion | str] = {
+    ApproxDP: _approx,
+    PrivacyProfile: _profile,
+    SecretProtection: _secret,
+}
+_OF_DIVERGENCES: Mapping[Kind, Conversion | str] = {
+    **_OF_A_CURVE,
+    PureDP: _UNBOUNDED,
+    RDP: _renyi,
+    ExPostDP: _UNBOUNDED,
+}
+_OTHERS = (PureDP, RDP, ZCDP, GDP, ExPostDP)
+
 TABLE: Mapping[Kind, Mapping[Kind, Conversion | str]] = {
     PureDP: {
+        **_OF_A_CURVE,
         PureDP: lambda pure, _: pure,
-        ApproxDP: _approx,
         RDP: _renyi,
         ZCDP: lambda pure, _: ZCDP(formulas.zcdp_of_pure(pure.epsilon)),
         GDP: lambda pure, _: GDP(formulas.gdp_of_pure(pure.epsilon)),
-        PrivacyProfile: _profile,
         ExPostDP: lambda pure, _: ExPostDP(pure.epsilon),
-        SecretProtection: _secret,
     },
-    ApproxDP: {
-        PureDP: _INFINITE,
-        ApproxDP: _approx,
-        RDP: _INFINITE,
-        ZCDP: _INFINITE,
-        GDP: _INFINITE,
-        PrivacyProfile: _profile,
-        ExPostDP: _INFINITE,
-        SecretProtection: _secret,
-    },
-    RDP: {
-        PureDP: _UNBOUNDED,
-        ApproxDP: _approx,
-        RDP: _renyi,
-        ZCDP: _NO_POINT,
-        GDP: _NO_POINT,
-        PrivacyProfile: _profile,
-        ExPostDP: _UNBOUNDED,
-        SecretProtection: _secret,
-    },
+    ApproxDP: {**_OF_A_CURVE, **dict.fromkeys(_OTHERS, _INFINITE)},
+    RDP: {**_OF_DIVERGENCES, ZCDP: _NO_POINT, GDP: _NO_POINT},
     ZCDP: {
-        PureDP: _UNBOUNDED,
-        ApproxDP: _approx,
-        RDP: _renyi,
+        **_OF_DIVERGENCES,
         ZCDP: lambda zcdp, _: zcdp,
         GDP: lambda zcdp, _: GDP(formulas.gdp_of_zcdp(zcdp.rho)),
-        PrivacyProfile: _profile,
-        ExPostDP: _UNBOUNDED,
-        SecretProtection: _secret,
     },
     GDP: {
-        PureDP: _UNBOUNDED,
-        ApproxDP: _approx,
-        RDP: _renyi,
+        **_OF_DIVERGENCES,
         ZCDP: lambda gdp, _: ZCDP(formulas.up(Fraction(gdp.mu) ** 2 / 2)),
         GDP: lambda gdp, _: gdp,
-        PrivacyProfile: _profile,
-        ExPostDP: _UNBOUNDED,
-        SecretProtection: _secret,
     },
-    PrivacyProfile: {
-        ApproxDP: _approx,
-        PrivacyProfile: _profile,
-        SecretProtection: _secret,
-        **{kind: _through_pure(kind) for kind in (PureDP, RDP, ZCDP, GDP, ExPostDP)},
-    },
-    ExPostDP: {
-        **dict.fromkeys((PureDP, ApproxDP, RDP, ZCDP, GDP, PrivacyProfile, SecretProtection), _EX_POST),
-        ExPostDP: lambda ex_post, _: ex_post,
-    },
-    SecretProtection: {
-        **dict.fromkeys((PureDP, ApproxDP, RDP, ZCDP, GDP, PrivacyProfile, ExPostDP), _ONE_POINT),
-        SecretProtection: _secret,
-    },
+    PrivacyProfile: {**_OF_A_CURVE, **{kind: _through_pure(kind) for kind in _OTHERS}},
+    ExPostDP: {**dict.fromkeys((*_OF_A_CURVE, *_OTHERS), _EX_POST), ExPostDP: lambda ex_post, _: ex_post},
+    SecretProtection: {**dict.fromkeys((*_OF_A_CURVE, *_OTHERS), _ONE_POINT), SecretProtection: _secret},
 }
 """Kind of guarantee → wanted kind → the conversion, or the reason why there is none."""

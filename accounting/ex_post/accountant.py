@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Self
@@ -69,18 +70,7 @@ class ExPost(Basic):
             raise Unsupported("ex_post needs the realised costs of a run; pass a run to account, or use ex_post.of_run")
         others = Basic(self.adjacency, self.unit).compose(_without_ex_post(self.event)).cost
         total = math.nextafter(self._worst(self._realised) + up(others), math.inf)
-        bound = self._bound(total, "ex_post_epsilon")
-        return Bound(
-            direction=bound.direction,
-            value=total,
-            method=self.name,
-            rigor=bound.rigor,
-            adjacency=self.adjacency,
-            quantity=bound.quantity,
-            unit=self.unit,
-            assumptions=bound.assumptions,
-            private=True,
-        )
+        return dataclasses.replace(self._bound(total, "ex_post_epsilon"), private=True)
 
     def delta(self, epsilon: float) -> Bound:
         raise Unsupported("an ex-post ε has no δ: it holds for one input and one output")
@@ -141,21 +131,8 @@ def _sums(part: RealisedCost) -> tuple[float, float]:
 
 def _without_ex_post(event: DpEvent) -> DpEvent:
     """`event` without its ex-post selections, whose realised cost counts instead."""
-    if isinstance(event, events.ExPostSelectionDpEvent):
-        return dp_event.NoOpDpEvent()
-    if isinstance(event, dp_event.SelfComposedDpEvent):
-        return dp_event.SelfComposedDpEvent(_without_ex_post(event.event), event.count)
-    if isinstance(event, dp_event.ComposedDpEvent):
-        return dp_event.ComposedDpEvent([_without_ex_post(part) for part in event.events])
-    if isinstance(event, events.ParallelDpEvent):
-        return events.ParallelDpEvent([_without_ex_post(part) for part in event.events], event.partition_is_public)
-    return event
-
-
-def _has_ex_post(event: DpEvent) -> bool:
-    if isinstance(event, events.ExPostSelectionDpEvent):
-        return True
-    return any(_has_ex_post(child) for child in events.children(event))
+    nothing = dp_event.NoOpDpEvent()
+    return events.replaced(event, lambda part: nothing if isinstance(part, events.ExPostSelectionDpEvent) else part)
 
 
 def _is_public(event: DpEvent) -> bool:
@@ -164,4 +141,4 @@ def _is_public(event: DpEvent) -> bool:
         return True
     if isinstance(event, events.ExPostSelectionDpEvent):
         return False
-    return all(_is_public(child) for child in events.children(event) if _has_ex_post(child))
+    return all(map(_is_public, events.children(event)))

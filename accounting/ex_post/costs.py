@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,9 +31,6 @@ from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.ex_post.clipped_rows import clip_logits
 from dpassay.accounting.ex_post.medians import Medians, check_temperature
 from dpassay.base.arrays import Floats
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ no weaker reading, the condition is assumed, and listed as unstated.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -132,7 +132,7 @@ class State:
             _SAMPLERS_OF_EVENTS[type(event)]
             for part in self.parts
             if isinstance(part, RepeatedEvent)
-            for event in _all_events(part.event)
+            for event in events.with_inner(part.event)
             if type(event) in _SAMPLERS_OF_EVENTS
         )
 
@@ -142,13 +142,6 @@ _SAMPLERS_OF_EVENTS: Mapping[type[DpEvent], Sampler] = {
     events.TruncatedPoissonSampledDpEvent: Sampler.POISSON,
     dp_event.SampledWithoutReplacementDpEvent: Sampler.FIXED,
 }
-
-
-def _all_events(event: DpEvent) -> Iterator[DpEvent]:
-    """An event, and all events in it."""
-    yield event
-    for inner in events.children(event):
-        yield from _all_events(inner)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,8 +235,7 @@ class _Merged:
 
     def condition(self, condition: Condition, sentence: str) -> None:
         """Assumes a condition, and notes whether anybody states it."""
-        self.used.add(condition)
-        if condition in self.given.conditions or condition in self.state.holds:
+        if self.states(condition):
             self.assumptions.append(sentence)
         else:
             self.leave_open(condition, sentence)
@@ -286,9 +278,8 @@ def read_as(state: State, given: Stated, *, relation: Adjacency | None = None) -
     sampler = _sampler(merged)
     records = merged.of("records") if sampler is Sampler.FIXED and state.is_sampled else None
     assert records is None or isinstance(records, int)
-    _check_recorded(merged, "unit")
-    _check_recorded(merged, "records")
-    _check_recorded(merged, "normalizer")
+    for name in ("unit", "records", "normalizer"):
+        _check_recorded(merged, name)
     who = (state.unit or given.unit or Unit()).noun
     if state.unit is None:
         merged.used.add("unit")
@@ -314,7 +305,9 @@ def read_as(state: State, given: Stated, *, relation: Adjacency | None = None) -
         merged.condition(Condition.NOISE, conditions.EXACT_NOISE)
         if shares is None or not shares.twice:
             merged.condition(Condition.ONCE, conditions.AT_MOST_ONCE.format(who=who))
-    said = _of_samplers(state, sampler, shares, who)
+    # How records were sampled, in events and in steps.
+    samplers = [*sorted(state.samplers() - {sampler}), *([sampler] if sampler is not None else [])]
+    said = [_of_sampler(item, state, shares, who) for item in samplers]
     if sampler is Sampler.UNKNOWN and state.sampler is None and given.sampler is None:
         merged.leave_open("sampler", said.pop())
     merged.assumptions += said
@@ -392,9 +385,7 @@ def _sampler(merged: _Merged) -> Sampler | None:
     if not merged.state.is_sampled:
         merged.used |= {"sampler"} if merged.state.samplers_of_events() else set()
         return None
-    result = merged.of("sampler")
-    if result is None:
-        result = Sampler.UNKNOWN
+    result = merged.of("sampler", Sampler.UNKNOWN)
     assert isinstance(result, Sampler)
     return result
 
@@ -485,7 +476,7 @@ def _unbounded(merged: _Merged, adjacency: Adjacency, sampler: Sampler | None) -
 
 def _of_parallel_parts(event: DpEvent, who: str) -> list[str]:
     """What a parallel composition says of the data and no file shows: its cost is not that of all parts together."""
-    result = list(_parallel(event))
+    result = list(events.with_parallel_parts(event))
     said = []
     if result:
         said.append(
@@ -498,14 +489,6 @@ def _of_parallel_parts(event: DpEvent, who: str) -> list[str]:
             "on its value."
         )
     return said
-
-
-def _parallel(event: DpEvent) -> Iterator[events.ParallelDpEvent]:
-    """The parallel compositions of several parts in an event."""
-    if isinstance(event, events.ParallelDpEvent) and len(event.events) > 1:
-        yield event
-    for child in events.children(event):
-        yield from _parallel(child)
 
 
 _BY_GUARANTEE = (events.EpsilonDeltaDpEvent, dp_event.ZCDpEvent)
@@ -570,12 +553,6 @@ def _times_in(part: SampledGaussian, *, first: bool) -> int:
     steps_of_epoch = round(1 / Fraction(part.rate))
     epoch = steps_of_epoch if 1 / steps_of_epoch == part.rate else math.floor(1 / Fraction(part.rate))
     return -(-(part.steps + (0 if first else epoch - 1)) // epoch)
-
-
-def _of_samplers(state: State, sampler: Sampler | None, shares: _Shares | None, who: str) -> list[str]:
-    """The sentences on how records were sampled, of steps and of events."""
-    samplers = [*sorted(state.samplers() - {sampler}), *([sampler] if sampler is not None else [])]
-    return [_of_sampler(item, state, shares, who) for item in samplers]
 
 
 def _of_sampler(sampler: Sampler, state: State, shares: _Shares | None, who: str) -> str:

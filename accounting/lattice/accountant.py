@@ -25,7 +25,7 @@ from dpassay.accounting.events import (
     EpsilonDeltaDpEvent,
     ExPostSelectionDpEvent,
     TruncatedPoissonSampledDpEvent,
-    children,
+    with_inner,
 )
 from dpassay.accounting.lattice.components import Component
 from dpassay.accounting.lattice.laws import Symmetrized
@@ -270,7 +270,8 @@ def _poisson(accountant: Lattice, event: dp_event.PoissonSampledDpEvent) -> Domi
 
 
 def _sampled(accountant: Lattice, inner: DpEvent, rate: float) -> DominatingPair:
-    if _is_response(inner):
+    # A unit's own response is released, so a null record differs from an absent one.
+    if any(isinstance(part, dp_event.RandomizedResponseDpEvent) for part in with_inner(inner)):
         raise Unsupported(
             "lattice has no bound for sampled randomised response: a response reveals that its unit was sampled"
         )
@@ -280,11 +281,6 @@ def _sampled(accountant: Lattice, inner: DpEvent, rate: float) -> DominatingPair
         raise
     except ValueError as reason:
         raise Unsupported(f"lattice has no bound for a sampled {type(inner).__name__}: {reason}") from None
-
-
-def _is_response(event: DpEvent) -> bool:
-    """Whether a unit's own response is released, so that a null record differs from an absent one."""
-    return isinstance(event, dp_event.RandomizedResponseDpEvent) or any(map(_is_response, children(event)))
 
 
 def _joint_mu(event: DpEvent) -> float | None:

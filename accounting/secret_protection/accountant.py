@@ -25,7 +25,7 @@ from dpassay.accounting import events
 from dpassay.accounting.accountants.base import Accountant, Unsupported
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound, Direction, Interval
-from dpassay.accounting.events import ParallelDpEvent, SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
+from dpassay.accounting.events import SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
 from dpassay.accounting.secret_protection.groups import Release, law_of, releases_by_kind
 from dpassay.accounting.secret_protection.noise import (
     NEARLY_ONE,
@@ -144,7 +144,7 @@ class SecretProtectionAccountant(Accountant[Releases]):
         """A bound, with its interval unless parallel parts in which the secret may not occur were counted."""
         value = interval.upper if direction is Direction.UPPER else interval.lower
         bound = self._bound(value, quantity, delta=delta, at=at, direction=direction)
-        return bound if _has_parallel_parts(self.event) else dataclasses.replace(bound, interval=interval)
+        return bound if any(events.with_parallel_parts(self.event)) else dataclasses.replace(bound, interval=interval)
 
     def _assumptions(self, event: DpEvent) -> tuple[str, ...]:
         return (_PUBLIC, _FRESH) if self.cost else ()
@@ -184,12 +184,6 @@ class _Group:
 def _largest(intervals: Sequence[Interval]) -> Interval:
     """The enclosure of the largest of several enclosed numbers."""
     return Interval(max(x.lower for x in intervals), max(x.upper for x in intervals))
-
-
-def _has_parallel_parts(event: DpEvent) -> bool:
-    if isinstance(event, ParallelDpEvent) and len(event.events) > 1:
-        return True
-    return any(_has_parallel_parts(child) for child in events.children(event))
 
 
 def _release(accountant: SecretProtectionAccountant, event: Release) -> Releases:

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
-from dp_accounting import DpEvent, dp_event
+from dp_accounting import DpEvent
 from numpy.typing import ArrayLike
 
 from dpassay.accounting import events
-from dpassay.accounting.events import ParallelDpEvent, SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
+from dpassay.accounting.events import SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
 from dpassay.accounting.guarantees import SecretProtection
 from dpassay.accounting.secret_protection.noise import least_noise, r_of_rounds
 from dpassay.accounting.secret_protection.poisson_binomial_laws import Occurrences, envelope, occurrences, trimmed
@@ -132,22 +132,16 @@ def of_group(event: DpEvent, group: int) -> DpEvent:
         ValueError: if a release does not have that group.
     """
     validate.integer(group=group)
-    return events.compose([(_of_group(event, group), 1)])
 
+    def own(part: DpEvent) -> DpEvent:
+        if not isinstance(part, SecretGroupsReleaseDpEvent):
+            return part
+        if group >= len(part.groups):
+            raise ValueError(f"group must be below {len(part.groups)}, the groups of the release, not {group}")
+        kinds = part.groups[group]
+        return SecretGroupsReleaseDpEvent((kinds,)) if isinstance(kinds, SecretGroupsReleaseDpEvent) else kinds
 
-def _of_group(event: DpEvent, group: int) -> DpEvent:
-    if isinstance(event, SecretGroupsReleaseDpEvent):
-        if group >= len(event.groups):
-            raise ValueError(f"group must be below {len(event.groups)}, the groups of the release, not {group}")
-        own = event.groups[group]
-        return SecretGroupsReleaseDpEvent((own,)) if isinstance(own, SecretGroupsReleaseDpEvent) else own
-    if isinstance(event, dp_event.SelfComposedDpEvent):
-        return dp_event.SelfComposedDpEvent(_of_group(event.event, group), event.count)
-    if isinstance(event, dp_event.ComposedDpEvent):
-        return dp_event.ComposedDpEvent([_of_group(part, group) for part in event.events])
-    if isinstance(event, ParallelDpEvent):
-        return attrs.evolve(event, events=[_of_group(part, group) for part in event.events])
-    return event
+    return events.compose([(events.replaced(event, own), 1)])
 
 
 def releases_by_kind(releases: Mapping[Release, int]) -> list[Counter[SecretReleaseDpEvent]]:
