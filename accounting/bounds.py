@@ -151,14 +151,7 @@ class Bound:
 
     def to_json(self) -> dict[str, Any]:
         """The bound as plain JSON types; an infinite number becomes the string ``"inf"``."""
-        out = dataclasses.asdict(self)
-        out["unit"] = str(self.unit)
-        out["assumptions"] = list(self.assumptions)
-        for key in ("value", "ceiling", "delta", "at"):
-            out[key] = json_number(out[key])
-        if self.interval is not None:
-            out["interval"] = [json_number(self.interval.lower), json_number(self.interval.upper)]
-        return out
+        return fields_to_json(self)
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Bound:
@@ -183,6 +176,25 @@ class Bound:
             return cls(**fields)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not a bound: {error}") from None
+
+
+def fields_to_json(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass as plain JSON types: numbers by `json_number`, units and words as text."""
+    return {field.name: _plain(getattr(record, field.name)) for field in dataclasses.fields(record)}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if isinstance(value, Interval):
+        return [json_number(value.lower), json_number(value.upper)]
+    if isinstance(value, Unit | StrEnum):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return json_number(value) if isinstance(value, float) else value
 
 
 def json_number(value: float | None) -> float | str | None:

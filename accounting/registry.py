@@ -235,11 +235,8 @@ def _answers(composed: Accountant[Any], guarantee: Guarantee) -> Iterable[Bound]
         case PureDP() | ExPostDP():
             return [composed.pure()] if isinstance(composed, Basic) else []
         case ApproxDP(delta=delta):
-            bounds = [_against(composed, guarantee.epsilon, lambda asked: asked.epsilon(delta))]
-            if isinstance(composed, RenyiAccountant):
-                estimate = composed.estimate(delta)
-                bounds += [estimate] if estimate.value < bounds[0].value else []
-            return bounds
+            best = _against(composed, guarantee.epsilon, lambda asked: asked.epsilon(delta))
+            return with_estimate(composed, best, delta)
         case PrivacyProfile(epsilons=epsilons, deltas=deltas):
             return [
                 _against(composed, delta, functools.partial(_delta_of, epsilon))
@@ -250,6 +247,12 @@ def _answers(composed: Accountant[Any], guarantee: Guarantee) -> Iterable[Bound]
         case ZCDP() | GDP() | RDP():
             return _converted(composed, guarantee)
     return []
+
+
+def with_estimate(composed: Accountant[Any], bound: Bound, delta: float) -> list[Bound]:
+    """A bound on ε, and that of all orders if they give less with uncounted numerical error."""
+    estimates = [composed.estimate(delta)] if isinstance(composed, RenyiAccountant) else []
+    return [bound, *(estimate for estimate in estimates if estimate.value < bound.value)]
 
 
 def _delta_of(epsilon: float, composed: Accountant[Any]) -> Bound:

@@ -193,6 +193,21 @@ class Accountant(ABC, Generic[C]):
             assumptions=(*assumptions, *self._assumptions(self.event)),
         )
 
+    def _enclosed(
+        self,
+        interval: Interval,
+        quantity: str,
+        *,
+        delta: float | None = None,
+        at: float | None = None,
+        direction: Direction = Direction.UPPER,
+        attained: bool = True,
+    ) -> Bound:
+        """The end of an interval as a bound; with the interval, if it encloses the exact value."""
+        value = interval.upper if direction is Direction.UPPER else interval.lower
+        known = interval if attained else None
+        return self._bound(value, quantity, delta=delta, at=at, direction=direction, interval=known)
+
     def _assumptions(self, event: DpEvent) -> tuple[str, ...]:
         results = []
         if self.unit.needs_user:

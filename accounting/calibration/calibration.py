@@ -19,13 +19,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dp_accounting import DpEvent, dp_event
 
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.accounting.bounds import Bound, Direction, json_number
+from dpassay.accounting.bounds import Bound, Direction, fields_to_json
 from dpassay.accounting.calibration.search import LossCurve, Measurement, NotMonotone, Unreachable
 from dpassay.accounting.calibration.targets import (
     Answer,
@@ -79,18 +79,8 @@ class Calibration:
 
     def to_json(self) -> dict[str, Any]:
         """The calibration as plain JSON types."""
-        target = {key: list(item) if isinstance(item, tuple) else item for key, item in asdict(self.target).items()}
-        return {
-            "parameter": self.parameter,
-            "value": json_number(self.value),
-            "target": {"type": type(self.target).__name__, **target},
-            "bound": self.bound.to_json(),
-            "beyond": json_number(self.beyond),
-            "beyond_bound": None if self.beyond_bound is None else self.beyond_bound.to_json(),
-            "refuted": self.refuted,
-            "tolerance": self.tolerance,
-            "evaluations": self.evaluations,
-        }
+        target = {"type": type(self.target).__name__, **fields_to_json(self.target)}
+        return fields_to_json(self) | {"target": target, "refuted": self.refuted}
 
 
 def calibrate(

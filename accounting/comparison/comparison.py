@@ -21,11 +21,11 @@ from dpassay.accounting.accountants.alternatives import DistributionAccountant
 from dpassay.accounting.accountants.base import Accountant, Unsupported
 from dpassay.accounting.accountants.rdp import RenyiAccountant
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.accounting.bounds import Bound, Rigor, json_number
+from dpassay.accounting.bounds import Bound, Rigor, fields_to_json
 from dpassay.accounting.events import EXAMPLES
 from dpassay.accounting.ex_post.accountant import ExPost
 from dpassay.accounting.lattice.accountant import Lattice
-from dpassay.accounting.registry import ACCOUNTANTS, Described, _event_of, accountant
+from dpassay.accounting.registry import ACCOUNTANTS, Described, _event_of, accountant, with_estimate
 from dpassay.base import validate
 
 Answers = Mapping[str, Callable[[], Sequence[Bound]]]
@@ -95,16 +95,7 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as plain JSON types."""
-        return {
-            "about": dict(self.about),
-            "quantity": self.quantity,
-            "adjacency": str(self.adjacency),
-            "unit": str(self.unit),
-            "at": json_number(self.at),
-            "rows": [row.to_json() for row in self.rows],
-            "unsupported": dict(self.unsupported),
-            "inapplicable": list(self.inapplicable),
-        }
+        return fields_to_json(self)
 
 
 def compare(
@@ -164,11 +155,7 @@ def _epsilons(empty: Accountant[Any], event: DpEvent, delta: float) -> Sequence[
     composed = empty.compose(event)
     if isinstance(composed, ExPost):
         raise Unsupported("ex_post needs the realised costs of a run, and an event alone has none")
-    bounds = [composed.epsilon(delta)]
-    if isinstance(composed, RenyiAccountant):
-        estimate = composed.estimate(delta)
-        bounds += [estimate] if estimate.value < bounds[0].value else []
-    return bounds
+    return with_estimate(composed, composed.epsilon(delta), delta)
 
 
 def measure(
@@ -241,14 +228,7 @@ class Support:
 
     def to_json(self) -> dict[str, Any]:
         """The answer as plain JSON types."""
-        return {
-            "example": self.example,
-            "event": type(EXAMPLES[self.example]).__name__,
-            "adjacency": str(self.adjacency),
-            "method": self.method,
-            "rigor": None if self.rigor is None else str(self.rigor),
-            "reason": self.reason,
-        }
+        return fields_to_json(self) | {"event": type(EXAMPLES[self.example]).__name__}
 
 
 def support(adjacency: Adjacency | str) -> tuple[Support, ...]:

@@ -13,10 +13,11 @@ import numpy as np
 from dp_accounting import DpEvent, dp_event
 
 from dpassay.accounting import events
-from dpassay.accounting.accountants.base import Accountant, Unsupported
+from dpassay.accounting.accountants.base import Unsupported
 from dpassay.accounting.adjacency import Adjacency
-from dpassay.accounting.bounds import Bound, Rigor, json_number
+from dpassay.accounting.bounds import Bound, Rigor, fields_to_json
 from dpassay.accounting.comparison.comparison import Comparison, Row
+from dpassay.accounting.lattice.accountant import dominating_pair
 from dpassay.accounting.registry import accountant
 from dpassay.base import defaults
 from dpassay.base.arrays import Floats
@@ -45,9 +46,7 @@ class Curve:
 
     def to_json(self) -> dict[str, Any]:
         """The curve as plain JSON types."""
-        columns = {"arguments": self.arguments, "values": self.values, "others": self.others}
-        lists = {name: [json_number(value) for value in column] for name, column in columns.items()}
-        return {"method": self.method, "rigor": str(self.rigor), **lists}
+        return fields_to_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +67,7 @@ class Panel:
 
     def to_json(self) -> dict[str, Any]:
         """The panel as plain JSON types."""
-        return {
-            "argument": self.argument,
-            "quantity": self.quantity,
-            "curves": [curve.to_json() for curve in self.curves],
-            "notes": list(self.notes),
-        }
+        return fields_to_json(self)
 
 
 class Other(NamedTuple):
@@ -139,27 +133,42 @@ def _by_steps(
     tick: Callable[[], None],
 ) -> Panel:
     event, most = step
-    counts = sorted({round(count) for count in np.geomspace(1, most, STEPS)})
+
+    def after(name: str) -> Callable[[float], Bound]:
+        if name in others:
+            return lambda count: others[name].epsilon(round(count))
+        empty = accountant(name, comparison.adjacency, comparison.unit)
+        return lambda count: empty.compose(event, round(count)).epsilon(comparison.at)
+
+    return traced("steps", "epsilon", rows, after, counts_to(most), seconds, shown="ε", known=float(most), tick=tick)
+
+
+def counts_to(most: int) -> list[float]:
+    """Some whole numbers from 1 to `most`."""
+    return sorted({float(round(count)) for count in np.geomspace(1, most, STEPS)})
+
+
+def traced(
+    argument: str,
+    quantity: str,
+    rows: Sequence[Row],
+    ask_of: Callable[[str], Callable[[float], Bound]],
+    arguments: Sequence[float],
+    seconds: float,
+    *,
+    shown: str,
+    known: float | None = None,
+    tick: Callable[[], None] = lambda: None,
+) -> Panel:
+    """The bounds of every method of `rows`, by `trace`; at the argument `known` they are those of `rows`."""
     curves, notes = [], []
     for row in rows:
         name = row.bound.method
-        if name in others:
-            ask = _whole(others[name].epsilon)
-        else:
-            ask = _after(accountant(name, comparison.adjacency, comparison.unit), event, comparison.at)
-        curve, note = trace(row, ask, [float(count) for count in counts], seconds, {float(most): row.bound})
+        curve, missing = trace(row, ask_of(name), arguments, seconds, {} if known is None else {known: row.bound})
         curves.append(curve)
-        notes += [f"{name}: ε at {note}"] if note else []
+        notes += [f"{name}: {shown} at {missing}"] if missing else []
         tick()
-    return Panel("steps", "epsilon", tuple(curves), tuple(notes))
-
-
-def _whole(ask: Callable[[int], Bound]) -> Callable[[float], Bound]:
-    return lambda count: ask(round(count))
-
-
-def _after(empty: Accountant[Any], step: DpEvent, delta: float) -> Callable[[float], Bound]:
-    return lambda count: empty.compose(step, round(count)).epsilon(delta)
+    return Panel(argument, quantity, tuple(curves), tuple(notes))
 
 
 def _profiles(
@@ -225,22 +234,16 @@ def trade_off_of_profile(epsilons: Floats, deltas: Floats, alphas: Floats) -> Fl
 
 def _enclosed_profile(event: DpEvent, row: Row, adjacency: Adjacency, epsilons: Floats) -> Curve:
     """δ(ε) of the worse direction, lower and upper ends."""
-    pair = _pair(event, adjacency)
+    pair = dominating_pair(event, adjacency)
     lower, upper = pair.privacy_profile(epsilons)
     return _curve(row.bound.method, row.bound.rigor, epsilons, upper, lower if pair.tight else None)
 
 
 def _enclosed_trade_off(event: DpEvent, profile: Curve, adjacency: Adjacency, alphas: Floats) -> Curve:
     """β(α) of the worse direction, lower and upper ends."""
-    pair = _pair(event, adjacency)
+    pair = dominating_pair(event, adjacency)
     lower, upper = pair.trade_off(alphas)
     return _curve(profile.method, profile.rigor, alphas, lower, upper if pair.tight else None)
-
-
-def _pair(event: DpEvent, adjacency: Adjacency) -> Any:
-    from dpassay.accounting.lattice.accountant import dominating_pair
-
-    return dominating_pair(event, adjacency)
 
 
 def _curve(method: str, rigor: Rigor, arguments: Floats, values: Floats, others: Floats | None) -> Curve:

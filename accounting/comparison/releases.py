@@ -16,7 +16,7 @@ from dpassay.accounting.accountants.base import Unsupported
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound, Direction, Rigor
 from dpassay.accounting.comparison.comparison import Answers, Comparison, Progress, as_unsupported, measure
-from dpassay.accounting.comparison.curves import STEPS, Other, Panel, trace
+from dpassay.accounting.comparison.curves import Other, Panel, counts_to, traced
 from dpassay.accounting.conversions import formulas
 from dpassay.accounting.events import SecretReleaseDpEvent
 from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
@@ -77,7 +77,11 @@ def compare_secret(
     """
     validate.open_probability(p=p)
     validate.integer(minimum=1, rounds=rounds)
-    answers = {name: _once(release, validate.one_of(SECRET_METHODS, method=name), p, rounds) for name in methods}
+
+    def answer(name: str) -> Callable[[], list[Bound]]:
+        return lambda: [_protection(release, name, p, rounds)]
+
+    answers = {name: answer(validate.one_of(SECRET_METHODS, method=name)) for name in methods}
     rows, unsupported = measure(answers, progress)
     about = events.to_json(dp_event.SelfComposedDpEvent(release, rounds))
     return Comparison(about, "r", Adjacency.SECRET, Unit("secret"), p, rows, unsupported)
@@ -92,35 +96,20 @@ def secret_panels(
     """
     p = comparison.at
     guesses = [float(x) for x in np.geomspace(p / 100, min(100 * p, 0.9), _FIGURE_POINTS)]
-    counts = sorted({float(round(x)) for x in np.geomspace(1, rounds, STEPS)})
-    by_p, by_rounds = [], []
-    notes: tuple[list[str], list[str]] = ([], [])
-    for row in comparison.rows:
-        name = row.bound.method
-        curve, missing = trace(row, _by_p(release, name, rounds), guesses, seconds)
-        by_p.append(curve)
-        notes[0].extend([f"{name}: r at {missing}"] if missing else [])
-        curve, missing = trace(row, _by_rounds(release, name, p), counts, seconds, {float(rounds): row.bound})
-        by_rounds.append(curve)
-        notes[1].extend([f"{name}: r at {missing}"] if missing else [])
-    results = [Panel("p", "r", tuple(by_p), tuple(notes[0]))]
+
+    def by_p(name: str) -> Callable[[float], Bound]:
+        if name == "secret_protection":
+            return SecretProtectionAccountant().compose(release, rounds).protection
+        return lambda p: _protection(release, name, p, rounds)
+
+    def by_rounds(name: str) -> Callable[[float], Bound]:
+        return lambda count: _protection(release, name, p, round(count))
+
+    results = [traced("p", "r", comparison.rows, by_p, guesses, seconds, shown="r")]
     if rounds > 1:
-        results.append(Panel("rounds", "r", tuple(by_rounds), tuple(notes[1])))
+        counts, known = counts_to(rounds), float(rounds)
+        results.append(traced("rounds", "r", comparison.rows, by_rounds, counts, seconds, shown="r", known=known))
     return tuple(results)
-
-
-def _once(release: SecretReleaseDpEvent, name: str, p: float, rounds: int) -> Callable[[], list[Bound]]:
-    return lambda: [_protection(release, name, p, rounds)]
-
-
-def _by_p(release: SecretReleaseDpEvent, name: str, rounds: int) -> Callable[[float], Bound]:
-    if name == "secret_protection":
-        return SecretProtectionAccountant().compose(release, rounds).protection
-    return lambda p: _protection(release, name, p, rounds)
-
-
-def _by_rounds(release: SecretReleaseDpEvent, name: str, p: float) -> Callable[[float], Bound]:
-    return lambda count: _protection(release, name, p, round(count))
 
 
 def _protection(release: SecretReleaseDpEvent, name: str, p: float, rounds: int) -> Bound:
@@ -211,9 +200,11 @@ def compare_layers(
     if (epsilon is None) == (sigma is None):
         raise ValueError("give exactly one of epsilon, to get the noise, and sigma, to get the ε")
     given = validate.positive(epsilon=epsilon) if epsilon is not None else validate.positive(sigma=sigma or 0.0)
-    answers = {name: _layers_once(released, name, delta, epsilon, sigma) for name in methods}
-    for name in methods:
-        validate.one_of(LAYER_METHODS, method=name)
+
+    def answer(name: str) -> Callable[[], list[Bound]]:
+        return lambda: [_bound_of_layers(released, name, delta, epsilon, sigma)]
+
+    answers = {name: answer(validate.one_of(LAYER_METHODS, method=name)) for name in methods}
     rows, unsupported = measure(answers, progress)
     quantity = "epsilon" if epsilon is None else "noise_multiplier"
     about = {**dataclasses.asdict(released), ("sigma" if epsilon is None else "epsilon"): given, "delta": delta}
@@ -232,34 +223,26 @@ def layer_panels(
 
     Arguments as for `compare_layers`, whose result is `comparison`; `seconds` limits each method.
     """
-    counts = sorted({float(round(x)) for x in np.geomspace(1, released.layers, STEPS)})
-    curves, notes = [], []
-    for row in comparison.rows:
-        name = row.bound.method
 
-        def ask(count: float, name: str = name) -> Bound:
+    def ask_of(name: str) -> Callable[[float], Bound]:
+        def ask(count: float) -> Bound:
             part = dataclasses.replace(released, layers=round(count))
-            return _layers_once(part, name, comparison.at, epsilon, sigma)()[0]
+            return _bound_of_layers(part, name, comparison.at, epsilon, sigma)
 
-        curve, missing = trace(row, ask, counts, seconds, {float(released.layers): row.bound})
-        curves.append(curve)
-        notes += [f"{name}: {comparison.quantity.replace('_', ' ')} at {missing}"] if missing else []
-    return (Panel("layers", comparison.quantity, tuple(curves), tuple(notes)),)
+        return ask
+
+    quantity, counts, known = comparison.quantity, counts_to(released.layers), float(released.layers)
+    shown = quantity.replace("_", " ")
+    return (traced("layers", quantity, comparison.rows, ask_of, counts, seconds, shown=shown, known=known),)
 
 
-def _layers_once(
-    released: Layers, name: str, delta: float, epsilon: float | None, sigma: float | None
-) -> Callable[[], list[Bound]]:
-    def answer() -> list[Bound]:
-        with as_unsupported():
-            if epsilon is not None:
-                value, quantity = _noise_of_layers(released.layers, name, epsilon, delta), "noise_multiplier"
-            else:
-                value, quantity = _epsilon_of_layers(released, name, sigma or 0.0, delta), "epsilon"
-        bound = Bound(Direction.UPPER, value, name, Rigor.CERTIFIED, released.adjacency, quantity=quantity, delta=delta)
-        return [bound]
-
-    return answer
+def _bound_of_layers(released: Layers, name: str, delta: float, epsilon: float | None, sigma: float | None) -> Bound:
+    with as_unsupported():
+        if epsilon is not None:
+            value, quantity = _noise_of_layers(released.layers, name, epsilon, delta), "noise_multiplier"
+        else:
+            value, quantity = _epsilon_of_layers(released, name, sigma or 0.0, delta), "epsilon"
+    return Bound(Direction.UPPER, value, name, Rigor.CERTIFIED, released.adjacency, quantity=quantity, delta=delta)
 
 
 def _noise_of_layers(layers: int, name: str, epsilon: float, delta: float) -> float:

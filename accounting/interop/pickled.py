@@ -25,8 +25,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dpassay.accounting.interop.scalars import SIZES, number
-
 LARGEST = 2**26
 """Bytes of a pickle. Tensors are other members of a checkpoint, and are not read."""
 
@@ -162,10 +160,10 @@ def _read_sequence(file: BinaryIO, stream: io.BytesIO, inner: bool) -> Any:
     indices, index = {}, stream.tell()
     for key in keys if isinstance(keys, list) else ():
         known = first.storages.get(key) if isinstance(key, str) else None
-        if known is None or known.code not in SIZES:
+        if known is None or known.code not in _SIZES:
             break  # where the next ones stand is not known
         indices[key] = index + 8  # behind their number
-        index += 8 + known.size * SIZES[known.code]
+        index += 8 + known.size * _SIZES[known.code]
     stream.seek(start)
     return _value(stream, _Reader(functools.partial(_places_in, file, indices), inner=inner))
 
@@ -217,7 +215,7 @@ _LITERALS = frozenset(
     ]
 )
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-_PUT = frozenset({"PUT", "BINPUT", "LONG_BINPUT"})
+_PUT = frozenset({"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"})
 _GET = frozenset({"GET", "BINGET", "LONG_BINGET"})
 
 
@@ -246,23 +244,73 @@ class _Reader:
         raise UnreadableError("holds a pickle that is damaged")
 
     def _step(self, name: str, argument: Any) -> None:
+        stack = self.stack
         if name in _LITERALS:
-            self.stack.append(argument)
+            stack.append(argument)
         elif name in _EMPTY:
-            self.stack.append(_EMPTY[name]())
+            stack.append(_EMPTY[name]())
         elif name in _TUPLES:
             self._push_tuple(_TUPLES[name])
         elif name in _PUT:
-            self.memo[int(argument)] = self.stack[-1]
+            self.memo[len(self.memo) if name == "MEMOIZE" else int(argument)] = stack[-1]
         elif name in _GET:
-            self.stack.append(self.memo[int(argument)])
-        elif name in ("PROTO", "FRAME"):
-            return
-        else:
-            method = getattr(self, f"_{name.lower()}", None)
-            if method is None:
+            stack.append(self.memo[int(argument)])
+        elif name in _CONTAINERS:
+            stack.append(_CONTAINERS[name](self._pop_mark()))
+        elif name not in ("PROTO", "FRAME"):
+            self._build(name, argument)
+
+    def _build(self, name: str, argument: Any) -> None:
+        """An instruction that changes what is on the stack, or makes something of it."""
+        stack = self.stack
+        match name:
+            case "MARK":
+                stack.append(_MARK)
+            case "POP":
+                stack.pop()
+            case "DUP":
+                stack.append(stack[-1])
+            case "APPEND":
+                self._extend([stack.pop()])
+            case "APPENDS":
+                self._extend(self._pop_mark())
+            case "ADDITEMS":
+                items = self._pop_mark()
+                if isinstance(stack[-1], set):
+                    stack[-1].update(map(_key, items))
+            case "SETITEM":
+                value, key = stack.pop(), stack.pop()
+                self._update({_key(key): value})
+            case "SETITEMS":
+                self._update(_pairs(self._pop_mark()))
+            case "GLOBAL":
+                stack.append(Opaque(argument))
+            case "STACK_GLOBAL":
+                attribute, module = stack.pop(), stack.pop()
+                stack.append(Opaque(f"{module} {attribute}"))
+            case "REDUCE":
+                arguments, function = stack.pop(), stack.pop()
+                known = function.name if isinstance(function, Opaque) else ""
+                result = self._called(known, arguments) if isinstance(arguments, tuple) else None
+                stack.append(_unbuilt(function) if result is None else result)
+            case "NEWOBJ":
+                stack.pop()
+                stack.append(_unbuilt(stack.pop()))
+            case "OBJ":
+                stack.append(_unbuilt(self._pop_mark()[0]))
+            case "INST":
+                self._pop_mark()
+                stack.append(Opaque(argument))
+            case "BUILD":
+                state, top = stack.pop(), stack[-1]  # attributes of an object that is not built
+                if isinstance(top, _NumberType):
+                    match state:
+                        case (_, str(order), *_) if isinstance(state, tuple):
+                            top.order = order
+            case "BINPERSID":
+                stack.append(self._stored_tensor(stack.pop()))
+            case _:
                 raise UnreadableError(f"holds a pickle with the instruction {name}, which builds no numbers or texts")
-            method(argument)
 
     def _push_tuple(self, size: int) -> None:
         items = self.stack[-size:]
@@ -278,67 +326,13 @@ class _Reader:
             items.append(top)
         return items[::-1]
 
-    def _mark(self, _: object) -> None:
-        self.stack.append(_MARK)
-
-    def _pop(self, _: object) -> None:
-        self.stack.pop()
-
-    def _dup(self, _: object) -> None:
-        self.stack.append(self.stack[-1])
-
-    def _memoize(self, _: object) -> None:
-        self.memo[len(self.memo)] = self.stack[-1]
-
-    def _tuple(self, _: object) -> None:
-        self.stack.append(tuple(self._pop_mark()))
-
-    def _list(self, _: object) -> None:
-        self.stack.append(self._pop_mark())
-
-    def _dict(self, _: object) -> None:
-        self.stack.append(_pairs(self._pop_mark()))
-
-    def _append(self, _: object) -> None:
-        item = self.stack.pop()
-        self._extend([item])
-
-    def _appends(self, _: object) -> None:
-        self._extend(self._pop_mark())
-
     def _extend(self, items: list[Any]) -> None:
         if isinstance(self.stack[-1], list):
             self.stack[-1].extend(items)
 
-    def _additems(self, _: object) -> None:
-        items = self._pop_mark()
-        if isinstance(self.stack[-1], set):
-            self.stack[-1].update(map(_key, items))
-
-    def _setitem(self, _: object) -> None:
-        value, key = self.stack.pop(), self.stack.pop()
-        self._update({_key(key): value})
-
-    def _setitems(self, _: object) -> None:
-        self._update(_pairs(self._pop_mark()))
-
     def _update(self, items: dict[Any, Any]) -> None:
         if isinstance(self.stack[-1], dict):
             self.stack[-1].update(items)
-
-    def _global(self, name: str) -> None:
-        self.stack.append(Opaque(name))
-
-    def _stack_global(self, _: object) -> None:
-        name, module = self.stack.pop(), self.stack.pop()
-        self.stack.append(Opaque(f"{module} {name}"))
-
-    def _reduce(self, _: object) -> None:
-        arguments, function = self.stack.pop(), self.stack.pop()
-        name = function.name if isinstance(function, Opaque) else ""
-        self.stack.append(self._called(name, arguments) if isinstance(arguments, tuple) else None)
-        if self.stack[-1] is None:
-            self.stack[-1] = _unbuilt(function)
 
     def _called(self, name: str, arguments: tuple[Any, ...]) -> Any:
         """What a function that is known here makes of its arguments; None if it is not, or of others."""
@@ -353,7 +347,7 @@ class _Reader:
                 return _NumberType(code)
             case "numpy.core.multiarray scalar" | "numpy._core.multiarray scalar", (_NumberType() as kind, content):
                 content = content.encode("latin1") if isinstance(content, str) else content
-                return number(kind.code, content, kind.order) if isinstance(content, bytes) else None
+                return _number(kind.code, content, kind.order) if isinstance(content, bytes) else None
             case "torch._utils _rebuild_tensor" | "torch._utils _rebuild_tensor_v2", (
                 _Storage() as where,
                 place,
@@ -370,36 +364,18 @@ class _Reader:
     def _tensor(self, where: _Storage, index: Any) -> int | float | None:
         """The number in a tensor without dimensions."""
         self._scalars += 1
-        size = SIZES.get(where.code, 0)
+        size = _SIZES.get(where.code, 0)
         if self._scalars > _MAX_SCALARS or not size or type(index) is not int or not 0 <= index * size <= _FURTHEST:
             return None
-        return number(where.code, where.read(index * size, size), "<")
+        return _number(where.code, where.read(index * size, size), "<")
 
-    def _newobj(self, _: object) -> None:
-        self.stack.pop()
-        self.stack.append(_unbuilt(self.stack.pop()))
-
-    def _obj(self, _: object) -> None:
-        self.stack.append(_unbuilt(self._pop_mark()[0]))
-
-    def _inst(self, name: str) -> None:
-        self._pop_mark()
-        self.stack.append(Opaque(name))
-
-    def _build(self, _: object) -> None:
-        state = self.stack.pop()  # attributes of an object that is not built
-        top = self.stack[-1]
-        if isinstance(top, _NumberType) and isinstance(state, tuple) and len(state) > 1 and isinstance(state[1], str):
-            top.order = state[1]
-
-    def _binpersid(self, _: object) -> None:
-        match self.stack.pop():
+    def _stored_tensor(self, reference: Any) -> Opaque:
+        match reference:
             case ("storage", Opaque(name=kind), str(key), _, int(size), *_) if size >= 0:
                 read = _nothing if self._stored is None else self._stored(key)
                 self.storages[key] = _Storage("a tensor", _CODES.get(kind, ""), size, read)
-                self.stack.append(self.storages[key])
-            case _:
-                self.stack.append(Opaque("a tensor"))
+                return self.storages[key]
+        return Opaque("a tensor")
 
 
 _CODES = {
@@ -423,6 +399,27 @@ def _pairs(items: list[Any]) -> dict[Any, Any]:
     return dict(zip(map(_key, items[::2]), items[1::2], strict=True))
 
 
+_CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {"TUPLE": tuple, "LIST": list, "DICT": _pairs}
+
+
 def _key(item: object) -> object:
     """A key that is quickly hashed: tuples may be nested deeper than the interpreter bears."""
     return item if item is None or isinstance(item, str | int | float | bytes) else Opaque("a key")
+
+
+_FORMATS = {
+    **{"f2": "e", "f4": "f", "f8": "d", "i1": "b", "i2": "h", "i4": "i", "i8": "q"},
+    **{"u1": "B", "u2": "H", "u4": "I", "u8": "Q"},
+}
+_SIZES = {**{code: int(code[1:]) for code in _FORMATS}, "bf2": 2, "b1": 1}
+"""Bytes of a number of each type, by NumPy's code; ``bf2`` is bfloat16."""
+
+
+def _number(code: str, content: bytes, order: str) -> int | float | None:
+    """The number in some bytes, exactly; None if its type is not known or the bytes are not as many."""
+    if code == "bf2" and order == "<" and len(content) == 2:
+        code, content = "f4", b"\0\0" + content  # the upper half of a float32
+    if code not in _FORMATS or len(content) != _SIZES[code] or (_SIZES[code] > 1 and order not in ("<", ">")):
+        return None
+    result: int | float = struct.unpack(("<" if _SIZES[code] == 1 else order) + _FORMATS[code], content)[0]
+    return result

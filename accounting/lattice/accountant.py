@@ -144,20 +144,8 @@ class Lattice(Accountant[DominatingPair]):
                 upper, source = known.value, kind.name
         return Interval(min(result.lower, upper), upper), source
 
-    def _answer(
-        self,
-        result: Interval,
-        source: str | None,
-        quantity: str,
-        *,
-        delta: float | None = None,
-        at: float | None = None,
-        direction: Direction = Direction.UPPER,
-    ) -> Bound:
-        value = result.upper if direction is Direction.UPPER else result.lower
-        interval = result if self.pair.tight else None
-        bound = self._bound(value, quantity, delta=delta, at=at, direction=direction, interval=interval)
-        return replace(bound, source=source)
+    def _answer(self, result: Interval, source: str | None, quantity: str, **at: Any) -> Bound:
+        return replace(self._enclosed(result, quantity, attained=self.pair.tight, **at), source=source)
 
     def _zero(self) -> DominatingPair:
         return DominatingPair.identity()

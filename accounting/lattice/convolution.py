@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import scipy.fft
@@ -179,8 +180,7 @@ def _product(
     if error * min(size, 1 / max(tilt * step, 1e-9)) > tail and max(part.count for part in side) >= _MANY:
         by_logarithm = convolved_by_logarithm(side, size, focus - 2 * step, tail)
         if by_logarithm.error < error:
-            weights, error, scale_error = by_logarithm.weights, by_logarithm.error, by_logarithm.scale_error
-            floor, missing = by_logarithm.floor, by_logarithm.missing
+            weights, error, scale_error, floor, missing = by_logarithm
     total = sum(part.count for part in side)
     log_total = math.fsum(part.count * part.log_mass for part in side)
     log_excess = math.fsum(part.count * math.log1p(part.excess) for part in side) * (1 + 4 * UNIT)
@@ -251,8 +251,7 @@ def _transformed_back(powered: Complexes, error: Floats, size: int) -> tuple[Flo
     return weights, (mean_error + _transform_error(size, 0) * mean_size) * (1 + 2 * size * UNIT)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _LogConvolution:
+class _LogConvolution(NamedTuple):
     """A product of tilted measures from some loss on; see `LatticeProduct`.
 
     All weights together may have a relative error of `scale_error`, besides `error` each.
@@ -277,7 +276,7 @@ def convolved_by_logarithm(side: Sequence[_Tilted], size: int, focus: float, tai
     split = _rare_loss_split(side, focus, tail)
     spectra = [
         _log_spectrum(part, size, None if split is None else last)
-        for part, last in zip(side, split.last if split else [0] * len(side), strict=True)
+        for part, last in zip(side, split[0] if split else [0] * len(side), strict=True)
         if part.count >= _MANY
     ]
     real, imaginary, room = (np.sum([each[k] for each in (s.log for s in spectra)], axis=0) for k in range(3))
@@ -310,22 +309,17 @@ def convolved_by_logarithm(side: Sequence[_Tilted], size: int, focus: float, tai
     scale = math.exp(math.fsum(each.log_scale for each in spectra))
     shift = sum(part.count * int(np.argmax(part.weights)) for part in side if part.count >= _MANY)
     scale_error = sum(part.count for part in side) * 256 * UNIT
-    floor, missing = (focus, split.missing) if split else (-math.inf, 0.0)
+    floor, missing = (focus, split[1]) if split else (-math.inf, 0.0)
     return _LogConvolution(
         np.roll(weights * scale, shift % size), off * scale * (1 + 8 * UNIT), scale_error, floor, missing
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _RareLossSplit:
-    """For each part the first rare cell, and the tilted mass that sums without a rare loss have above the focus."""
+def _rare_loss_split(side: Sequence[_Tilted], focus: float, tail: float) -> tuple[list[int], float] | None:
+    """The largest threshold such that sums of losses below it reach the focus with mass at most `tail`.
 
-    last: list[int]
-    missing: float
-
-
-def _rare_loss_split(side: Sequence[_Tilted], focus: float, tail: float) -> _RareLossSplit | None:
-    """The largest threshold such that sums of losses below it reach the focus with mass at most `tail`."""
+    As the first rare cell of each part, and the tilted mass that sums without a rare loss have above the focus.
+    """
     step = side[0].measure.step
     centres = [int(np.argmax(part.weights)) for part in side]
     middle = sum(part.count * float(part.losses[centre]) for part, centre in zip(side, centres, strict=True))
@@ -352,7 +346,7 @@ def _rare_loss_split(side: Sequence[_Tilted], focus: float, tail: float) -> _Rar
                 exponent += part.count * math.log(mass)
                 rounding += part.count * (256 + 8 * float(np.abs(heights).max())) * UNIT * (1 + 2 / mass)
             if exponent + rounding <= math.log(tail):
-                return _RareLossSplit(last, math.exp(exponent + rounding))
+                return last, math.exp(exponent + rounding)
     return None
 
 

@@ -98,6 +98,19 @@ class DominatingPair:
     @staticmethod
     def gaussian(noise_multiplier: float, sensitivity: float = 1.0) -> DominatingPair:
         """N(sensitivity, noise_multiplier²) against N(0, noise_multiplier²); not private without noise."""
+        return DominatingPair._noisy(
+            noise_multiplier, sensitivity, lambda: components.gaussian(sensitivity / noise_multiplier)
+        )
+
+    @staticmethod
+    def laplace(noise_multiplier: float, sensitivity: float = 1.0) -> DominatingPair:
+        """Laplace noise of scale `noise_multiplier` on a number of the given sensitivity."""
+        return DominatingPair._noisy(
+            noise_multiplier, sensitivity, lambda: components.laplace(noise_multiplier, sensitivity)
+        )
+
+    @staticmethod
+    def _noisy(noise_multiplier: float, sensitivity: float, component: Callable[[], Component]) -> DominatingPair:
         validate.non_negative(noise_multiplier=noise_multiplier)
         validate.non_negative(sensitivity=sensitivity)
         if not sensitivity:
@@ -106,20 +119,7 @@ class DominatingPair:
             return DominatingPair.non_private()
         if math.isinf(sensitivity / noise_multiplier):  # losses beyond float64 count as infinite: an upper bound only
             return DominatingPair.non_private().as_upper_bound()
-        return DominatingPair._of(components.gaussian(sensitivity / noise_multiplier))
-
-    @staticmethod
-    def laplace(noise_multiplier: float, sensitivity: float = 1.0) -> DominatingPair:
-        """Laplace noise of scale `noise_multiplier` on a number of the given sensitivity."""
-        validate.non_negative(noise_multiplier=noise_multiplier)
-        validate.non_negative(sensitivity=sensitivity)
-        if not sensitivity:
-            return DominatingPair.identity()
-        if not noise_multiplier:
-            return DominatingPair.non_private()
-        if math.isinf(sensitivity / noise_multiplier):
-            return DominatingPair.non_private().as_upper_bound()
-        return DominatingPair._of(components.laplace(noise_multiplier, sensitivity))
+        return DominatingPair._of(component())
 
     @staticmethod
     def discrete_gaussian(sigma: float, sensitivity: int = 1) -> DominatingPair:

@@ -89,7 +89,9 @@ class Anchor:
             with _locked(self.file.parent):
                 known = _read(self.file) if self.file.exists() else {}
                 if self._identity not in known or known[self._identity].entries < to.entries:
-                    _write(self.file, {**known, self._identity: to})
+                    body = {name: anchor._asdict() for name, anchor in {**known, self._identity: to}.items()}
+                    with replacing(self.file) as new:
+                        new.write(json.dumps(body, sort_keys=True).encode())
         except (OSError, LedgerError):
             return False
         return True
@@ -123,23 +125,15 @@ def _read(file: Path) -> dict[str, Anchored]:
         anchors = {identity: Anchored(**anchor) for identity, anchor in results.items()}
     except (AttributeError, RecursionError, TypeError, ValueError):
         anchors = {"": Anchored(0, "")}
-    if not all(_is_hash(identity) and _is_anchor(anchor) for identity, anchor in anchors.items()):
+    numbers = [anchor.entries for anchor in anchors.values()]
+    hashes = [*anchors, *(anchor.head for anchor in anchors.values())]
+    if not all(type(number) is int and number > 0 for number in numbers) or not all(map(_is_hash, hashes)):
         raise LedgerError(f"{file}: this file is damaged or holds no anchors of ledgers; restore it, or choose another")
     return anchors
 
 
-def _is_anchor(anchor: Anchored) -> bool:
-    return type(anchor.entries) is int and anchor.entries > 0 and _is_hash(anchor.head)
-
-
 def _is_hash(text: object) -> bool:
     return isinstance(text, str) and re.fullmatch(r"[0-9a-f]{64}", text) is not None
-
-
-def _write(file: Path, anchors: dict[str, Anchored]) -> None:
-    body = {identity: anchor._asdict() for identity, anchor in anchors.items()}
-    with replacing(file) as new:
-        new.write(json.dumps(body, sort_keys=True).encode())
 
 
 def _make_private_folder(folder: Path) -> None:

@@ -150,7 +150,8 @@ class ChainCheck:
         except LedgerError as error:
             raise LedgerError(f"entry {self.entries + 1}: {error}") from None
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise LedgerError(f"entry {self.entries + 1}: not what a ledger holds: {_line(error)}") from None
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise LedgerError(f"entry {self.entries + 1}: not what a ledger holds: {reason}") from None
         self.entries += 1
         self.counts[row.run, row.kind] += 1
         self.head = row.hash
@@ -187,7 +188,10 @@ class ChainCheck:
         if run is None:
             raise LedgerError(f"{row.kind} in a run that never began")
         if row.kind in KINDS_AFTER_FINISH:
-            _after_finish(run, row.kind, body)
+            if not run.finished:
+                raise LedgerError(f"{row.kind} of a run that was not finished")
+            if "key" in body:
+                raise LedgerError(f"{row.kind} with a key, which belongs to charges and commits")
         elif run.finished:
             raise LedgerError(f"{row.kind} in a run that was finished")
         elif row.kind == "charge":
@@ -229,17 +233,6 @@ def _commit(run: _CheckedRun, body: dict[str, Any]) -> None:
     if charge is None:
         raise LedgerError(f"commit of {commit.key!r}, which was not charged before or is committed already")
     commit.check_against(charge)
-
-
-def _after_finish(run: _CheckedRun, kind: str, body: Mapping[str, Any]) -> None:
-    if not run.finished:
-        raise LedgerError(f"{kind} of a run that was not finished")
-    if "key" in body:
-        raise LedgerError(f"{kind} with a key, which belongs to charges and commits")
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _parsed(text: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from dp_accounting import DpEvent
 
 from dpassay.accounting import events
+from dpassay.accounting.bounds import fields_to_json
 from dpassay.base.errors import DpassayError, FileError
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -143,15 +144,7 @@ class Charge:
 
     def to_json(self) -> dict[str, Any]:
         """The body of the entry, in JSON types."""
-        return {
-            "counts": None if self.counts is None else list(self.counts),
-            "event": events.to_json(self.event),
-            "key": self.key,
-            "partition": self.partition,
-            "partition_is_public": self.partition_is_public,
-            "parts": list(self.parts),
-            "stage": self.stage,
-        }
+        return fields_to_json(self) | {"event": events.to_json(self.event)}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Charge:

@@ -215,13 +215,10 @@ def without_proof(reports: list[Mapping[str, Any]]) -> bool:
         reports: the releasable parts of all reports on a run, in JSON types, oldest first. What a report states of a
             run, such as that a schema was made from private rows, stays true when a file is changed.
     """
-    rigors = [[str(item["rigor"]) for item in _uppers(report)] for report in reports]
+    uppers = ([item for item in report.get("bounds") or [] if item.get("direction") == "upper"] for report in reports)
+    rigors = [[str(item["rigor"]) for item in each] for each in uppers]
     last = rigors[-1] if rigors else []
     return any(each and set(each) == {"estimate"} for each in rigors) or bool(last and "certified" not in last)
-
-
-def _uppers(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [bound for bound in report.get("bounds") or [] if bound.get("direction") == "upper"]
 
 
 def _rows_are_exact(run: RecordedRun) -> bool:

@@ -47,7 +47,7 @@ class Allowance:
             self._room[text] = self._room.get(text, 0) - count
             index = self._place_of_text.get(text)
             if self._room[text] < 0 or (index is not None and not self._partitions.shrink(index, count)):
-                raise LedgerError(f"{key!r} charges more than was planned: {_abbreviated(text)}")
+                raise LedgerError(f"{key!r} charges more than was planned: {abbreviated(text)}")
 
     def _take_parts(self, charge: Charge, partition: str, key: str) -> None:
         charged = self._charged.setdefault(partition, _ChargedParts(charge.partition_is_public))
@@ -168,5 +168,5 @@ class _Assignment:
             index = before
 
 
-def _abbreviated(text: str) -> str:
+def abbreviated(text: str) -> str:
     return text if len(text) <= 120 else text[:117] + "…"

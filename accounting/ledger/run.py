@@ -22,6 +22,7 @@ from dpassay.accounting.ledger.entries import (
     UpwardSum,
     canonical,
 )
+from dpassay.accounting.ledger.plan import abbreviated
 from dpassay.accounting.ledger.store import Store
 
 
@@ -75,8 +76,7 @@ class Run:
         store = self._store
         with store.transaction():
             if commit is not None:
-                charged = self._charge_of(commit)
-                commit.check_against(charged)
+                commit.check_against(self._charge_of(commit))
                 self._check_unfinished()
                 store.append(self.name, "commit", commit.to_json())
             if charge is not None and not self._is_charged(charge):
@@ -127,14 +127,11 @@ class Run:
         """
         with self._store.transaction():
             if not self.finished:
-                self._append_finish()
+                charged = self.event()
+                if charged != self.plan:
+                    raise LedgerError(f"run {self.name!r} is off its plan: {_first_difference(charged, self.plan)}")
+                self._store.append(self.name, "finish", {"charged": events.to_json(charged)})
         self._anchor()
-
-    def _append_finish(self) -> None:
-        charged = self.event()
-        if charged != self.plan:
-            raise LedgerError(f"run {self.name!r} is off its plan: {_first_difference(charged, self.plan)}")
-        self._store.append(self.name, "finish", {"charged": events.to_json(charged)})
 
     def record_verdict(self, body: Mapping[str, Json]) -> None:
         """Appends the verdict of an assay and anchors the ledger; a run may have several verdicts.
@@ -229,7 +226,7 @@ def _first_difference(charged: DpEvent, plan: DpEvent) -> str:
             counts.setdefault(text, [0, 0])[side] += count
     for text, (was, planned) in counts.items():
         if was != planned:
-            return f"it charged {was} of {planned} planned {text if len(text) <= 120 else text[:117] + '…'}"
+            return f"it charged {was} of {planned} planned {abbreviated(text)}"
     return "it spread its charges over other parts or partitions than planned"
 
 

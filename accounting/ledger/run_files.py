@@ -68,7 +68,10 @@ def prepare(folder: Path, anchor: Path | None = None, name: str | None = None) -
         raise
     left = _first_existing(folder, _FINISHED_RUN_FILES)
     if left is not None and not finished:
-        raise InputError(f"{left}: {_wrong_ledger(ledger)}")
+        raise InputError(
+            f"{left}: is from a finished run, but {ledger} holds no finished run: it is another ledger, or an older "
+            "copy; restore the ledger of that run, or start a new run in a new folder"
+        )
     shared = ledger.is_symlink()  # with other folders, so it holds their runs, too
     if name is not None and runs and name not in runs and (left is not None or not shared):
         raise InputError(
@@ -89,19 +92,12 @@ def check_ledger_is_there(folder: Path) -> None:
         return
     left = _first_existing(folder, _RUN_FILES)
     if left is None and folder.name == PRIVATE:
-        left = _first_existing(folder.parent / "release", (*_FINISHED_RUN_FILES,))
+        left = _first_existing(folder.parent / "release", _FINISHED_RUN_FILES)
     if left is not None:
         raise InputError(
             f"{left}: exists without its ledger, {ledger}, so the privacy cost of its run is unknown; restore the "
             "ledger, or start a new run in a new folder"
         )
-
-
-def _wrong_ledger(ledger: Path) -> str:
-    return (
-        f"is from a finished run, but {ledger} holds no finished run: it is another ledger, or an older copy; restore "
-        "the ledger of that run, or start a new run in a new folder"
-    )
 
 
 def _first_existing(folder: Path, names: Sequence[str]) -> Path | None:

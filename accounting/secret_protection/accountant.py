@@ -13,10 +13,10 @@ Source: Hayes, Mahloujifar and Balle, "Bounding Training Data Reconstruction in 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from dp_accounting import DpEvent, dp_event
 from numpy.typing import ArrayLike
@@ -121,30 +121,18 @@ class SecretProtectionAccountant(Accountant[Releases]):
         validate.probability(alpha=alpha)
         r = _largest([group.blowup(alpha) for group in self._groups])
         interval = Interval(max(0.0, 1 - r.upper - 2.0**-53), min(1.0, 1 - r.lower + 2.0**-53))
-        return self._enclosed(interval, "beta_over_reference", at=alpha, direction=Direction.LOWER)
+        return self._answer(interval, "beta_over_reference", at=alpha, direction=Direction.LOWER)
 
     @functools.cached_property
     def _groups(self) -> tuple[_Group, ...]:
         return tuple(map(_Group, releases_by_kind(self.cost)))
 
-    def _worst(
-        self, intervals: Sequence[Interval], quantity: str, *, delta: float | None = None, at: float | None = None
-    ) -> Bound:
-        return self._enclosed(_largest(intervals), quantity, delta=delta, at=at)
+    def _worst(self, intervals: Sequence[Interval], quantity: str, **at: Any) -> Bound:
+        return self._answer(_largest(intervals), quantity, **at)
 
-    def _enclosed(
-        self,
-        interval: Interval,
-        quantity: str,
-        *,
-        delta: float | None = None,
-        at: float | None = None,
-        direction: Direction = Direction.UPPER,
-    ) -> Bound:
+    def _answer(self, interval: Interval, quantity: str, **at: Any) -> Bound:
         """A bound, with its interval unless parallel parts in which the secret may not occur were counted."""
-        value = interval.upper if direction is Direction.UPPER else interval.lower
-        bound = self._bound(value, quantity, delta=delta, at=at, direction=direction)
-        return bound if any(events.with_parallel_parts(self.event)) else dataclasses.replace(bound, interval=interval)
+        return self._enclosed(interval, quantity, attained=not any(events.with_parallel_parts(self.event)), **at)
 
     def _assumptions(self, event: DpEvent) -> tuple[str, ...]:
         return (_PUBLIC, _FRESH) if self.cost else ()
