@@ -13,8 +13,8 @@ All results are private. Bad input is an `InputError` of one line. Arguments are
 from __future__ import annotations
 
 from dpassay.auditing.canaries.bound import bound as bound_canaries
+from dpassay.auditing.canaries.page import report as report_canaries
 from dpassay.auditing.canaries.plan import plan as canaries
-from dpassay.auditing.canaries.report import report as report_canaries
 from dpassay.auditing.canaries.score import score as score_canaries
 from dpassay.auditing.many_runs.bound import bound as bound_runs
 from dpassay.auditing.many_runs.plan import plan as runs

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpassay.attacks.canaries.rows import ColumnRange, ColumnReader, canonical
 from dpassay.attacks.canaries.texts import form, numbers_in
@@ -34,6 +34,27 @@ _MIN_IDS = 20
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNPAIRED = "has an unpaired surrogate, which is not a valid character"
 _WHOLE = re.compile(r"[0-9]{1,15}")
+
+
+class Columns(NamedTuple):
+    """The columns of the data in which canaries have new values; None for those that it has not."""
+
+    text: str | None
+    id: str | None
+    user: str | None
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The columns that there are, by what they hold."""
+        return {what: column for what, column in self._asdict().items() if column is not None}
+
+    def check(self) -> None:
+        """Raises `ValueError` if one column is named twice."""
+        if len(set(self.named.values())) < len(self.named):
+            raise ValueError(
+                f"{', '.join(f'--{what} {column}' for what, column in self.named.items())}: one column cannot be two "
+                "of them, since canaries have a new value in each"
+            )
 
 
 @dataclass(slots=True)
@@ -72,27 +93,20 @@ class Data:
         return self.path.suffix.lower() if self.path else ".jsonl"
 
 
-def read_data(
-    path: Path | None,
-    *,
-    text: str | None,
-    id: str | None,
-    user: str | None,
-    progress: Progress,
-    schema: Schema | None = None,
-) -> Data:
+def read_data(path: Path | None, columns: Columns, progress: Progress, schema: Schema | None = None) -> Data:
     """Reads the data in one pass and bounded memory.
 
     Args:
         path: a ``.jsonl``, ``.csv`` or ``.parquet`` file; None for records with a text, the columns of the schema and,
             if given, a user and an id.
-        text, id, user: names of columns; text is None if canaries are rows of a table.
+        columns: of text, id and user; there is no text if canaries are rows of a table.
         progress: where to show progress.
         schema: the public domains of all other columns; None to read these off the data.
 
     Raises:
         ValueError: one line, if the file or a column is invalid.
     """
+    text, id, user = columns
     taken: set[str | None] = {id, user, text}
     if path is None:
         named = [ColumnRange(name, "other") for name in (text, user, id) if name is not None]
@@ -129,9 +143,8 @@ def read_data(
         step(1, 1)
     if not data.count:
         raise ValueError(f"{path}: holds no rows; canaries are modelled on rows, so name a file with some")
-    asked: list[tuple[str, str | None]] = [("text", text), ("id", id), ("user", user)]
-    for what, column in asked:
-        if column is not None and column not in readers:
+    for what, column in columns.named.items():
+        if column not in readers:
             raise ValueError(f"{path}: {no_column(column, readers)}; name the {what} column with --{what}")
     results = {name: reader.column for name, reader in readers.items()}
     if schema is not None:

@@ -9,20 +9,19 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, AliasChoices, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import AfterValidator, AliasChoices, Field, FiniteFloat, ValidationError
 
 from dpassay import __version__
 from dpassay.accounting.adjacency import SINGLE_UNITS, Unit
 from dpassay.attacks.canaries.rows import ColumnRange
+from dpassay.auditing.canaries.design import CanariesDesign, Expected
 from dpassay.auditing.canaries.kinds import KINDS, Canary, CanaryKind
-from dpassay.auditing.canaries.units import claim_in_words
-from dpassay.auditing.plan_files import (
+from dpassay.auditing.files import (
     MANIFEST,
     PLAN,
     SCORES,
@@ -33,22 +32,13 @@ from dpassay.auditing.plan_files import (
     read_sealed,
     version_error,
 )
-from dpassay.audits.detection import Detectable, detectable
-from dpassay.audits.games.canaries_design import CanariesDesign
-from dpassay.audits.statistics.power import (
-    AsPrinted,
-    Leak,
-    RandomizedResponse,
-    StandOut,
-    chance_to_show,
-    quantile_shown,
-)
+from dpassay.audits.detection import Detectable
 from dpassay.audits.verdict import REFUTING_CONFIDENCE, may_refute
 from dpassay.base import defaults
 from dpassay.base.arrays import Bools
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.former_name import FORMER_NAME
-from dpassay.base.number_format import format_confidence, format_number, format_percent, format_upper
+from dpassay.base.number_format import format_confidence, format_number, format_upper
 
 
 class ScoredFile(Part):
@@ -75,11 +65,33 @@ class ScoredFile(Part):
     copied: list[FiniteFloat]
     attack: str = ""
 
-    def belongs_to(self, manifest: Manifest) -> bool:
-        """Whether there is a score for each canary of the plan."""
-        copied = 0 if self.attack else len(manifest.candidates)
-        planned = (len(manifest.candidates), len(manifest.never), copied)
-        return (len(self.candidates), len(self.never), len(self.copied)) == planned
+    @property
+    def about(self) -> dict[str, Any]:
+        """The file without its scores, as plain JSON types."""
+        return self.model_dump(include={"file", "sha256", "bytes", "rows"})
+
+
+class CanaryScores(Part):
+    """The content of ``scores.json``.
+
+    Attributes:
+        schema_version: of this file; ``schema`` in the file.
+        manifest_sha256: hash of the manifest.
+        scorings: of planned files and models.
+        unprotected: of a run without protection, which is the positive control; None if there is none.
+        sha256: of the file.
+    """
+
+    schema_version: Literal[1] = Field(1, alias="schema")
+    manifest_sha256: str
+    scorings: tuple[ScoredFile, ...] = ()
+    unprotected: ScoredFile | None = None
+    sha256: str = ""
+
+    @property
+    def every(self) -> list[ScoredFile]:
+        """Those of planned files and of a run without protection."""
+        return [*self.scorings, *([self.unprotected] if self.unprotected else [])]
 
 
 def _single(unit: str) -> str:
@@ -119,8 +131,8 @@ class Layout(Part):
         return Unit.parse(self.unit).needs_user
 
 
-class Manifest(Part):
-    """What is fixed before the run, coins included.
+class CanariesPlan(Part):
+    """What is fixed before the run, coins included (``private/manifest.json``).
 
     Attributes:
         schema_version: of this file.
@@ -141,6 +153,12 @@ class Manifest(Part):
         included: coin of each candidate, ``1`` for planted.
         never: control candidates, which are in no data.
         layout: the split of the data's own records; None if they were not split.
+        joint_confidence: with which the bounds of all audits of a layout hold jointly.
+        canaries, canaries_sha256: name and hash of the file of planted canaries.
+        reads_data: the data file that canaries were made like; None for none.
+        made_up: columns in which canaries have a made-up word, since the data have too many different values.
+        like_id: columns that look like ids, if no column of ids was named.
+        id, user: columns of the data, where they have them.
     """
 
     schema_version: Literal[1] = 1
@@ -162,6 +180,14 @@ class Manifest(Part):
     included: str
     never: list[Canary]
     layout: Layout | None = None
+    joint_confidence: float = defaults.CONFIDENCE
+    canaries: str = ""
+    canaries_sha256: str = ""
+    reads_data: str | None = None
+    made_up: tuple[str, ...] = ()
+    like_id: tuple[str, ...] = ()
+    id: str | None = None
+    user: str | None = None
 
     @property
     def canary_kind(self) -> CanaryKind:
@@ -172,6 +198,11 @@ class Manifest(Part):
     def coins(self) -> Bools:
         """Shape (candidates,)."""
         return np.array([coin == "1" for coin in self.included], dtype=np.bool_)
+
+    @property
+    def every(self) -> list[Canary]:
+        """Candidates, then control candidates."""
+        return [*self.candidates, *self.never]
 
     @property
     def planted(self) -> list[Canary]:
@@ -196,13 +227,13 @@ class Manifest(Part):
         _ = self.design, self.table
         if len(self.included) != len(self.candidates) or set(self.included) - {"0", "1"}:
             raise ValueError("each candidate has one coin")
-        every = (*self.candidates, *self.never)
-        if any(not 0 <= canary.start <= len(canary.text) or not math.isfinite(canary.reference) for canary in every):
+        positions = ((canary.start, len(canary.text), canary.reference) for canary in self.every)
+        if any(not 0 <= start <= length or not math.isfinite(reference) for start, length, reference in positions):
             raise ValueError("each canary has an end and a finite reference")
         if self.canary_kind.of_text and self.text is None:
             raise ValueError("canaries of text have a column")
         kind, columns = self.canary_kind, self.table
-        for canary in every:
+        for canary in self.every:
             kind.check(canary, columns)
 
     @property
@@ -214,70 +245,34 @@ class Manifest(Part):
         ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Expected:
-    """What one file of a planned audit shows of a generator.
-
-    Attributes:
-        generator: what it does, in words.
-        chance: the probability that the bound is above the claim, or above 0 if there is none.
-        median: of the bound.
-        low, high: its quantiles at 5% and 95%; None where they are not computed.
-    """
-
-    generator: str
-    chance: float
-    median: float
-    low: float | None
-    high: float | None
-
-
-_WEAKER = (1, 2, 4)
-"""By how many times the expected generators exceed the claimed ε, the claim itself first."""
-_SHARES = (0.01, 0.1, 1.0)
-"""The shares of their records, or of the canaries if these are no single records, that other generators copy."""
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PlannedCanaries:
-    """A planned audit: what is fixed, and what it can show. Its JSON, ``plan.json``, has no coin and no canary.
+    """A planned audit in its folder, and what it can show. Its JSON, ``plan.json``, has no coin and no canary.
 
     Attributes:
-        manifest: what is fixed, coins included; private.
-        manifest_sha256: its hash; proves later that no coin was changed.
-        canaries: name of the file of planted canaries.
-        canaries_sha256: its hash.
-        reads_data: the data file that canaries were made like; None for none.
-        made_up: columns in which canaries have a made-up word, since the data have too many different values.
-        like_id: columns that look like ids, if no column of ids was named.
-        columns: text, user and id of the data, where they have them.
-        total: confidence with which the bounds of all audits of a layout hold jointly.
+        folder: of the audit.
+        plan: what is fixed, coins included; private.
+        manifest_sha256: hash of ``private/manifest.json``; proves later that no coin was changed.
     """
 
-    manifest: Manifest = field(repr=False)
+    folder: Path
+    plan: CanariesPlan = field(repr=False)
     manifest_sha256: str
-    canaries: str
-    canaries_sha256: str
-    reads_data: Path | None
-    made_up: tuple[str, ...] = ()
-    like_id: tuple[str, ...] = ()
-    columns: Mapping[str, str] = field(default_factory=dict)
-    total: float = defaults.CONFIDENCE
+
+    @property
+    def private(self) -> Path:
+        """The private folder."""
+        return self.folder / "private"
 
     @functools.cached_property
     def design(self) -> CanariesDesign:
         """Number of candidates and guesses, unit, claim, confidence."""
-        return self.manifest.design
-
-    @property
-    def layout(self) -> Layout | None:
-        """The split of the data; None for none."""
-        return self.manifest.layout
+        return self.plan.design
 
     @property
     def input(self) -> str:
         """Name of the file that the generator reads, if the data were split."""
-        return f"input{Path(self.canaries).suffix}"
+        return f"input{Path(self.plan.canaries).suffix}"
 
     @property
     def guesses(self) -> int:
@@ -297,51 +292,17 @@ class PlannedCanaries:
     @property
     def guesses_needed(self) -> int | None:
         """The fewest guesses, all correct, that refute the claim; None without a claim, or if no number does."""
-        return None if self.design.claim is None else self.design.needed(self.design.claim.epsilon)
+        return None if self.design.claimed is None else self.design.needed(self.design.claimed)
 
     @functools.cached_property
     def expected(self) -> tuple[Expected, ...]:
-        """What one file shows of a mechanism exactly at the claim, and of weaker generators; computed, not simulated.
-
-        Without a claim, mechanisms with ε = 1, 2 and 4 stand in the place of the claim and its multiples.
-        """
-        claim = self.design.claim
-        results = []
-        for times in _WEAKER:
-            epsilon = times * (1.0 if claim is None else float(claim.epsilon))
-            exactly = f"exactly ε = {format_number(epsilon)}"
-            if claim is not None:
-                exactly = "exactly the claimed ε" if times == 1 else f"{times} times the claimed ε"
-            results.append(self._expected(f"has {exactly}", RandomizedResponse(epsilon)))
-            if epsilon == 0:
-                break
-        for share in _SHARES:
-            # A group, or a user, is copied in part with a larger probability than each of its records.
-            whose = "its records" if self.design.unit == Unit() else "the canaries"
-            copies = "every record" if share == 1 else f"{format_percent(share)} of {whose}"
-            results.append(self._expected(f"copies {copies} verbatim", StandOut(share)))
-        return tuple(results)
-
-    def _expected(self, generator: str, leak: Leak) -> Expected:
-        design = self.design
-        claimed = 0.0 if design.claim is None else float(design.claim.epsilon)
-        chance = chance_to_show(design.test, leak, claimed, confidence=design.each, delta=design.delta)
-        slow = isinstance(design.test, AsPrinted) and isinstance(leak, RandomizedResponse)
-        median, low, high = (
-            None
-            if slow and at != 0.5
-            else quantile_shown(design.test, leak, at, confidence=design.each, delta=design.delta)
-            for at in (0.5, 0.05, 0.95)
-        )
-        assert median is not None
-        return Expected(generator=generator, chance=chance, median=median, low=low, high=high)
+        """What one file shows of a mechanism exactly at the claim, and of weaker generators."""
+        return self.design.expected()
 
     @functools.cached_property
     def detectable(self) -> Detectable:
         """The leak that one file shows with 50 % power."""
-        design = self.design
-        claim = None if design.claim is None else float(design.claim.epsilon)
-        return detectable(design.test, claim, confidence=design.each, delta=design.delta)
+        return self.design.detectable()
 
     @property
     def ceilings(self) -> tuple[tuple[int, float], ...]:
@@ -361,59 +322,52 @@ class PlannedCanaries:
                 f"{self.guesses} guesses, all right, show at most ε = {format_upper(self.ceiling)}: the claim of "
                 f"{format_number(claim.epsilon)} could not be refuted ({enough})"
             )
-        if self.made_up:
-            names = ", ".join(map(repr, self.made_up))
+        if self.plan.made_up:
+            names = ", ".join(map(repr, self.plan.made_up))
             results.append(f"canaries have a made-up word in {names}: too many different values")
-        if self.like_id:
-            names = " and ".join(map(repr, self.like_id))
+        if self.plan.like_id:
+            names = " and ".join(map(repr, self.plan.like_id))
             results.append(f"column {names} looks like an id: name it with --id")
         return tuple(results)
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as plain JSON types."""
-        design, claim = self.design, self.design.claim
+        """The plan as plain JSON types; of the layout, what may be known without the coins."""
+        plan, design, layout = self.plan, self.design, self.plan.layout
+        if layout is not None:
+            known = layout.model_dump(include={"unit", "share", "records", "repeated", "input_sha256"})
+            known |= {"input": self.input, "confidence": plan.joint_confidence}
         return {
             "schema": 1,
             "dpassay": __version__,
-            "kind": self.manifest.kind,
-            "score": self.manifest.score or None,
-            "canaries": {"file": self.canaries, "sha256": self.canaries_sha256},
+            "kind": plan.kind,
+            "score": plan.score or None,
+            "canaries": {"file": plan.canaries, "sha256": plan.canaries_sha256},
             "candidates": design.candidates,
             "unit": str(design.unit),
-            "copies": self.manifest.copies,
+            "copies": plan.copies,
             "adjacency": "add_remove",
             "guesses": design.guesses,
             "scorings": design.scorings,
             "confidence": design.confidence,
             "delta": design.delta,
-            "claim": None if claim is None else {"epsilon": float(claim.epsilon), "delta": float(design.delta)},
-            "statistic": statistic(design),
+            "claim": plan.claim and plan.claim.model_dump(),
+            "statistic": design.statistic,
             "ceiling": {"guesses": self.guesses, "epsilon": self.ceiling},
             "ceiling_of_half": {"guesses": design.candidates // 2, "epsilon": self.ceiling_of_half},
             "guesses_needed": self.guesses_needed,
             "ceilings": [{"guesses": guesses, "epsilon": epsilon} for guesses, epsilon in self.ceilings],
             "expected": [asdict(item) for item in self.expected],
             "detectable": self.detectable.to_json(),
-            "reads_data": None if self.reads_data is None else str(self.reads_data),
+            "reads_data": plan.reads_data,
             "warnings": list(self.warnings),
             "manifest_sha256": self.manifest_sha256,
-            "claim_in_words": claim_in_words(claim, design.unit),
-            "layout": None if self.layout is None else self._layout_json(self.layout),
+            "claim_in_words": design.claim_in_words(),
+            "layout": None if layout is None else known,
         }
 
-    def _layout_json(self, layout: Layout) -> dict[str, Any]:
-        """What may be known of the layout without the coins."""
-        known = layout.model_dump(include={"unit", "share", "records", "repeated", "input_sha256"})
-        return {**known, "input": self.input, "confidence": self.total}
 
-
-def statistic(design: CanariesDesign) -> str:
-    """The name of the statistic that bounds ε, as the manifest and reports print it."""
-    return f"one_run_{design.rule}"
-
-
-def read_manifest(folder: Path, expected: str | None = None) -> tuple[Manifest, str]:
-    """The manifest of a plan and its SHA-256.
+def read_plan(folder: Path, expected: str | None = None) -> PlannedCanaries:
+    """The plan of a folder.
 
     Args:
         folder: of the plan.
@@ -435,39 +389,49 @@ def read_manifest(folder: Path, expected: str | None = None) -> tuple[Manifest, 
     result = hashlib.sha256(content).hexdigest()
     if expected is not None and expected.strip().lower() != result:
         raise InputError(f"{path}: has SHA-256 {result}, not the expected {expected}: it is another plan's, or changed")
-    if read_json(folder / PLAN).get("manifest_sha256") != result:
+    public = read_json(folder / PLAN)
+    if public.get("manifest_sha256") != result:
         raise InputError(f"{path}: was changed since it was planned; its SHA-256 is not the one in {folder / PLAN}")
     try:
-        manifest = Manifest.model_validate_json(content)
+        plan = CanariesPlan.model_validate_json(content)
     except ValidationError as error:
         raise version_error(path, error) from None
-    if manifest.claim is not None and 0 < manifest.confidence < 1 and not may_refute(manifest.confidence):
+    if plan.claim is not None and 0 < plan.confidence < 1 and not may_refute(plan.confidence):
         raise InputError(
-            f"{path}: tests a claim at confidence {format_confidence(manifest.confidence)}, but a claim is refuted at "
+            f"{path}: tests a claim at confidence {format_confidence(plan.confidence)}, but a claim is refuted at "
             f"{REFUTING_CONFIDENCE} or more; make a new plan"
         )
     try:
-        manifest.check()
-        return manifest, result
+        plan.check()
     except (ValueError, TypeError, LookupError):
         raise InputError(f"{path}: was not written by this version of dpassay; make a new plan") from None
+    if not plan.canaries_sha256:  # of version 0.2
+        planted = public.get("canaries")
+        if not isinstance(planted, dict):
+            raise InputError(f"{folder / PLAN}: was changed: it does not say which file holds the canaries; restore it")
+        plan = plan.model_copy(update={"canaries_sha256": str(planted.get("sha256"))})
+    return PlannedCanaries(folder, plan, result)
 
 
-def read_scores(folder: Path, manifest_sha256: str) -> dict[str, Any]:
-    """The content of ``scores.json`` for this manifest: ``scorings`` of planned files, and one ``unprotected`` or None.
+def read_scores(planned: PlannedCanaries) -> CanaryScores:
+    """The content of ``scores.json``.
 
     Raises:
-        InputError: if the file is missing, was changed, or belongs to another manifest.
+        InputError: if the file is missing, was changed, or belongs to another manifest or to other canaries.
     """
-    path = folder / SCORES
+    folder, path = planned.folder, planned.folder / SCORES
     if not path.is_file():
         raise InputError(f"{folder}: holds no scores; run `dpassay audit score {folder} SYNTHETIC` first")
     document = read_sealed(path)
-    if document.get("manifest_sha256") != manifest_sha256:
+    if document.get("manifest_sha256") != planned.manifest_sha256:
         raise InputError(f"{path}: was made with another manifest; score again")
     try:
-        TypeAdapter(list[ScoredFile]).validate_python(document.get("scorings"))
-        TypeAdapter(ScoredFile | None).validate_python(document.get("unprotected"))
+        scores = CanaryScores.model_validate(document)
     except ValidationError as error:
         raise version_error(path, error) from None
-    return document
+    candidates, never = len(planned.plan.candidates), len(planned.plan.never)
+    for file in scores.every:
+        expected = (candidates, never, 0 if file.attack else candidates)
+        if (len(file.candidates), len(file.never), len(file.copied)) != expected:
+            raise InputError(f"{path}: has scores of other canaries than the plan; score again")
+    return scores

@@ -6,9 +6,9 @@ import dataclasses
 import json
 import random
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,26 +16,19 @@ from dpassay import __version__
 from dpassay.accounting.adjacency import SINGLE_UNITS, Unit
 from dpassay.attacks.canaries import texts as text_canaries
 from dpassay.attacks.canaries.rows import draw_rows
-from dpassay.auditing.canaries.files import Manifest, PlannedCanaries, statistic
+from dpassay.auditing.canaries.design import planned_design
+from dpassay.auditing.canaries.files import CanariesPlan, PlannedCanaries
 from dpassay.auditing.canaries.kinds import KINDS, Canary, CanaryKind
-from dpassay.auditing.canaries.layout import RecordSplit, audits_of, each_confidence, write_layout
-from dpassay.auditing.canaries.readme import readme
-from dpassay.auditing.data import Data, read_data, whole_column, write_rows
-from dpassay.auditing.plan_files import MANIFEST, PLAN, Claimed, guarantee, hashed
-from dpassay.audits.games.canaries_design import CanariesDesign
-from dpassay.audits.verdict import check_confidence
+from dpassay.auditing.canaries.split import write_layout
+from dpassay.auditing.canaries.words import readme
+from dpassay.auditing.data import Columns, Data, read_data, whole_column, write_rows
+from dpassay.auditing.files import MANIFEST, PLAN, Claimed, hashed
 from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
-from dpassay.base.number_format import format_confidence, format_number
 from dpassay.base.outputs import check_new_folder
 from dpassay.base.private_files import new_folder, write_private
 from dpassay.base.progress import Progress
 from dpassay.data.table_schema import read_schema
-
-MAX_ROWS = 10**6
-"""The most canaries, with all their copies."""
-
-_CANARIES = 1000  # the default, which is doubled until the claim can be refuted
 
 
 def plan(
@@ -126,7 +119,7 @@ def plan(
             holdout=holdout is not None,
         )
         chosen = planted.scored_by(score or "")
-        data = read_data(path, text=columns.text, id=id, user=columns.user, progress=shown, schema=public)
+        data = read_data(path, columns, shown, public)
         data.templates = templates
         rng = np.random.default_rng(secrets.randbits(256))
         # Candidates, then as many control candidates, all from one distribution.
@@ -134,48 +127,47 @@ def plan(
         drawn = chosen.draw(2 * size, size // 2, data, text, rng)
         rows = _rows(columns, data, drawn[:size], each, rng)
     coins = text_canaries.draw_coins(size)
-    manifest = Manifest(
-        dpassay=__version__,
-        nonce=secrets.token_hex(32),
-        kind=kind,
-        score=score or next(iter(planted.scores), ""),
-        text=columns.text,
-        columns=[] if planted.of_text else [dataclasses.asdict(column) for column in data.columns],
-        unit=unit,
-        copies=each,
-        guesses=design.guesses,
-        files=scorings,
-        confidence=design.confidence,
-        delta=design.delta,
-        claim=Claimed(epsilon=epsilon, delta=design.delta) if epsilon is not None else None,
-        statistic=statistic(design),
-        candidates=drawn[:size],
-        included="".join("1" if coin else "0" for coin in coins),
-        never=drawn[size:],
-    )
     written = [row for number, coin in enumerate(coins) if coin for row in rows[number]]
-    return _write(target, manifest, written, data, columns, holdout, confidence, shown)
-
-
-class Columns(NamedTuple):
-    """The columns of the data in which canaries have new values; None for those that it has not."""
-
-    text: str | None
-    id: str | None
-    user: str | None
-
-    @property
-    def named(self) -> dict[str, str]:
-        """The columns that there are, by what they hold."""
-        return {what: column for what, column in self._asdict().items() if column is not None}
-
-    def check(self) -> None:
-        """Raises `ValueError` if one column is named twice."""
-        if len(set(self.named.values())) < len(self.named):
-            raise ValueError(
-                f"{', '.join(f'--{what} {column}' for what, column in self.named.items())}: one column cannot be two "
-                "of them, since canaries have a new value in each"
-            )
+    with new_folder(target) as partial:
+        added, layout = partial / f"canaries{data.suffix}", None
+        write_rows(added, written, data)
+        if holdout is not None:
+            split = columns if protected.needs_user else columns._replace(user=None)
+            layout = write_layout(partial, data, written, split, protected, holdout, shown)
+        content = CanariesPlan(
+            dpassay=__version__,
+            nonce=secrets.token_hex(32),
+            kind=kind,
+            score=score or next(iter(planted.scores), ""),
+            text=columns.text,
+            columns=[] if planted.of_text else [dataclasses.asdict(column) for column in data.columns],
+            unit=unit,
+            copies=each,
+            guesses=design.guesses,
+            files=scorings,
+            confidence=design.confidence,
+            delta=design.delta,
+            claim=Claimed(epsilon=epsilon, delta=design.delta) if epsilon is not None else None,
+            statistic=design.statistic,
+            candidates=drawn[:size],
+            included="".join("1" if coin else "0" for coin in coins),
+            never=drawn[size:],
+            layout=layout,
+            joint_confidence=confidence,
+            canaries=added.name,
+            canaries_sha256=hashed(added),
+            reads_data=None if path is None else str(path),
+            made_up=_made_up(columns, data),
+            like_id=data.like_id if columns.id is None else (),
+            id=columns.id,
+            user=columns.user,
+        )
+        manifest = partial / "private" / MANIFEST
+        write_private(manifest, content.model_dump_json(indent=1, by_alias=True) + "\n")
+        planned = PlannedCanaries(target, content, hashed(manifest))
+        write_private(partial / PLAN, json.dumps(planned.to_json(), indent=2, ensure_ascii=False) + "\n")
+        write_private(partial / "README.md", readme(planned))
+    return planned
 
 
 def _check_kind(kind: CanaryKind, score: str | None, templates: Sequence[str], guesses: int | None) -> None:
@@ -205,98 +197,6 @@ def _copies(unit: Unit, copies: int | None) -> int:
     return copies
 
 
-def planned_design(
-    kind: CanaryKind,
-    unit: Unit,
-    copies: int,
-    *,
-    canaries: int | None,
-    guesses: int | None,
-    scorings: int,
-    epsilon: float | None,
-    delta: float | None,
-    confidence: float,
-    holdout: bool,
-) -> CanariesDesign:
-    """The design, with defaults for numbers that were not given.
-
-    Raises:
-        ValueError: one line, if a number is invalid, or no number of canaries could refute the claim.
-    """
-    validate.integer(minimum=1, scorings=scorings)
-    if epsilon is None and delta is not None and delta > 0:
-        raise ValueError("a δ belongs to a claim; give --epsilon too")
-    claim = guarantee(epsilon, delta or 0.0) if epsilon is not None else None
-    validate.open_probability(confidence=confidence)
-    check_confidence(confidence, claim)  # that of all audits together
-    if holdout:
-        audits = audits_of(kind.of_text, unit.needs_user)
-        each_confidence(confidence, audits * scorings)  # of other audits, which must be below 1
-        confidence = each_confidence(confidence, audits)
-
-    def design(canaries: int, guesses: int | None) -> CanariesDesign:
-        return CanariesDesign(
-            candidates=canaries,
-            guesses=guesses if kind.fixed_guesses else None,
-            scorings=scorings,
-            confidence=confidence,
-            unit=unit,
-            claim=claim,
-            delta=delta or 0.0,
-        )
-
-    most = MAX_ROWS // copies
-    if most < 2:
-        what = "k" if unit.is_group else "copies"
-        raise ValueError(
-            f"at unit {unit} {what} must be at most {MAX_ROWS // 2}, not {copies}: at least two canaries are drawn, "
-            f"and no more than {MAX_ROWS} records can be written"
-        )
-    if canaries is not None:
-        validate.integer(minimum=2, maximum=MAX_ROWS, canaries=canaries)
-        if canaries > most:
-            raise ValueError(
-                f"{canaries} canaries of {copies} records are more than the {MAX_ROWS} records that can be "
-                "written; lower one of the two"
-            )
-    enough = _enough(lambda number: design(number, number // 2), most)
-    if canaries is None:
-        canaries = enough
-    result = design(canaries, canaries // 2 if guesses is None else guesses)
-    if kind.fixed_guesses and guesses is None:
-        result = dataclasses.replace(result, guesses=_default_guesses(result))
-    return result
-
-
-def _enough(design: Callable[[int], CanariesDesign], most: int) -> int:
-    """A number of canaries that is enough to refute the claim if half of the possible guesses are made and right.
-
-    Args:
-        design: the design of a number of canaries.
-        most: the largest number.
-
-    Raises:
-        ValueError: if no number could refute the claim.
-    """
-    claim = design(2).claim
-    sizes: list[int] = [_CANARIES << power for power in range(20)]
-    sizes = [min(size, most) for size in sizes if size < 2 * most] or [most]
-    if claim is None:
-        return sizes[0]
-    needed = {size: design(size).needed(claim.epsilon) for size in sizes}
-    can = [size for size, guesses in needed.items() if guesses is not None]
-    if not can:
-        least = design(2)
-        records = f" of {least.unit.size} records each" if least.unit.size > 1 else ""
-        at = f" at δ = {format_number(least.delta)}" if least.delta else ""
-        raise ValueError(
-            f"no number of canaries can refute ε = {format_number(claim.epsilon)}{at} with confidence "
-            f"{format_confidence(least.confidence)}: not even {most} of them{records}, with every guess right; test a "
-            "smaller unit, a smaller δ or a lower confidence"
-        )
-    return next((size for size in can if 4 * (needed[size] or 0) <= size), can[-1])
-
-
 def _check_holdout(holdout: float, like: Path | None, unit: Unit, *, of_text: bool) -> None:
     """Raises `ValueError` if the data cannot be split as was asked for."""
     if not 0 < holdout <= 0.5:
@@ -310,12 +210,6 @@ def _check_holdout(holdout: float, like: Path | None, unit: Unit, *, of_text: bo
             "--holdout at unit user serves no audit of a table, since `dpassay audit table` takes rows as units; "
             "leave it out"
         )
-
-
-def _default_guesses(design: CanariesDesign) -> int:
-    """A tenth of the candidates, or twice the number that refutes the claim if all are correct; at most half."""
-    needed = design.needed(design.claim.epsilon) if design.claim else None
-    return max(1, min(design.candidates // 2, max(design.candidates // 10, 2 * (needed or 0))))
 
 
 def _rows(
@@ -376,43 +270,6 @@ def _fresh_ids(count: int, whole: bool) -> Iterator[str | int]:
         if number not in seen:
             seen.add(number)
             yield number if whole else f"{number:016x}"
-
-
-def _write(
-    folder: Path,
-    manifest: Manifest,
-    planted: list[dict[str, Any]],
-    data: Data,
-    columns: Columns,
-    holdout: float | None,
-    confidence: float,
-    progress: Progress,
-) -> PlannedCanaries:
-    """Writes a temporary folder, which is renamed when it is complete."""
-    with new_folder(folder) as partial:
-        path = partial / f"canaries{data.suffix}"
-        write_rows(path, planted, data)
-        if holdout is not None:
-            unit = manifest.design.unit
-            user = columns.user if unit.needs_user else None
-            split = RecordSplit(share=holdout, text=manifest.text, id=columns.id, unit=unit, user=user)
-            layout = write_layout(partial, data, planted, split, progress)
-            manifest = manifest.model_copy(update={"layout": layout})
-        write_private(partial / "private" / MANIFEST, manifest.model_dump_json(indent=1, by_alias=True) + "\n")
-        planned = PlannedCanaries(
-            manifest=manifest,
-            manifest_sha256=hashed(partial / "private" / MANIFEST),
-            canaries=path.name,
-            canaries_sha256=hashed(path),
-            reads_data=data.path,
-            made_up=_made_up(columns, data),
-            like_id=data.like_id if columns.id is None else (),
-            columns=columns.named,
-            total=confidence,
-        )
-        write_private(partial / PLAN, json.dumps(planned.to_json(), indent=2, ensure_ascii=False) + "\n")
-        write_private(partial / "README.md", readme(planned))
-    return planned
 
 
 def _made_up(columns: Columns, data: Data) -> tuple[str, ...]:

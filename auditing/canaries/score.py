@@ -8,12 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpassay.auditing.canaries.files import Manifest, ScoredFile, read_manifest, read_scores
-from dpassay.auditing.plan_files import BOUND, PLAN, SCORES, hashed, read_json, sealed
-from dpassay.base.arrays import Floats
+from dpassay.auditing.canaries.files import (
+    CanariesPlan,
+    CanaryScores,
+    PlannedCanaries,
+    ScoredFile,
+    read_plan,
+    read_scores,
+)
+from dpassay.auditing.files import BOUND, SCORES, hashed, sealed
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.outputs import check_device
-from dpassay.base.private_files import PRIVATE, make_private, write_private
+from dpassay.base.private_files import make_private, write_private
 from dpassay.base.progress import Progress, Step
 from dpassay.data.records import read_rows, read_texts
 
@@ -88,49 +94,45 @@ def score(
         raise InputError("--base belongs to --model; leave it out")
     if text is not None and model is not None:
         raise InputError("--text names a column of a file, and a model has none; leave it out")
-    if synthetic is not None:
-        return _score_file(
-            Path(folder),
-            Path(synthetic),
-            text=text,
-            expect=expect,
-            unprotected=unprotected,
-            progress=progress or Progress(),
+    planned = read_plan(Path(folder), expect)
+    with input_errors():
+        make_private(planned.private)
+    if (planned.folder / BOUND).exists() and not unprotected:
+        raise InputError(
+            f"{planned.folder}: its result was computed, so nothing more is scored; plan a new audit and run again"
         )
-    return _score_model(
-        Path(folder),
-        str(model),
-        base=base,
-        device=check_device(device),
-        expect=expect,
-        unprotected=unprotected,
-        progress=progress or Progress(),
-    )
+    shown = progress or Progress()
+    if synthetic is not None:
+        entry, others = _score_file(planned, Path(synthetic), text, unprotected, shown)
+    else:
+        entry, others = _score_model(planned, str(model), base, check_device(device), unprotected, shown)
+    update = {"unprotected": entry} if unprotected else {"scorings": (*others.scorings, entry)}
+    document = others.model_copy(update=update).model_dump(by_alias=True, exclude={"sha256"})
+    write_private(planned.folder / SCORES, json.dumps(sealed(document), allow_nan=False) + "\n")
+    return entry
 
 
 def _score_file(
-    folder: Path, synthetic: Path, *, text: str | None, expect: str | None, unprotected: bool, progress: Progress
-) -> ScoredFile:
-    manifest, digest = _open_plan(folder, expect, unprotected)
-    if text is not None and not manifest.canary_kind.of_text:
-        raise InputError(f"canaries of kind {manifest.kind} are rows and have no column of text; leave --text out")
+    planned: PlannedCanaries, synthetic: Path, text: str | None, unprotected: bool, progress: Progress
+) -> tuple[ScoredFile, CanaryScores]:
+    """The scores by a synthetic file, and those by others."""
+    plan = planned.plan
+    if text is not None and not plan.canary_kind.of_text:
+        raise InputError(f"canaries of kind {plan.kind} are rows and have no column of text; leave --text out")
     if not synthetic.is_file():
         raise InputError(f"{synthetic}: there is no such file; name the file of the synthetic data")
     before = synthetic.stat()
     with progress.stage("Hashing") as step:
         result = hashed(synthetic, step)
-    planted = read_json(folder / PLAN).get("canaries", {})
-    if not isinstance(planted, dict):
-        raise InputError(f"{folder / PLAN}: was changed: it does not say which file holds the canaries; restore it")
-    if (known := _files_of(manifest, planted).get(result)) is not None:
+    if (known := _files_of(plan).get(result)) is not None:
         off = " with its protection off" if unprotected else ""
         raise InputError(f"{synthetic}: {known}; name the file that the generator wrote{off}")
-    scorings, control = _other_scorings(folder, digest, result, manifest, synthetic, unprotected)
+    others = _other_scores(planned, result, synthetic, unprotected)
     with input_errors(), progress.stage("Reading") as step:
-        counted = _CountedFile(synthetic, str(text or manifest.text), step, _line_count(synthetic))
-        scores = _scores(manifest, counted)
+        counted = _CountedFile(synthetic, str(text or plan.text), step, _line_count(synthetic))
+        plain, copied = plan.canary_kind.score(plan.every, plan.planted, plan.table, counted)
         step(counted.count, counted.count)
-    after = synthetic.stat()
+    after, here = synthetic.stat(), len(plan.candidates)
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise InputError(f"{synthetic}: was changed while it was read; score it again")
     entry = ScoredFile(
@@ -139,25 +141,18 @@ def _score_file(
         sha256=result,
         bytes=before.st_size,
         rows=counted.count,
-        **{name: values.tolist() for name, values in scores.items()},
+        candidates=plain[:here].tolist(),
+        never=plain[here:].tolist(),
+        copied=copied[:here].tolist(),
     )
-    _write(folder, digest, scorings, control, entry, unprotected)
-    return entry
+    return entry, others
 
 
 def _score_model(
-    folder: Path,
-    model: str,
-    *,
-    base: str | None,
-    device: str,
-    expect: str | None,
-    unprotected: bool,
-    progress: Progress,
-) -> ScoredFile:
-    """Its search is not checked on copies, which would take another training."""
-    manifest, digest = _open_plan(folder, expect, unprotected)
-    kind, every = manifest.canary_kind, [*manifest.candidates, *manifest.never]
+    planned: PlannedCanaries, model: str, base: str | None, device: str, unprotected: bool, progress: Progress
+) -> tuple[ScoredFile, CanaryScores]:
+    """The scores by a model, and those by others. Its search is not checked on copies: it would be trained again."""
+    kind, every, here = planned.plan.canary_kind, planned.plan.every, len(planned.plan.candidates)
     if not kind.model_attack:
         raise InputError(f"canaries of kind {kind.name} are rows, which a language model does not score; name a file")
     from dpassay.attacks.canaries.likelihood import ending_log_probabilities
@@ -168,7 +163,7 @@ def _score_model(
         destination = model_folder.locate(model, False)
         target = LanguageModel.load(destination, device, dtype="float32")
         public = None if base is None else LanguageModel.load(base, device, dtype="float32")
-        scorings, control = _other_scorings(folder, digest, target.fingerprint, manifest, destination, unprotected)
+        others = _other_scores(planned, target.fingerprint, destination, unprotected)
         likely = ending_log_probabilities(target, [canary.echo for canary in every], public)
         scores = kind.likelihood_scores(every, likely, calibrated=public is not None)
         step(1, 1)
@@ -178,34 +173,17 @@ def _score_model(
         sha256=target.fingerprint,
         bytes=sum(file.stat().st_size for file in model_folder.files(destination)),
         rows=0,
-        candidates=scores[: len(manifest.candidates)].tolist(),
-        never=scores[len(manifest.candidates) :].tolist(),
+        candidates=scores[:here].tolist(),
+        never=scores[here:].tolist(),
         copied=[],
         attack=kind.model_attack,
     )
-    _write(folder, digest, scorings, control, entry, unprotected)
-    return entry
+    return entry, others
 
 
-def _open_plan(folder: Path, expect: str | None, unprotected: bool) -> tuple[Manifest, str]:
-    """The manifest and its hash.
-
-    Raises:
-        InputError: if the result was computed and the run has protection.
-    """
-    manifest, digest = read_manifest(folder, expect)
-    with input_errors():
-        make_private(folder / PRIVATE)
-    if (folder / BOUND).exists() and not unprotected:
-        raise InputError(
-            f"{folder}: its result was computed, so nothing more is scored; plan a new audit and run again"
-        )
-    return manifest, digest
-
-
-def _files_of(manifest: Manifest, canaries: Mapping[str, Any]) -> dict[str, str]:
+def _files_of(plan: CanariesPlan) -> dict[str, str]:
     """What the files are that the plan wrote, by their hash; a generator wrote none of them."""
-    result, layout = {str(canaries.get("sha256")): "holds the canaries themselves"}, manifest.layout
+    result, layout = {plan.canaries_sha256: "holds the canaries themselves"}, plan.layout
     if layout is not None:
         result |= {
             layout.input_sha256: "is what the generator reads, with the planted canaries in it",
@@ -215,56 +193,36 @@ def _files_of(manifest: Manifest, canaries: Mapping[str, Any]) -> dict[str, str]
     return result
 
 
-def _write(
-    folder: Path,
-    digest: str,
-    scorings: list[dict[str, Any]],
-    control: dict[str, Any] | None,
-    entry: ScoredFile,
-    unprotected: bool,
-) -> None:
-    """Writes the scores with those of one file more, in place of an earlier control if it has no protection."""
-    document = {
-        "schema": 1,
-        "manifest_sha256": digest,
-        "scorings": scorings if unprotected else [*scorings, entry.model_dump()],
-        "unprotected": entry.model_dump() if unprotected else control,
-    }
-    write_private(folder / SCORES, json.dumps(sealed(document), allow_nan=False) + "\n")
-
-
-def _other_scorings(
-    folder: Path, digest: str, result: str, manifest: Manifest, given: Path, unprotected: bool
-) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+def _other_scores(planned: PlannedCanaries, result: str, given: Path, unprotected: bool) -> CanaryScores:
     """The scores of planned files other than this one, and those of a run without protection.
 
     Args:
-        folder: of the plan.
-        digest: hash of the manifest.
-        found: hash of this file.
-        manifest: of the plan.
+        planned: the plan.
+        result: hash of this file.
         given: this file.
         unprotected: whether this file is of a run without protection.
 
     Raises:
         InputError: if there are as many as were planned, or this file was scored as that of the other run.
     """
-    document = read_scores(folder, digest) if (folder / SCORES).exists() else {}
-    scorings, control = document.get("scorings", []), document.get("unprotected")
-    if any(entry["sha256"] == result for entry in (scorings if unprotected else [control] if control else [])):
+    scores = CanaryScores(schema=1, manifest_sha256=planned.manifest_sha256)
+    if (planned.folder / SCORES).exists():
+        scores = read_scores(planned)
+    control = [] if scores.unprotected is None else [scores.unprotected]
+    if any(entry.sha256 == result for entry in (scores.scorings if unprotected else control)):
         raise InputError(
             f"{given}: was scored as the output of a run {'with' if unprotected else 'without'} protection, and cannot "
             "be both; name the other file"
         )
     if unprotected:
-        return scorings, control
-    scorings = [entry for entry in scorings if entry["sha256"] != result]
-    if len(scorings) >= manifest.scorings:
+        return scores
+    scorings, most = tuple(entry for entry in scores.scorings if entry.sha256 != result), planned.plan.scorings
+    if len(scorings) >= most:
         raise InputError(
-            f"{given}: would be file {len(scorings) + 1} of {manifest.scorings} planned; the confidence is divided "
+            f"{given}: would be file {len(scorings) + 1} of {most} planned; the confidence is divided "
             "among planned files, so plan a new audit with --scorings and run again"
         )
-    return scorings, control
+    return scores.model_copy(update={"scorings": scorings})
 
 
 def _line_count(path: Path) -> int:
@@ -273,10 +231,3 @@ def _line_count(path: Path) -> int:
         return 0
     with path.open("rb") as file:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-
-
-def _scores(manifest: Manifest, file: _CountedFile) -> dict[str, Floats]:
-    """Scores of candidates, of control candidates, and of candidates if the file also held all planted canaries."""
-    every, here = [*manifest.candidates, *manifest.never], len(manifest.candidates)
-    plain, copied = manifest.canary_kind.score(every, manifest.planted, manifest.table, file)
-    return {"candidates": plain[:here], "never": plain[here:], "copied": copied[:here]}

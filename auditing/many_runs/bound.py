@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpassay import __version__
+from dpassay.auditing.files import OF_THE_TIME, Claimed, comparable, guarantee, recomputed_bound, sealed, write_bound
 from dpassay.auditing.many_runs.files import PlannedRuns, Results, read_plan
-from dpassay.auditing.plan_files import BOUND, Claimed, comparable, guarantee, read_sealed, sealed, write_bound
 from dpassay.audits.games.many_runs import ManyRuns, detectable_leak, power
 from dpassay.audits.result import AuditResult
 from dpassay.audits.verdict import decide
@@ -112,18 +112,19 @@ def read_bound(planned: PlannedRuns) -> dict[str, Any]:
     Raises:
         InputError: if there is none, or it is not what the runs of the folder show.
     """
-    folder, path = planned.folder, planned.folder / BOUND
-    if not path.is_file():
-        raise InputError(f"{folder}: holds no bound; run `dpassay audit runs bound {folder}` first")
-    result = read_sealed(path)
-    if result.get("plan_sha256") != planned.sha256:
-        raise InputError(f"{path}: belongs to another plan; run `dpassay audit runs bound {folder}` again")
-    expected = json.loads(json.dumps(computed(planned).to_json()))
-    shown, now = (comparable(document, result.get("dpassay")) for document in (result, expected))
-    if any(shown.get(key) != value for key, value in now.items() if key not in ("dpassay", "sha256")):
-        raise InputError(
-            f"{path}: is not what the runs in {folder} show; run `dpassay audit runs bound {folder}` again"
-        )
+
+    def shown(document: Mapping[str, Any], version: Any) -> dict[str, Any]:
+        return {key: value for key, value in comparable(document, version).items() if key not in OF_THE_TIME}
+
+    result, expected = recomputed_bound(
+        planned.folder,
+        "dpassay audit runs bound",
+        "runs",
+        lambda: {"plan_sha256": planned.sha256},
+        "belongs to another plan",
+        lambda: computed(planned).to_json(),
+        shown,
+    )
     return {**result, **expected}
 
 

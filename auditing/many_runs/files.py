@@ -21,7 +21,7 @@ from pydantic import AliasChoices, Field, FiniteFloat, ValidationError
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.attacks.black_box.output_features import Features, OutputFeatures
 from dpassay.attacks.black_box.worst_cases import FINDS, ColumnFacts, Event, NeighboringData
-from dpassay.auditing.plan_files import MANIFEST, PLAN, Claimed, Part, guarantee, version_error
+from dpassay.auditing.files import MANIFEST, PLAN, Claimed, Part, guarantee, version_error
 from dpassay.audits.games.many_runs import (
     MAX_RUNS,
     GeneratorRun,

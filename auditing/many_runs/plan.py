@@ -24,6 +24,7 @@ from dpassay.attacks.black_box.worst_cases import (
 )
 from dpassay.attacks.canaries.rows import ColumnRange
 from dpassay.auditing.data import Data, write_rows
+from dpassay.auditing.files import PLAN, Claimed, guarantee
 from dpassay.auditing.many_runs.files import (
     DATA,
     PlannedColumn,
@@ -34,7 +35,6 @@ from dpassay.auditing.many_runs.files import (
     data_file,
     read_plan,
 )
-from dpassay.auditing.plan_files import PLAN, Claimed, guarantee
 from dpassay.audits.games.many_runs import (
     MAX_RUNS,
     MIN_RUNS,

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from dpassay.attacks.black_box.worst_cases import FINDS
+from dpassay.auditing.files import report_header, write_report
 from dpassay.auditing.many_runs.bound import read_bound
 from dpassay.auditing.many_runs.files import PlannedRuns, read_plan
-from dpassay.auditing.plan_files import report_header, write_report
 from dpassay.audits.games.many_runs import ManyRunsDesign
 from dpassay.reports import text
 from dpassay.reports.runs import RunsAudit, render

@@ -29,9 +29,9 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.attacks.black_box.output_features import Features, OutputFeatures, failed
 from dpassay.attacks.black_box.worst_cases import Row, Sample, data_sets_of, describe_columns, neighboring_data
+from dpassay.auditing.files import BOUND
 from dpassay.auditing.many_runs.files import TRIAL, MadeRun, PlannedRuns, Results, read_plan
 from dpassay.auditing.many_runs.functions import Function, FunctionProcesses, called, load, source_of
-from dpassay.auditing.plan_files import BOUND
 from dpassay.audits.games.many_runs import GeneratorRun, ManyRuns, ManyRunsDesign, Pair
 from dpassay.audits.result import AuditResult
 from dpassay.base import defaults, validate

@@ -16,9 +16,10 @@ from dpassay.accounting.bounds import Bound, Direction, Rigor
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.accounting.registry import upper_bounds
 from dpassay.auditing.canaries.bound import read_bound as of_canaries_bound
+from dpassay.auditing.canaries.files import read_plan as canaries_plan
+from dpassay.auditing.files import BOUND, MANIFEST, PLAN
 from dpassay.auditing.many_runs.bound import read_bound as of_runs_bound
-from dpassay.auditing.many_runs.files import read_plan
-from dpassay.auditing.plan_files import BOUND, MANIFEST, PLAN
+from dpassay.auditing.many_runs.files import read_plan as runs_plan
 from dpassay.audits.result import AuditResult
 from dpassay.audits.verdict_wording import contradiction
 from dpassay.base.errors import InputError
@@ -95,7 +96,7 @@ def _assuming(audit: AuditResult, stated: str) -> AuditResult:
 
 def _of_folder(folder: Path) -> list[AuditResult]:
     of_runs = not (folder / "private" / MANIFEST).is_file() and (folder / "private" / PLAN).is_file()
-    result = of_runs_bound(read_plan(folder)) if of_runs else of_canaries_bound(folder)
+    result = of_runs_bound(runs_plan(folder)) if of_runs else of_canaries_bound(canaries_plan(folder))
     return _audits([result.get("audit")], folder / BOUND)
 
 

@@ -113,11 +113,22 @@ def _no_most_occurrences() -> None:
 
 
 def _unread_scores() -> None:
-    from dpassay.auditing import plan_files
     from dpassay.auditing.canaries import bound
+    from dpassay.auditing.canaries.files import CanaryScores, PlannedCanaries, ScoredFile
+    from dpassay.auditing.files import SCORES, read_sealed
 
-    def read_scores(folder: Path, manifest_sha256: str) -> dict[str, Any]:
-        return plan_files.read_sealed(folder / plan_files.SCORES)
+    def unread(entry: dict[str, Any]) -> ScoredFile:
+        return ScoredFile.model_construct(None, **entry)
+
+    def read_scores(planned: PlannedCanaries) -> CanaryScores:
+        document = read_sealed(planned.folder / SCORES)
+        control = document.get("unprotected")
+        return CanaryScores.model_construct(
+            manifest_sha256=document["manifest_sha256"],
+            scorings=tuple(map(unread, document["scorings"])),
+            unprotected=control and unread(control),
+            sha256=document["sha256"],
+        )
 
     bound.read_scores = read_scores  # type: ignore[attr-defined]
 

@@ -19,15 +19,15 @@ from dpassay.accounting.guarantees import Guarantee
 from dpassay.attacks.canaries.reconstruction import Reconstruction
 from dpassay.attacks.released.holdout import Hits, Units
 from dpassay.attacks.secrets.reconstruction import SecretGuesses
-from dpassay.auditing.canaries import readme
-from dpassay.auditing.canaries.files import Manifest, PlannedCanaries
+from dpassay.auditing.canaries import words
+from dpassay.auditing.canaries.design import CanariesDesign
+from dpassay.auditing.canaries.files import CanariesPlan, PlannedCanaries
+from dpassay.auditing.canaries.game import Scoring, third_party_audit
 from dpassay.auditing.canaries.kinds import Canary
+from dpassay.auditing.files import Claimed
 from dpassay.auditing.membership.audit import MembershipAudit, MembershipSettings
-from dpassay.auditing.plan_files import Claimed
 from dpassay.auditing.released.audit import HoldoutAudit, HoldoutSettings
 from dpassay.audits.games import leave_one_out_audit, reconstruction_audit
-from dpassay.audits.games.canaries import Scoring, third_party_audit
-from dpassay.audits.games.canaries_design import CanariesDesign
 from dpassay.audits.games.distinguishing import distinguishing_audit
 from dpassay.audits.games.membership import membership_audit
 from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores
@@ -222,17 +222,14 @@ def planted_page(right: int, copied: float = 3.0) -> str:
 
 def planted_reach() -> str:
     """What the plan of that audit says of its reach."""
-    manifest = Manifest(
+    plan = CanariesPlan(
         dpassay="", nonce="", kind="echo", text="text", unit="record", copies=1, guesses=PLANTED.guesses,
         files=PLANTED.scorings, confidence=PLANTED.confidence, delta=PLANTED.delta,
         claim=Claimed(epsilon=PLANTED_CLAIM.epsilon, delta=PLANTED_CLAIM.delta), statistic="",
         candidates=[Canary()] * PLANTED.candidates, included="", never=[],
     )  # fmt: skip
-    assert manifest.design == PLANTED
-    planned = PlannedCanaries(
-        manifest=manifest, manifest_sha256="", canaries="canaries.jsonl", canaries_sha256="", reads_data=None
-    )
-    return f"<pre>{html.escape(' '.join(readme.reach(planned)))}</pre>"
+    assert plan.design == PLANTED
+    return f"<pre>{html.escape(' '.join(words.reach(PlannedCanaries(Path(), plan, ''))))}</pre>"
 
 
 @pytest.mark.parametrize(

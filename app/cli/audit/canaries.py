@@ -82,18 +82,16 @@ def plan(
     """Starts an audit with canaries (then score, bound, report): draws them and fixes in advance what is tested."""
     options = locals()
     from dpassay import audit
-    from dpassay.auditing.canaries.layout import layout_in_words
-    from dpassay.auditing.canaries.readme import reach
-    from dpassay.auditing.canaries.units import claim_in_words
+    from dpassay.auditing.canaries.words import layout_in_words, reach
 
     planned = call(audit.canaries, options)
 
     def in_words() -> None:
-        for line in claim_in_words(planned.design.claim, planned.design.unit):
+        for line in planned.design.claim_in_words():
             say(line)
         size = planned.design.candidates
-        if planned.layout is None:
-            say(f"{size} canaries of kind {kind}; add the planted ones to the data: {folder / planned.canaries}")
+        if planned.plan.layout is None:
+            say(f"{size} canaries of kind {kind}; add the planted ones to the data: {folder / planned.plan.canaries}")
         else:
             say(f"{size} canaries of kind {kind}")
         say(f"SHA-256 of the manifest, to be kept outside {folder}: {planned.manifest_sha256}")
@@ -141,8 +139,7 @@ def score(
     read = f"Scored all canaries by {model}"
     if model is None:
         read = f"Read {scored.rows} rows ({scored.bytes} bytes) of {synthetic}"
-    shown = scored.model_dump(include={"file", "sha256", "bytes", "rows"})
-    show(shown, lambda: say(f"{read}; scores are in {folder / 'scores.json'}"), json_, quiet)
+    show(scored.about, lambda: say(f"{read}; scores are in {folder / 'scores.json'}"), json_, quiet)
 
 
 def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:
@@ -162,9 +159,8 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
         for rate in (*audit.rates, *audit.controls):
             say(f"{rate.name}: {rate.hits} of {rate.trials}")
         say("Tried: " + "; ".join(audit.multiplicity))
-        for file in (*result.scorings, *([result.unprotected] if result.unprotected else [])):
-            if not file.checked:
-                say(f"{file.scored.file} was removed after it was scored, so it could not be checked.")
+        for name in result.removed:
+            say(f"{name} was removed after it was scored, so it could not be checked.")
 
     conclude(result, in_words, json_, quiet)
 

@@ -15,7 +15,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from dpassay.auditing.canaries.files import read_manifest
+from dpassay.auditing.canaries.files import read_plan
 
 START = datetime.date(1955, 1, 28)
 TABLE = ("plan", "--kind", "table", "--canaries", 40)
@@ -79,7 +79,7 @@ def planned(tmp_path: Path) -> Path:
 def scored(folder: Path, synthetic: Path) -> list[float]:
     done("score", folder, synthetic)
     [entry] = json.loads((folder / "scores.json").read_text())["scorings"]
-    manifest = read_manifest(folder)[0]
+    manifest = read_plan(folder).plan
     return [score for score, coin in zip(entry["candidates"], manifest.coins, strict=True) if coin]
 
 
@@ -164,7 +164,7 @@ def test_categories_that_are_whole_numbers_are_found_as_floats(ending: str, tmp_
     if ending == "parquet":  # one type for all
         copies = [{**row, "code": row["code"] if isinstance(row["code"], float) else None} for row in copies]
     result = scored(folder, written(copies, tmp_path / f"s.{ending}"))
-    whole = [canary.column == "code" for canary in read_manifest(folder)[0].planted]
+    whole = [canary.column == "code" for canary in read_plan(folder).plan.planted]
     assert any(whole)
     assert all(score == 1 for score, of in zip(result, whole, strict=True) if of)
 
@@ -231,7 +231,7 @@ def test_parquet_columns_of_days_with_a_zone_and_of_decimals(tmp_path: Path) -> 
     like, folder = written(rows, tmp_path / "like.parquet", schema), tmp_path / "audit"
     about = done(*TABLE, "--like", like, "-o", folder)
     assert about["warnings"] == []
-    assert {column.kind for column in read_manifest(folder)[0].table} == {"date", "number", "word"}
+    assert {column.kind for column in read_plan(folder).plan.table} == {"date", "number", "word"}
     copies = read(folder / "canaries.parquet")
     assert {row["born"].time() for row in copies} == {datetime.time()}
     assert all(isinstance(row["spent"], Decimal) for row in copies)
@@ -292,7 +292,7 @@ def test_numbers_that_are_not_finite_are_empty_cells(cell: str, tmp_path: Path) 
     like, folder = written(rows, tmp_path / "like.jsonl"), tmp_path / "audit"
     done(*TABLE, "--like", like, "-o", folder)
     assert "null" not in json.dumps(json.loads((folder / "private" / "manifest.json").read_text())["columns"])
-    table = {column.name: column for column in read_manifest(folder)[0].table}
+    table = {column.name: column for column in read_plan(folder).plan.table}
     assert (table["spent"].kind, table["spent"].missing) == ("number", 0.25)
     assert (set(table["place"].values), table["place"].missing) == ({"Delft", "Ghent", "Oslo"}, 0.25)
     copies = [json.loads(line) for line in (folder / "canaries.jsonl").read_text().splitlines()]

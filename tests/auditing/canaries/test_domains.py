@@ -22,8 +22,9 @@ import yaml
 from scipy import stats
 from seeded_entropy import seed_entropy
 
-from dpassay.auditing.canaries.files import read_manifest
-from dpassay.auditing.canaries.layout import CanaryCoins, each_confidence
+from dpassay.auditing.canaries.design import each_confidence
+from dpassay.auditing.canaries.files import read_plan
+from dpassay.auditing.canaries.split import CanaryCoins
 from dpassay.data.records import read_rows
 
 PLANS = ("basic", "family", "student")
@@ -163,7 +164,7 @@ def test_edges_are_inside_a_public_range_and_beyond_one_of_the_data(
 def test_new_categories_are_found_exactly(people: list[dict[str, Any]], schema: Path, tmp_path: Path) -> None:
     like, folder = written(people, tmp_path / "like.jsonl"), tmp_path / "audit"
     done("plan", "--kind", "category", "--canaries", 80, "--like", like, "--id", "id", "--schema", schema, "-o", folder)
-    manifest, _ = read_manifest(folder)
+    manifest = read_plan(folder).plan
     every = [*manifest.candidates, *manifest.never]
     assert len({(canary.column, canary.value) for canary in every}) == 160
     assert {canary.column for canary in every} == {"grade", "plan"}
@@ -183,7 +184,7 @@ def test_keys_look_like_the_numbers_in_the_data(tmp_path: Path) -> None:
     like, folder = written(texts, tmp_path / "like.jsonl"), tmp_path / "audit"
     own = ("--template", "Please pay {key}.", "--template", "It is {key}, again")
     done("plan", "--like", like, "--canaries", 60, *own, "-o", folder)
-    manifest, _ = read_manifest(folder)
+    manifest = read_plan(folder).plan
     every = [*manifest.candidates, *manifest.never]
     forms = Counter("".join("#" if item.isdigit() else item for item in canary.key) for canary in every)
     assert set(forms) == {"####-#####", "####-#######"}
@@ -270,7 +271,7 @@ def test_one_run_serves_all_audits_of_a_table(ending: str, people: list[dict[str
     [audit] = json.loads((tmp_path / "private" / "table-audit.json").read_text())["audits"][:1]
     assert (audit["rates"][0]["hits"], audit["rates"][1]["hits"]) == (len(names["source"]), 0)
     assert all("0.975" in line for line in lines[2:])
-    assert read_manifest(folder)[0].confidence == 0.975
+    assert read_plan(folder).plan.confidence == 0.975
 
 
 def test_one_run_serves_all_audits_of_text(tmp_path: Path) -> None:
@@ -315,7 +316,7 @@ def test_the_errors_of_all_commands_and_files_add_up_to_no_more_than_was_given(
     folder = tmp_path / "audit"
     plan = ("plan", *kind, "--canaries", 40, "--epsilon", 1, "--holdout", 0.5, "--scorings", scorings, "-o", folder)
     printed = dpassay(*plan).stdout
-    manifest, readme = read_manifest(folder)[0], (folder / "README.md").read_text()
+    manifest, readme = read_plan(folder).plan, (folder / "README.md").read_text()
     lines = [line.split() for line in printed.splitlines() if line.startswith("  dpassay audit")]
     assert len(lines) == {"rows": 3, "texts": 4, "users": 3}[case]
     errors = [1 - Decimal(repr(manifest.confidence))]  # of all files
@@ -402,7 +403,7 @@ def test_a_plan_of_version_0_2_is_read(people: list[dict[str, Any]], tmp_path: P
         path.write_text(json.dumps(old))
         plan = json.loads(about.read_text())
         about.write_text(json.dumps(plan | {"manifest_sha256": hashlib.sha256(path.read_bytes()).hexdigest()}))
-        planted = read_manifest(folder)[0].planted
+        planted = read_plan(folder).plan.planted
         rows = [dict(canary.row) if canary.row else {"text": canary.text} for canary in planted]
         done("score", folder, written([*rows, rows[0]], tmp_path / f"s-{kind}.jsonl"))
         assert done("bound", folder)["audit"]["rates"][0]["hits"] > 0
@@ -418,7 +419,7 @@ def test_a_model_is_scored_in_place_of_a_file(kind: str, tmp_path: Path, monkeyp
     seed_entropy(monkeypatch, 0)
     folder = tmp_path / "audit"
     done("plan", "--kind", kind, "--canaries", 60, "--epsilon", 1, "-o", folder)
-    planted = {canary.text for canary in read_manifest(folder)[0].planted}
+    planted = {canary.text for canary in read_plan(folder).plan.planted}
 
     def likely(model: Any, canaries: Any, base: Any) -> Any:
         return np.array([-30.0 + 20 * (canary.text in planted) + len(canary.text) % 3 for canary in canaries])

@@ -25,8 +25,8 @@ from seeded_entropy import seed_entropy
 from dpassay.attacks.canaries import texts as text_canaries
 from dpassay.attacks.canaries.texts import numbers_in
 from dpassay.auditing.canaries import plan as audit_plan
-from dpassay.auditing.canaries.files import read_manifest
-from dpassay.auditing.plan_files import sealed
+from dpassay.auditing.canaries.files import read_plan
+from dpassay.auditing.files import sealed
 from dpassay.audits.statistics import epsilon_one_run
 from dpassay.base.number_format import format_percent, format_upper
 from dpassay.data.corpora import notes
@@ -92,7 +92,7 @@ def planned(tmp_path: Path) -> Path:
 
 
 def planted(folder: Path) -> list[str]:
-    return [canary.text for canary in read_manifest(folder)[0].planted]
+    return [canary.text for canary in read_plan(folder).plan.planted]
 
 
 def test_a_plan_holds_everything_that_is_fixed_before_the_run(tickets: Path, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_coins_come_from_the_operating_system_and_are_independent(tmp_path: Path
     coins = []
     for name in ("a", "b"):
         done("plan", "--canaries", 400, "-o", tmp_path / name)
-        coins.append(read_manifest(tmp_path / name)[0].included)
+        coins.append(read_plan(tmp_path / name).plan.included)
     assert coins[0] != coins[1]
     assert all(139 < included.count("1") < 261 for included in coins)
 
@@ -327,7 +327,7 @@ def test_rows_have_the_format_and_the_types_of_the_data(customers: Path, tmp_pat
 
 
 def test_the_whole_way_of_keys(planned: Path, tmp_path: Path) -> None:
-    digest = read_manifest(planned)[1]
+    digest = read_plan(planned).manifest_sha256
     texts = planted(planned)
     assert (
         done("score", planned, write(tmp_path / "s.jsonl", [*texts, "x"]), "--expect", digest)["rows"] == len(texts) + 1
@@ -393,7 +393,7 @@ def test_a_page_of_echoes_with_a_failed_control(tmp_path: Path, monkeypatch: pyt
     seed_entropy(monkeypatch, 0)
     folder = tmp_path / "audit"
     done("plan", "--kind", "echo", "--canaries", 120, "--epsilon", 1, "-o", folder)
-    manifest, _ = read_manifest(folder)
+    manifest = read_plan(folder).plan
     every = [canary.text for canary in manifest.candidates]
     done("score", folder, write(tmp_path / "s.jsonl", every))
     result = dpassay("bound", folder)
@@ -451,7 +451,7 @@ def test_changed_files_are_refused(planned: Path, tmp_path: Path) -> None:
         path.write_text(kept)
         return line
 
-    coins = read_manifest(planned)[0].included
+    coins = read_plan(planned).plan.included
     assert "was changed since it was planned" in changed(manifest, coins, coins[::-1] + " ", "bound", planned)
     assert "was changed since it was written" in changed(scores, "1.0", "0.0", "bound", planned)
     assert "was changed since it was written" in changed(
@@ -498,7 +498,7 @@ def test_who_scores_again_from_the_manifest_sees_that_scores_were_written_by_han
     done("score", planned, synthetic)
     document = json.loads((planned / "scores.json").read_text())
     true = document["scorings"][0].copy()
-    document["scorings"][0]["candidates"] = [float(coin) for coin in read_manifest(planned)[0].included]
+    document["scorings"][0]["candidates"] = [float(coin) for coin in read_plan(planned).plan.included]
     (planned / "scores.json").write_text(json.dumps(sealed({k: v for k, v in document.items() if k != "sha256"})))
     digest = hashlib.sha256((planned / "private" / "manifest.json").read_bytes()).hexdigest()
     assert dpassay("bound", planned, "--expect", digest).returncode == 1  # which the guide says

@@ -13,7 +13,7 @@ from printed_numbers import two_forms
 from seeded_entropy import seed_entropy
 from whole_pages import Nesting, outside
 
-from dpassay.auditing.plan_files import sealed
+from dpassay.auditing.files import sealed
 from dpassay.audits.games import many_runs
 
 CITIES = ["Antwerp", "Bergen", "Coimbra", "Delft", "Esbjerg"]

@@ -13,8 +13,8 @@ from scipy import stats
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.guarantees import ApproxDP, PureDP
-from dpassay.audits.games.canaries import Scoring, refutes, third_party_audit
-from dpassay.audits.games.canaries_design import CanariesDesign
+from dpassay.auditing.canaries.design import CanariesDesign
+from dpassay.auditing.canaries.game import Scoring, third_party_audit
 from dpassay.audits.games.distinguishing import distinguishing_audit
 from dpassay.audits.games.distinguishing_choice import training_runs
 from dpassay.audits.statistics.binomial import epsilon_clopper_pearson
@@ -258,7 +258,7 @@ def refuted(design: CanariesDesign, leak: Leak, rng: np.random.Generator) -> boo
     if design.guesses is not None:  # equal scores in random order
         scores, never = scores + rng.random(M) / 2, never + rng.random(M) / 2
     scoring = Scoring(name="s", candidates=scores, never=never, copied=np.where(included, 9.0, scores))
-    return bool(refutes(design, third_party_audit(design, included, [scoring], attack="a", kind="key").bounds))
+    return bool(design.refuted_by(third_party_audit(design, included, [scoring], attack="a", kind="key").bounds))
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from dpassay.accounting.interop.conditions import Condition, Normalizer
 from dpassay.accounting.ledger.entries import Charge, Commit
 from dpassay.accounting.ledger.evidence import Basis
 from dpassay.accounting.ledger.ledger import Ledger
-from dpassay.auditing.canaries.files import read_manifest
-from dpassay.auditing.plan_files import sealed
+from dpassay.auditing.canaries.files import read_plan
+from dpassay.auditing.files import sealed
 from dpassay.audits.result import AuditResult
 from dpassay.base.errors import InputError
 from dpassay.generators.base import RunSettings
@@ -241,7 +241,7 @@ def audited(folder: Path) -> Path:
     audit = folder / "audit"
     made = run("audit", "plan", "--canaries", 60, "--epsilon", 1, "--delta", DELTA, "-o", audit, "-q")
     assert made.returncode == 0, made.stderr
-    texts = [canary.text for canary in read_manifest(audit)[0].planted]
+    texts = [canary.text for canary in read_plan(audit).plan.planted]
     (folder / "synthetic.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in [*texts, "x"]))
     assert run("audit", "score", audit, folder / "synthetic.jsonl", "-q").returncode == 0
     assert run("audit", "bound", audit, "-q").returncode == 1

@@ -1,14 +1,15 @@
-"""The instructions of a planned audit."""
+"""What a planned audit by canaries says: which claim it tests, what it can show, what to do, and its README."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from dpassay.accounting.adjacency import Unit
+from dpassay.auditing.canaries.design import audits_of, each_confidence
 from dpassay.auditing.canaries.files import PlannedCanaries
 from dpassay.auditing.canaries.kinds import KINDS
-from dpassay.auditing.canaries.layout import commands, confidences_in_words
-from dpassay.auditing.canaries.units import claim_in_words
+from dpassay.auditing.canaries.split import CANDIDATES, HOLDOUT, SOURCE
 from dpassay.base.number_format import (
     format_confidence,
     format_lower,
@@ -74,30 +75,26 @@ def readme(planned: PlannedCanaries) -> str:
     """The README of a planned audit."""
     files, unit = planned.design.scorings, planned.design.unit
     return _STEPS.format(
-        file=planned.canaries,
-        what=KINDS[planned.manifest.kind].what,
+        file=planned.plan.canaries,
+        what=KINDS[planned.plan.kind].what,
         digest=planned.manifest_sha256,
-        unit=_unit(unit, planned.manifest.copies),
+        unit=_unit(unit, planned.plan.copies),
         runs="once" if files == 1 else f"{files} times or as often as was planned, but no more",
         scorings="Only one file can be scored." if files == 1 else f"At most {files} files can be scored.",
         plural="" if files == 1 else "s",
         unit_name=f"group of {unit.size}" if unit.is_group else unit.noun,
-        add=_add(planned),
+        add=_ADD.format(file=planned.plan.canaries)
+        if planned.plan.layout is None
+        else _INPUT.format(input=planned.input, suffix=Path(planned.input).suffix),
         layout=_layout(planned),
-        reach="\n".join([*claim_in_words(planned.design.claim, unit), *reach(planned)]),
-        read=_READ.format(path=planned.reads_data) if planned.reads_data else "",
+        reach="\n".join([*planned.design.claim_in_words(), *reach(planned)]),
+        read=_READ.format(path=planned.plan.reads_data) if planned.plan.reads_data else "",
     )
-
-
-def _add(planned: PlannedCanaries) -> str:
-    if planned.layout is None:
-        return _ADD.format(file=planned.canaries)
-    return _INPUT.format(input=planned.input, suffix=Path(planned.input).suffix)
 
 
 def _layout(planned: PlannedCanaries) -> str:
     """The audits of the same run that compare source and holdout."""
-    layout = planned.layout
+    layout = planned.plan.layout
     if layout is None:
         return ""
     repeated = f" {layout.repeated} records that repeat another have no coin." if layout.repeated else ""
@@ -189,3 +186,79 @@ def _runs(probability: float) -> str:
     if probability > 1 - _RARE:
         return f"more than {format_percent(1 - _RARE)} of runs" if probability < 1 else "every run"
     return f"{format_percent(probability)} of runs"
+
+
+def commands(planned: PlannedCanaries, folder: str, synthetic: str = "SYNTHETIC") -> list[str]:
+    """The commands of all audits of the run, as they are typed; all but `bound` are for each planned file.
+
+    Args:
+        planned: with a layout or without.
+        folder: of the plan.
+        synthetic: a file that the generator wrote.
+    """
+    folder, synthetic = shlex.quote(folder), shlex.quote(synthetic)
+    expect, plan, layout = f" --expect {planned.manifest_sha256}", planned.plan, planned.plan.layout
+    results = [f"dpassay audit score {folder} {synthetic}{expect}", f"dpassay audit bound {folder}{expect}"]
+    if layout is None:
+        return results
+    suffix, design = Path(plan.canaries).suffix, planned.design
+    sides = f"--source {folder}/private/{SOURCE}{suffix} --holdout {folder}/private/{HOLDOUT}{suffix}"
+    claim = f" --delta {design.delta!r}" if design.delta else ""
+    if design.claim is not None and str(design.unit) == layout.unit:
+        claim += f" --epsilon {design.claim.epsilon!r}"
+    coins = f"--coins --confidence {_each_file(planned)!r}{claim}"
+    if plan.text is None:
+        ignored = "" if plan.id is None else f" --ignore {shlex.quote(plan.id)}"
+        return [*results, f"dpassay audit table {synthetic} {sides}{ignored} {coins}"]
+    named = shlex.quote(plan.text)
+    user = f" --user {shlex.quote(str(plan.user))}" if layout.needs_user else ""
+    names = "" if named == "text" else f" --text {named} --synthetic-text {named}"
+    results.append(f"dpassay audit text {synthetic} {sides}{names}{user} {coins}")
+    if not layout.needs_user:
+        candidates = f"{folder}/private/{CANDIDATES}.jsonl"
+        results.append(f"dpassay audit membership text {candidates} --synthetic {synthetic}{names} {coins}")
+    return results
+
+
+def _each_file(planned: PlannedCanaries) -> float:
+    """The confidence of an audit of real records for one file.
+
+    The error probability is divided among the audits, and that of each audit among the planned files. The audit by
+    canaries divides its own part itself (`Design.each`).
+    """
+    assert planned.plan.layout is not None
+    audits = audits_of(planned.plan.text is not None, planned.plan.layout.needs_user)
+    return each_confidence(planned.plan.joint_confidence, audits * planned.design.scorings)
+
+
+def confidences_in_words(planned: PlannedCanaries) -> str:
+    """With what confidence the audits of a layout hold, each and jointly, before their commands are listed."""
+    files, all_ = planned.design.scorings, format_confidence(planned.plan.joint_confidence)
+    canaries = format_confidence(planned.design.confidence)
+    if files == 1:
+        return f"Each audit has confidence {canaries}, so that all of them hold jointly with {all_}:"
+    return (
+        f"Give each command that compares source and holdout for each of the {files} files. It has confidence "
+        f"{format_confidence(_each_file(planned))} for one of them, and the audit by canaries {canaries} for all, so "
+        f"that all of them hold jointly with {all_}:"
+    )
+
+
+def layout_in_words(planned: PlannedCanaries, folder: str) -> list[str]:
+    """What was split and what to run, in sentences and commands; empty without a layout."""
+    layout = planned.plan.layout
+    if layout is None:
+        return []
+    lines = [
+        f"The generator reads {folder}/{planned.input}: the data without the holdout, the planted canaries, shuffled."
+    ]
+    if layout.repeated:
+        lines.append(
+            f"{layout.repeated} of {layout.records} records repeat the content of another. They stay in the input "
+            "without a coin, on neither side, since one coin could not decide on each. If they are of one user, name "
+            "the users with --user and --unit user; if they are mistakes, drop them from the data and plan again."
+        )
+    several = f", each of {planned.design.scorings} files; `bound` comes once, after all are scored"
+    written = f"SYNTHETIC is what it writes{'' if planned.design.scorings == 1 else several}."
+    lines.append(f"{written} {confidences_in_words(planned)}")
+    return [*lines, *(f"  {command}" for command in commands(planned, folder))]

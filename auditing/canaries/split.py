@@ -14,11 +14,10 @@ import math
 import random
 import re
 import secrets
-import shlex
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -27,10 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpassay.accounting.adjacency import Unit
-from dpassay.auditing.canaries.files import Layout, PlannedCanaries
-from dpassay.auditing.data import Data, RowWriter
-from dpassay.auditing.plan_files import hashed
-from dpassay.base.number_format import format_confidence
+from dpassay.auditing.canaries.files import Layout
+from dpassay.auditing.data import Columns, Data, RowWriter
+from dpassay.auditing.files import hashed
 from dpassay.base.progress import Progress
 from dpassay.data.cells import as_number, is_missing
 from dpassay.data.records import read_rows
@@ -45,27 +43,14 @@ _COMPARED = (type(None), str, bool, int, float, Decimal, datetime.date)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordSplit:
-    """How records are split.
-
-    Attributes:
-        share: of the units that is expected in the holdout, in (0, 1/2].
-        text: column of the text; None for rows of a table.
-        id: column of the id, which is no part of a record's content.
-        unit: whose records are on one side; no group.
-        user: column of the user, if the unit needs one.
-    """
-
-    share: float
-    text: str | None
-    id: str | None
-    unit: Unit
-    user: str | None
-
-
 def write_layout(
-    folder: Path, data: Data, planted: Iterable[Mapping[str, Any]], split: RecordSplit, progress: Progress
+    folder: Path,
+    data: Data,
+    planted: Iterable[Mapping[str, Any]],
+    split: Columns,
+    unit: Unit,
+    share: float,
+    progress: Progress,
 ) -> Layout:
     """Writes the input, and in ``private/`` source and holdout; for texts also both as candidates of membership.
 
@@ -73,7 +58,10 @@ def write_layout(
         folder: that exists, with ``private/``.
         data: whose file is split.
         planted: records of the canaries that are in the input.
-        split: how.
+        split: columns of the text, which is None for rows of a table; of the id, which is no part of a record's
+            content; and of the user, which is None unless all records of a user are on one side.
+        unit: whose records are on one side; no group.
+        share: of the units that is expected in the holdout, in (0, 1/2].
         progress: where to show progress.
 
     Raises:
@@ -83,7 +71,7 @@ def write_layout(
     private, suffix = folder / "private", data.suffix
     source, holdout = private / f"{SOURCE}{suffix}", private / f"{HOLDOUT}{suffix}"
     repeats = _Repeats.none() if split.user is not None else _Repeats.of(_contents(data.path, split, progress))
-    coin, counts, repeated = CanaryCoins(split.share), [0, 0], 0
+    coin, counts, repeated = CanaryCoins(share), [0, 0], 0
     with contextlib.ExitStack() as stack:
         sides = [stack.enter_context(RowWriter(path, data)) for path in (source, holdout)]
         candidates = _Candidates(private / f"{CANDIDATES}.jsonl", split)
@@ -111,8 +99,8 @@ def write_layout(
             "give more records, or a larger --holdout"
         )
     return Layout(
-        unit=str(split.unit),
-        share=split.share,
+        unit=str(unit),
+        share=share,
         records=data.count,
         repeated=repeated,
         source=counts[0],
@@ -123,9 +111,7 @@ def write_layout(
     )
 
 
-def _contents(
-    path: Path, split: RecordSplit, progress: Progress | None
-) -> Iterator[tuple[int | str, Mapping[str, Any]]]:
+def _contents(path: Path, split: Columns, progress: Progress | None) -> Iterator[tuple[int | str, Mapping[str, Any]]]:
     """The unit of each record, and the record: its user, or a hash of what audits compare of it."""
     rows = read_rows(path)
     with (progress or Progress("quiet")).stage("Looking for repeated records") as step:
@@ -135,7 +121,7 @@ def _contents(
         step(1, 1)
 
 
-def _units(piece: list[tuple[str, Mapping[str, Any]]], split: RecordSplit, path: Path) -> list[int | str]:
+def _units(piece: list[tuple[str, Mapping[str, Any]]], split: Columns, path: Path) -> list[int | str]:
     for column, what in ((split.text, "text"), (split.user, "user")):
         for where, row in piece if column is not None else ():
             _check_word(row.get(str(column)), f"{path}, {where}: column {column!r}", what)
@@ -251,7 +237,7 @@ class _Shuffled:
 class _Candidates:
     """The candidates of `dpassay audit membership text`, if records are texts and units."""
 
-    def __init__(self, path: Path, split: RecordSplit) -> None:
+    def __init__(self, path: Path, split: Columns) -> None:
         self._text = split.text if split.user is None else None
         self._data = Data(None)
         self._writer = RowWriter(path, self._data)
@@ -267,101 +253,3 @@ class _Candidates:
     def __exit__(self, *error: Any) -> None:
         if self._text is not None:
             self._writer.__exit__(*error)
-
-
-def commands(planned: PlannedCanaries, folder: str, synthetic: str = "SYNTHETIC") -> list[str]:
-    """The commands of all audits of the run, as they are typed; all but `bound` are for each planned file.
-
-    Args:
-        planned: with a layout or without.
-        folder: of the plan.
-        synthetic: a file that the generator wrote.
-    """
-    folder, synthetic = shlex.quote(folder), shlex.quote(synthetic)
-    expect, layout, columns = f" --expect {planned.manifest_sha256}", planned.layout, planned.columns
-    results = [f"dpassay audit score {folder} {synthetic}{expect}", f"dpassay audit bound {folder}{expect}"]
-    if layout is None:
-        return results
-    suffix, design = Path(planned.canaries).suffix, planned.design
-    sides = f"--source {folder}/private/{SOURCE}{suffix} --holdout {folder}/private/{HOLDOUT}{suffix}"
-    claim = f" --delta {design.delta!r}" if design.delta else ""
-    if design.claim is not None and str(design.unit) == layout.unit:
-        claim += f" --epsilon {design.claim.epsilon!r}"
-    coins = f"--coins --confidence {_each_file(planned)!r}{claim}"
-    if "text" not in columns:
-        ignored = f" --ignore {shlex.quote(columns['id'])}" if "id" in columns else ""
-        return [*results, f"dpassay audit table {synthetic} {sides}{ignored} {coins}"]
-    named = shlex.quote(columns["text"])
-    user = f" --user {shlex.quote(columns['user'])}" if layout.needs_user else ""
-    names = "" if named == "text" else f" --text {named} --synthetic-text {named}"
-    results.append(f"dpassay audit text {synthetic} {sides}{names}{user} {coins}")
-    if not layout.needs_user:
-        candidates = f"{folder}/private/{CANDIDATES}.jsonl"
-        results.append(f"dpassay audit membership text {candidates} --synthetic {synthetic}{names} {coins}")
-    return results
-
-
-def audits_of(text: bool, user: bool) -> int:
-    """The number of audits that a layout serves, among which the confidence is divided; for tables, of records only."""
-    return 3 if text and not user else 2
-
-
-def each_confidence(total: float, parts: int) -> float:
-    """The confidence of each of some results that hold jointly with confidence `total` (union bound).
-
-    It is rounded up to six digits, or to as many as keep it below 1, so that the errors add up to no more than that of
-    `total` as it is written.
-
-    Raises:
-        ValueError: if no float below 1 is large enough.
-    """
-    exact = 1 - (1 - Decimal(repr(float(total)))) / parts
-    for digits in range(6, 17):
-        rounded = float(exact.quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING))
-        if rounded < 1:
-            return rounded
-    raise ValueError(f"confidence {total!r} is too near 1 to be divided among {parts} results; give a lower one")
-
-
-def _each_file(planned: PlannedCanaries) -> float:
-    """The confidence of an audit of real records for one file.
-
-    The error probability is divided among the audits, and that of each audit among the planned files. The audit by
-    canaries divides its own part itself (`Design.each`).
-    """
-    assert planned.layout is not None
-    audits = audits_of("text" in planned.columns, planned.layout.needs_user)
-    return each_confidence(planned.total, audits * planned.design.scorings)
-
-
-def confidences_in_words(planned: PlannedCanaries) -> str:
-    """With what confidence the audits of a layout hold, each and jointly, before their commands are listed."""
-    files, all_ = planned.design.scorings, format_confidence(planned.total)
-    canaries = format_confidence(planned.design.confidence)
-    if files == 1:
-        return f"Each audit has confidence {canaries}, so that all of them hold jointly with {all_}:"
-    return (
-        f"Give each command that compares source and holdout for each of the {files} files. It has confidence "
-        f"{format_confidence(_each_file(planned))} for one of them, and the audit by canaries {canaries} for all, so "
-        f"that all of them hold jointly with {all_}:"
-    )
-
-
-def layout_in_words(planned: PlannedCanaries, folder: str) -> list[str]:
-    """What was split and what to run, in sentences and commands; empty without a layout."""
-    layout = planned.layout
-    if layout is None:
-        return []
-    lines = [
-        f"The generator reads {folder}/{planned.input}: the data without the holdout, the planted canaries, shuffled."
-    ]
-    if layout.repeated:
-        lines.append(
-            f"{layout.repeated} of {layout.records} records repeat the content of another. They stay in the input "
-            "without a coin, on neither side, since one coin could not decide on each. If they are of one user, name "
-            "the users with --user and --unit user; if they are mistakes, drop them from the data and plan again."
-        )
-    several = f", each of {planned.design.scorings} files; `bound` comes once, after all are scored"
-    written = f"SYNTHETIC is what it writes{'' if planned.design.scorings == 1 else several}."
-    lines.append(f"{written} {confidences_in_words(planned)}")
-    return [*lines, *(f"  {command}" for command in commands(planned, folder))]

@@ -12,16 +12,15 @@ from scipy import stats
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.guarantees import ApproxDP, PureDP
-from dpassay.audits.games.canaries import (
+from dpassay.auditing.canaries.design import CanariesDesign
+from dpassay.auditing.canaries.game import (
     NEGATIVE_CONTROL_ERROR,
     Scoring,
     guessed_in,
     negative_control_counts,
     negative_control_p_value,
-    refutes,
     third_party_audit,
 )
-from dpassay.audits.games.canaries_design import CanariesDesign
 from dpassay.audits.result import AuditResult
 from dpassay.audits.statistics.ceilings import OneRun
 from dpassay.audits.statistics.one_run import epsilon_one_run
@@ -223,9 +222,9 @@ def test_what_a_conclusion_says_of_the_claim() -> None:
     )
     assert nothing.conclusion.endswith("so it is not known whether this attack sees leaks of this generator.")
     assert "the result says nothing about the claim" in audit(design(claim=PureDP(9)), included, silent).conclusion
-    assert refutes(design(), audit(design(), included, full).bounds) is True
-    assert refutes(design(), nothing.bounds) is False
-    assert refutes(design(claim=None), audit(design(), included, full).bounds) is None
+    assert design().refuted_by(audit(design(), included, full).bounds) is True
+    assert design().refuted_by(nothing.bounds) is False
+    assert design(claim=None).refuted_by(audit(design(), included, full).bounds) is None
     assert "would have shown only ε = " in audit(design(claim=None), included, silent).conclusion
     for words in ("private", "passed", "safe"):
         assert words not in audit(design(), included, silent).conclusion
@@ -256,7 +255,7 @@ def test_the_conclusion_and_the_decision_are_one() -> None:
                 continue
             plan = design(scorings=planned)
             result = audit(plan, included, *scored)
-            decided = refutes(plan, result.bounds)
+            decided = plan.refuted_by(result.bounds)
             said = {"refutes the claim of": True, "is not refuted": False, "No conclusion": None}
             assert [value for words, value in said.items() if words in result.conclusion] == [decided]
             assert decided == (None if failed in scored else full in scored)

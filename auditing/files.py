@@ -22,9 +22,12 @@ from dpassay import __version__
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.audits.implications import describe
 from dpassay.base.errors import InputError, input_errors
+from dpassay.base.former_name import FORMER_NAME
 from dpassay.base.private_files import write_private
 
 MANIFEST, PLAN, SCORES, BOUND = "manifest.json", "plan.json", "scores.json", "bound.json"
+OF_THE_TIME = ("dpassay", FORMER_NAME, "sha256")
+"""Fields of a bound that do not follow from the plan and what was run or scored."""
 Report = TypeVar("Report", bound=BaseModel)
 _BLOCK = 1 << 20
 _SHOWN = 1 << 26  # bytes of a file from which progress is shown
@@ -124,6 +127,41 @@ def hashed(path: Path, step: Callable[[int, int], None] = lambda done, total: No
 def write_bound(folder: Path, document: Mapping[str, Any]) -> None:
     """Writes ``bound.json``."""
     write_private(folder / BOUND, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def recomputed_bound(
+    folder: Path,
+    command: str,
+    evidence: str,
+    inputs: Callable[[], Mapping[str, str]],
+    of_others: str,
+    compute: Callable[[], dict[str, Any]],
+    shown: Callable[[Mapping[str, Any], Any], Any],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The content of ``bound.json``, and what it is now that it is computed again and compared.
+
+    Args:
+        folder: of the plan.
+        command: that writes it.
+        evidence: what it is computed from, in a word.
+        inputs: the hashes that it must have.
+        of_others: what is wrong if it has others.
+        compute: computes it.
+        shown: what must be equal in both, given the version that wrote the file.
+
+    Raises:
+        InputError: if there is none, or it is not what the folder shows.
+    """
+    path, again = folder / BOUND, f"run `{command} {folder}` again"
+    if not path.is_file():
+        raise InputError(f"{folder}: holds no bound; run `{command} {folder}` first")
+    result = read_sealed(path)
+    if any(result.get(key) != value for key, value in inputs().items()):
+        raise InputError(f"{path}: {of_others}; {again}")
+    expected, version = json.loads(json.dumps(compute())), result.get("dpassay")
+    if shown(result, version) != shown(expected, version):
+        raise InputError(f"{path}: is not what the {evidence} in {folder} show; {again}")
+    return result, expected
 
 
 def report_header(folder: Path, claim: Claimed | None) -> dict[str, Any]:

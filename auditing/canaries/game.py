@@ -37,14 +37,12 @@ from typing import Any
 
 import numpy as np
 
-from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.bounds import Bound
-from dpassay.audits.detection import Detectable, detectable
-from dpassay.audits.games.canaries_design import CanariesDesign
+from dpassay.auditing.canaries.design import CanariesDesign
+from dpassay.audits.detection import Detectable
 from dpassay.audits.result import AuditResult, Rate
 from dpassay.audits.statistics.binomial import difference_interval
 from dpassay.audits.statistics.one_run import hypergeometric_tail
-from dpassay.audits.verdict import decide
 from dpassay.base.arrays import Bools, Floats
 from dpassay.base.number_format import (
     format_ceiling,
@@ -122,7 +120,7 @@ def third_party_audit(
 
     Returns:
         The audit, with one bound for each file; without bounds if a control failed. What it concludes of the claim is
-        what `refutes` says of these bounds.
+        what `CanariesDesign.refuted_by` says of these bounds.
 
     Raises:
         ValueError: if there is no file, more files than planned, or scores of other candidates.
@@ -142,8 +140,10 @@ def third_party_audit(
     shown = () if failures else tuple(bounds)
     best = max(range(len(bounds)), key=lambda index: bounds[index].value)
     control = None if unprotected is None else _unprotected(design, included, unprotected)
-    limit = _detectable(design, included, results[best])
-    refuted = refutes(design, shown)
+    holdout = int((~included).sum())  # of whose keys as many are printed by chance as in this file
+    by_chance = int((results[best] & ~included).sum()) / holdout if design.guesses is None and holdout else 0.0
+    limit = design.detectable(by_chance)
+    refuted = design.refuted_by(shown)
     said = _conclusion(design, included, results[best], bounds[best], scorings[best], failures, refuted, limit, control)
     return AuditResult(
         name="third_party",
@@ -165,7 +165,7 @@ def third_party_audit(
             int((results[best] & included).sum()),
             int(included.sum()),
             int((results[best] & ~included).sum()),
-            int((~included).sum()),
+            holdout,
             confidence=design.each,
         ),
         p_value=min(1.0, design.scorings * min(_p_value(included, guess) for guess in results)),
@@ -179,14 +179,6 @@ def third_party_audit(
             "unprotected": None if control is None else control.to_json(),
         },
     )
-
-
-def refutes(design: CanariesDesign, bounds: Sequence[Bound]) -> bool | None:
-    """Whether the bounds refute the claim, by the rules of `dpassay.audits.verdict`; None without a claim or bounds."""
-    if design.claim is None or not bounds:
-        return None
-    verdict = decide(design.claim, adjacency=Adjacency.ADD_REMOVE, unit=design.unit, bounds=bounds)
-    return verdict.name == "REFUTED"
 
 
 def _p_value(included: Bools, guess: Bools) -> float:
@@ -231,14 +223,6 @@ def _unprotected(design: CanariesDesign, included: Bools, scoring: Scoring) -> _
     )
     leaked = _negative_failure(design, included, scoring)
     return _Unprotected(scoring.name, made, right, design.epsilon(made, right), leaked, rates)
-
-
-def _detectable(design: CanariesDesign, included: Bools, guess: Bools) -> Detectable:
-    """What the audit of one file detects with 50 % power; keys of the holdout are printed as often as in this file."""
-    held_out = int((~included).sum())
-    by_chance = int((guess & ~included).sum()) / held_out if design.guesses is None and held_out else 0.0
-    claim = None if design.claim is None else float(design.claim.epsilon)
-    return detectable(design.test, claim, confidence=design.each, delta=design.delta, by_chance=by_chance)
 
 
 def _copies_found(design: CanariesDesign, included: Bools, scoring: Scoring) -> tuple[int, int] | None:
