@@ -231,9 +231,7 @@ def sampled_mu(epsilon: float, delta: float, *, sample_size: int, records: int) 
 
 
 def _rate(sample_size: int, records: int) -> float:
-    """q = m/n, rounded up. δ increases with q, since h − (x − 1)h′ ≥ 0 for a curve h that decreases in x = 1 + (e^ε −
-    1)/q.
-    """
+    """q = m/n, rounded up. δ rises with q: h − (x − 1)h′ ≥ 0 for a curve h that decreases in x = 1 + (e^ε − 1)/q."""
     validate.integer(minimum=1, records=records)
     validate.integer(sample_size=sample_size)
     if sample_size > records:

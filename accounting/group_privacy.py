@@ -109,9 +109,7 @@ def to_replace_one(guarantee: Guarantee) -> Guarantee:
 
 
 def _renyi(alpha: float, divergence: float, size: int) -> RDP:
-    """D_β(P‖Q) ≤ (β − 1/2)/(β − 1)·D_{2β}(P‖R) + D_{2β−1}(R‖Q) with D_{2β−1} ≤ D_{2β}: half the order covers twice the
-    group.
-    """
+    """Half the order, twice the group: D_β(P‖Q) ≤ (β − 1/2)/(β − 1)·D_{2β}(P‖R) + D_{2β−1}(R‖Q), D_{2β−1} ≤ D_{2β}."""
     order, grown = Fraction(alpha), Fraction(divergence)
     for _ in range((size - 1).bit_length()):
         order /= 2

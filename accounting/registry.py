@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, overload, runtime_checkable
@@ -238,10 +237,8 @@ def _answers(composed: Accountant[Any], guarantee: Guarantee) -> Iterable[Bound]
             best = _against(composed, guarantee.epsilon, lambda asked: asked.epsilon(delta))
             return with_estimate(composed, best, delta)
         case PrivacyProfile(epsilons=epsilons, deltas=deltas):
-            return [
-                _against(composed, delta, functools.partial(_delta_of, epsilon))
-                for epsilon, delta in zip(epsilons, deltas, strict=True)
-            ]
+            points = zip(epsilons, deltas, strict=True)
+            return [_against(composed, delta, _asking_delta_at(at)) for at, delta in points]
         case RDP(alpha=alpha) if isinstance(composed, RenyiAccountant):
             return [composed.divergence(alpha)]
         case ZCDP() | GDP() | RDP():
@@ -255,8 +252,8 @@ def with_estimate(composed: Accountant[Any], bound: Bound, delta: float) -> list
     return [bound, *(estimate for estimate in estimates if estimate.value < bound.value)]
 
 
-def _delta_of(epsilon: float, composed: Accountant[Any]) -> Bound:
-    return delta_at(composed.delta, epsilon)
+def _asking_delta_at(epsilon: float) -> Callable[[Accountant[Any]], Bound]:
+    return lambda asked: delta_at(asked.delta, epsilon)
 
 
 def _against(composed: Accountant[Any], limit: float, ask: Callable[[Accountant[Any]], Bound]) -> Bound:
@@ -265,9 +262,7 @@ def _against(composed: Accountant[Any], limit: float, ask: Callable[[Accountant[
 
 
 def _converted(composed: Accountant[Any], guarantee: ZCDP | GDP | RDP) -> list[Bound]:
-    """The bound on a claimed ρ, μ or divergence that follows from a pure ε, a ρ or a μ by `convert`; inf beyond
-    float64.
-    """
+    """The bound on a claimed ρ, μ or divergence by `convert` from a pure ε, a ρ or a μ; inf beyond float64."""
     known: type[PureDP | ZCDP | GDP]
     match composed:
         case Basic():

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from dp_accounting import DpEvent
+from dp_accounting import DpEvent, dp_event
 
 from dpassay.accounting.accountants.base import Accountant, Unsupported
 from dpassay.accounting.bounds import Bound, Rigor
@@ -42,13 +43,13 @@ class DistributionAccountant(Accountant[Alternatives]):
     def epsilon(self, delta: float) -> Bound:
         """The largest ε(δ) over the alternatives, as computed by the library."""
         validate.open_probability(delta=delta)
-        value = max(self._epsilon_of(composition, delta) for composition in self.cost)
+        value = max(math.inf if _is_open(each) else self._epsilon_of(each, delta) for each in self.cost)
         return self._estimate(max(value, 0.0), "epsilon", delta=delta)
 
     def delta(self, epsilon: float) -> Bound:
         """The largest δ(ε) over the alternatives, as computed by the library."""
         validate.non_negative(epsilon=epsilon)
-        value = max(self._delta_of(composition, epsilon) for composition in self.cost)
+        value = max(1.0 if _is_open(each) else self._delta_of(each, epsilon) for each in self.cost)
         return self._estimate(min(max(value, 0.0), 1.0), "delta", at=epsilon)
 
     @abstractmethod
@@ -95,6 +96,11 @@ class DistributionAccountant(Accountant[Alternatives]):
                 f"not {len(unique)}"
             )
         return unique
+
+
+def _is_open(composition: Composition) -> bool:
+    """Whether an event is not private at all."""
+    return any(isinstance(event, dp_event.NonPrivateDpEvent) for event, _ in composition)
 
 
 def cost_of_single(accountant: Any, event: DpEvent) -> Alternatives:

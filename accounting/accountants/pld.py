@@ -40,18 +40,10 @@ class PrivacyLoss(DistributionAccountant):
     library = "dp_accounting"
 
     def _epsilon_of(self, composition: Composition, delta: float) -> float:
-        distribution = self._distribution(composition)
-        return math.inf if distribution is None else float(distribution.get_epsilon_for_delta(delta))
+        return float(_compose(repr(composition), self.adjacency, composition).get_epsilon_for_delta(delta))
 
     def _delta_of(self, composition: Composition, epsilon: float) -> float:
-        distribution = self._distribution(composition)
-        return 1.0 if distribution is None else float(distribution.get_delta_for_epsilon(epsilon))
-
-    def _distribution(self, composition: Composition) -> Any:
-        """The composed distribution; None if an event is not private."""
-        if any(isinstance(event, dp_event.NonPrivateDpEvent) for event, _ in composition):
-            return None
-        return _compose(repr(composition), self.adjacency, composition)
+        return float(_compose(repr(composition), self.adjacency, composition).get_delta_for_epsilon(epsilon))
 
 
 class _Key(tuple[str, Adjacency, Composition]):
@@ -139,9 +131,7 @@ def _single(event: DpEvent, adjacency: Adjacency) -> Any:
 
 
 def _range_of_losses(event: DpEvent, scale: int) -> float:
-    """About the width of the range of losses of one run: 16 standard deviations of a Gaussian, the whole range of
-    Laplace.
-    """
+    """About the width of the losses of one run: 16 standard deviations of a Gaussian, the whole range of Laplace."""
     match event:
         case dp_event.PoissonSampledDpEvent():
             return _range_of_losses(event.event, scale)
@@ -176,9 +166,7 @@ def _randomized_response(accountant: PrivacyLoss, event: dp_event.RandomizedResp
 
 
 def _mixture(accountant: PrivacyLoss, event: dp_event.MixtureOfGaussiansDpEvent) -> Alternatives:
-    """Scaled so that the largest sensitivity is 1: the law does not depend on the unit of the noise, but the library's
-    answer does.
-    """
+    """Scaled to a largest sensitivity of 1, since the library's answer depends on the unit of the noise."""
     if accountant.adjacency is Adjacency.REPLACE_ONE:
         raise Unsupported("pld has no bound for MixtureOfGaussiansDpEvent under replace_one")
     largest = max((abs(float(value)) for value in event.sensitivities), default=0.0)

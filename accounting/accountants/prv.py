@@ -46,8 +46,6 @@ class PrivacyRandomVariables(DistributionAccountant):
         raise Unsupported("prv composes one direction only, so it has no trade-off curve; use pld, rdp or zcdp")
 
     def _epsilon_of(self, composition: Composition, delta: float) -> float:
-        if _has_no_privacy(composition):
-            return math.inf
         if not composition:
             return 0.0
         if delta <= 1e-13:
@@ -59,16 +57,10 @@ class PrivacyRandomVariables(DistributionAccountant):
             raise Unsupported(f"prv_accountant failed on this composition: {error}") from None
 
     def _delta_of(self, composition: Composition, epsilon: float) -> float:
-        if _has_no_privacy(composition):
-            return 1.0
         if not composition:
             return 0.0
         composed = _compose(composition, self.adjacency, 1e-10)
         return float(composed.compute_delta_estimate(epsilon - EPSILON_ERROR)) + 1e-10
-
-
-def _has_no_privacy(composition: Composition) -> bool:
-    return any(isinstance(event, dp_event.NonPrivateDpEvent) for event, _ in composition)
 
 
 @functools.lru_cache(maxsize=8)

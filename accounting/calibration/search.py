@@ -51,9 +51,7 @@ class Measurement(Generic[A]):
 
 
 class Crossing(NamedTuple, Generic[A]):
-    """The last sample that meets a limit, the next that does not (None at the end of the range), and the number of
-    measurements.
-    """
+    """The last sample that meets a limit, the next that does not (None at the end of the range), and the count."""
 
     last: Measurement[A]
     beyond: Measurement[A] | None
@@ -85,7 +83,7 @@ class LossCurve(Generic[A]):
         rising: whether the level increases with the parameter.
         integer: whether only whole numbers are values.
         tolerance: relative distance between the last value that meets a limit and the next.
-        slope: a guess of the slope of the level over the logarithm of the parameter, used until there are two samples.
+        slope: first guess of the slope of the level over the logarithm of the parameter.
     """
 
     def __init__(
@@ -104,13 +102,7 @@ class LossCurve(Generic[A]):
         self._samples: dict[float, Measurement[A]] = {}
 
     def crossing(self, limit: float, meets: Callable[[A], bool], start: float) -> Crossing[A]:
-        """The last value at which a limit is met.
-
-        Args:
-            limit: a level.
-            meets: whether an answer meets the limit; this decides.
-            start: the first value to try.
-        """
+        """The last value at which a limit is met, as `meets` decides for an answer; `start` is tried first."""
         spent, gaps = 0, [math.inf] * 4
         while True:
             search = _LevelSearch(self, limit, meets, spent)
@@ -229,9 +221,7 @@ class _LevelSearch(Generic[A]):
         return (self.left + self.right) / 2 if outside else coordinate
 
     def _allowed(self, coordinate: float) -> float:
-        """The value at a coordinate; if values are integers, an integer between those known to meet and not to meet
-        the limit.
-        """
+        """The value at a coordinate; an integer lies between those known to meet and not to meet the limit."""
         value = self.curve.value(min(max(coordinate, self.low), self.high))
         if not self.curve._integer:
             return value

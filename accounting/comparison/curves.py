@@ -14,7 +14,6 @@ from dp_accounting import DpEvent, dp_event
 
 from dpassay.accounting import events
 from dpassay.accounting.accountants.base import Unsupported
-from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.bounds import Bound, Rigor, fields_to_json
 from dpassay.accounting.comparison.comparison import Comparison, Row
 from dpassay.accounting.lattice.accountant import dominating_pair
@@ -185,7 +184,9 @@ def _profiles(
     for row in rows:
         name = row.bound.method
         if name == "lattice":
-            curves.append(_enclosed_profile(event, row, comparison.adjacency, epsilons))
+            pair = dominating_pair(event, comparison.adjacency)
+            lower, upper = pair.privacy_profile(epsilons)
+            curves.append(_curve(name, row.bound.rigor, epsilons, upper, lower if pair.tight else None))
         elif row.seconds > seconds:
             notes.append(
                 f"{name} has no δ(ε) and no β(α) here: one bound took {row.seconds:.1f} s, above {seconds:g} s"
@@ -209,12 +210,14 @@ def _trade_offs(
     curves, missing = [], list(notes)
     for profile in profiles:
         if profile.method == "lattice":
-            curves.append(_enclosed_trade_off(event, profile, comparison.adjacency, alphas))
+            pair = dominating_pair(event, comparison.adjacency)
+            lower, upper = pair.trade_off(alphas)
+            curves.append(_curve(profile.method, profile.rigor, alphas, lower, upper if pair.tight else None))
         elif profile.method == "prv":
             missing.append("prv has no trade-off curve: it composes one direction of the adjacency only")
         else:
             betas = trade_off_of_profile(np.array(profile.arguments), np.array(profile.values), alphas)
-            curves.append(Curve(profile.method, profile.rigor, tuple(map(float, alphas)), tuple(map(float, betas))))
+            curves.append(_curve(profile.method, profile.rigor, alphas, betas, None))
         tick()
     return Panel("alpha", "beta", tuple(curves), tuple(missing))
 
@@ -230,20 +233,6 @@ def trade_off_of_profile(epsilons: Floats, deltas: Floats, alphas: Floats) -> Fl
     epsilon, delta = epsilons[:, None], deltas[:, None]
     lines = np.maximum(1 - delta - np.exp(epsilon) * alphas, np.exp(-epsilon) * (1 - delta - alphas))
     return np.asarray(np.maximum(0.0, lines.max(axis=0) - 1e-15))
-
-
-def _enclosed_profile(event: DpEvent, row: Row, adjacency: Adjacency, epsilons: Floats) -> Curve:
-    """δ(ε) of the worse direction, lower and upper ends."""
-    pair = dominating_pair(event, adjacency)
-    lower, upper = pair.privacy_profile(epsilons)
-    return _curve(row.bound.method, row.bound.rigor, epsilons, upper, lower if pair.tight else None)
-
-
-def _enclosed_trade_off(event: DpEvent, profile: Curve, adjacency: Adjacency, alphas: Floats) -> Curve:
-    """β(α) of the worse direction, lower and upper ends."""
-    pair = dominating_pair(event, adjacency)
-    lower, upper = pair.trade_off(alphas)
-    return _curve(profile.method, profile.rigor, alphas, lower, upper if pair.tight else None)
 
 
 def _curve(method: str, rigor: Rigor, arguments: Floats, values: Floats, others: Floats | None) -> Curve:

@@ -204,9 +204,7 @@ def _delta_on_curve(epsilons: Floats, deltas: Floats, epsilon: float) -> float:
 
 
 def _epsilon_on_curve(epsilons: Floats, deltas: Floats, delta: float) -> float:
-    """The least ε ≥ 0 with δ(ε) ≤ δ, at a point or on a chord from a point above δ to one at most δ; inf if there is
-    none.
-    """
+    """The least ε ≥ 0 with δ(ε) ≤ δ, at a point or on a chord from a point above δ to one at most δ; else inf."""
     low, high = deltas <= delta, deltas > delta
     if not low.any():
         return math.inf

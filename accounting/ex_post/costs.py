@@ -69,9 +69,7 @@ class RealisedCost(Protocol):
 
 
 def upward_sum(values: Sequence[float] | Floats) -> float:
-    """The sum of non-negative numbers, rounded up: `math.fsum` rounds correctly, and the next float covers its
-    rounding.
-    """
+    """The sum of non-negative numbers, rounded up: the float after the correctly rounded `math.fsum`."""
     total = math.fsum(values)
     return math.nextafter(total, math.inf) if total else 0.0
 

@@ -81,13 +81,9 @@ class Total:
 
 
 class Meter:
-    """Adds up costs: with one accountant, at one adjacency, unit and set of orders.
+    """Adds up costs: with one accountant (basic, zcdp, rdp or gdp), at one adjacency, unit and set of orders.
 
-    Args:
-        method: basic, zcdp, rdp or gdp.
-        adjacency: the neighbouring relation of everything that is charged.
-        unit: record or user, by default a record.
-        orders: Rényi orders above 1 for rdp and zcdp, one or several; by default `WHOLE_ORDERS` or `ALL_ORDERS`.
+    Rényi orders above 1 are for rdp and zcdp, one or several; by default `WHOLE_ORDERS` or `ALL_ORDERS`.
     """
 
     def __init__(

@@ -117,14 +117,10 @@ class Filter:
 
     @classmethod
     def replay(cls, spends: Iterable[Spend], budget: Guarantee, **options: Any) -> Self:
-        """A filter that has charged all of `spends`, for instance after a crash.
+        """A filter that has charged all of `spends`, for instance after a crash; `options` are the arguments of the
+        class.
 
         Pass ``[ledger.event()]`` for a ledger; it includes steps that were charged and never ran.
-
-        Args:
-            spends: what was charged.
-            budget: the budget.
-            options: the other arguments of the class.
 
         Raises:
             BudgetExhausted: if `spends` already exceed the budget. No filter is returned, and nothing more may run.
@@ -268,10 +264,8 @@ def order_for(plan: DpEvent, delta: float, *, adjacency: Adjacency | str, unit: 
     It may depend on the plan, but on no outcome, since the order of a filter is fixed in advance.
 
     Args:
-        plan: about what will run in all.
+        plan: about what will run in all, at this adjacency and unit.
         delta: the δ of the budget, minus `step_delta`.
-        adjacency: the neighbouring relation.
-        unit: record or user.
 
     Raises:
         ValueError: if rdp has no certified bound for the plan.

@@ -74,13 +74,7 @@ class Odometer:
 
     @classmethod
     def replay(cls, spends: Iterable[Spend], delta: float, **options: Any) -> Self:
-        """An odometer that has charged all of `spends`, for instance after a restart.
-
-        Args:
-            spends: what was charged.
-            delta: δ.
-            options: the other arguments of the class.
-        """
+        """An odometer that has charged all of `spends`, for instance after a restart; see `Filter.replay`."""
         odometer = cls(delta, **options)
         for spend in spends:
             odometer.charge(spend)

@@ -101,11 +101,7 @@ class Expression:
 
 
 def parsed(text: str, what: str, *, longest: int, deepest: int) -> Expression:
-    """The syntax tree of a text that claims to be `what`: at most so many characters, and brackets open at once.
-
-    Raises:
-        ValueError: one line, if it is too long or too deep, or no expression.
-    """
+    """The syntax tree of a text that claims to be `what`, unless it is too long or too deep, or no expression."""
     depth = most = 0
     for item in text:
         depth += (item in "([{") - (item in ")]}")

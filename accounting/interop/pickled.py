@@ -33,7 +33,6 @@ _MAX_SCALARS = 10_000
 _MAX_INNER = 1000
 _LARGEST_INNER = 2**12
 _FURTHEST = 2**16
-_ORDERED = "collections OrderedDict"
 _MAGIC = 0x1950A86A20F9469CFC6C
 """What PyTorch writes as the first of the pickles of a checkpoint that is no zip archive."""
 
@@ -222,9 +221,7 @@ _GET = frozenset({"GET", "BINGET", "LONG_BINGET"})
 class _Reader:
     """A stack machine for the instructions of a pickle that build values.
 
-    Args:
-        stored: the bytes of a tensor's numbers, by its key; None if they are not at hand.
-        inner: whether pickles in it are left alone.
+    `stored` reads the bytes of a tensor's numbers, by its key. Inner pickles are left alone.
     """
 
     def __init__(self, stored: _Stored | None, *, inner: bool) -> None:

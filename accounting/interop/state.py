@@ -168,18 +168,14 @@ class Stated:
         """What is said in words, such as those of options; a `ValueError` if a word is unknown."""
         if records is not None:
             validate.integer(minimum=1, records=records)
-        if adjacency is not None:
-            validate.one_of(_RELATIONS, adjacency=adjacency)
-        if sampler is not None:
-            validate.one_of(tuple(Sampler), sampler=sampler)
-        if normalizer is not None:
-            validate.one_of(tuple(Normalizer), normalizer=normalizer)
         return cls(
-            adjacency=None if adjacency is None else Adjacency(adjacency),
-            sampler=None if sampler is None else Sampler(sampler),
+            adjacency=None if adjacency is None else Adjacency(validate.one_of(_RELATIONS, adjacency=adjacency)),
+            sampler=None if sampler is None else Sampler(validate.one_of(tuple(Sampler), sampler=sampler)),
             records=records,
             unit=None if unit is None else Unit.parse(unit),
-            normalizer=None if normalizer is None else Normalizer(normalizer),
+            normalizer=None
+            if normalizer is None
+            else Normalizer(validate.one_of(tuple(Normalizer), normalizer=normalizer)),
             conditions=frozenset(Condition(validate.one_of(tuple(Condition), condition=item)) for item in conditions),
         )
 

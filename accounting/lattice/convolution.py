@@ -415,10 +415,7 @@ def _one_minus(weights: Floats, centre: int, size: int) -> tuple[Complexes, Floa
 def _log1p(changed: Floats, missing: Complexes, error: Floats) -> tuple[Floats, Floats, Floats]:
     """log(1 − D) of complex D, as real and imaginary part, and a bound on their joint error.
 
-    Args:
-        changed: |1 − D|² − 1.
-        missing: D.
-        error: of D, divided by |1 − D|.
+    `changed` is |1 − D|² − 1, and `error` that of D, divided by |1 − D|.
     """
     real = np.log1p(changed) / 2
     imaginary = np.arctan2(-missing.imag, 1 - missing.real)

@@ -71,11 +71,10 @@ class _LatticeBounds:
 
 
 class Enclosure:
-    """The curve δ(ε) of a product of laws in one direction, enclosed around the losses of a question.
+    """The curve δ(ε) of a product of laws, with their counts, in one direction, enclosed around the losses of a
+    question.
 
-    Args:
-        laws: with their counts.
-        target: if given, only an upper bound is computed, on no finer a lattice than is needed to get below the target.
+    With a target only an upper bound is computed, on no finer a lattice than is needed to get below the target.
     """
 
     def __init__(self, laws: Composed, *, target: float | None = None) -> None:
@@ -193,9 +192,7 @@ class Enclosure:
         return Interval(max(p, result.lower), min(1.0, result.upper)), met
 
     def profile(self, epsilons: Floats) -> tuple[Floats, Floats]:
-        """Lower and upper bounds on δ at each ε ≥ 0: the best of lattices for several of them and of those of earlier
-        calls.
-        """
+        """Lower and upper bounds on δ at each ε ≥ 0: the best of lattices for several of them and of earlier calls."""
         low, high = np.zeros(epsilons.size), np.ones(epsilons.size)
         if self.infinity_mass(-1) >= 1:
             return high, high
@@ -269,9 +266,7 @@ class Enclosure:
         return min(1.0, max(0.0, exact * (1 + side * error)))
 
     def curves(self, plan: LatticePlan) -> tuple[OneSidedCurve, OneSidedCurve | None]:
-        """Upper and lower curve of the product on the plan's lattice; the second is None if nothing is known from
-        below.
-        """
+        """Upper and lower curve of the product on the plan's lattice; the second is None if it is not known."""
         uppers, lowers = self._measures(plan)
         known = not self.upper_only and all(measure.masses.any() for measure, _ in lowers)
         sides = [uppers, lowers] if known else [uppers]
@@ -482,9 +477,7 @@ class Enclosure:
                 step = math.sqrt(results.step * finest)
 
     def _shrink(self, result: tuple[float, float], lattice_width: float) -> float:
-        """The factor by which the next lattice is finer: the width decreases with the square of the step, or with the
-        step.
-        """
+        """The factor by which the next lattice is finer: the width decreases with the step, or with its square."""
         low, high = result
         if not math.isfinite(high) or not math.isfinite(low):
             return 0.3

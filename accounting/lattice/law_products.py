@@ -40,9 +40,7 @@ def merged(laws: Sequence[tuple[Law, int]]) -> list[tuple[Law, int]]:
 
 
 def _outcomes(law: Law) -> tuple[Floats, Floats, float, float] | None:
-    """P and Q of every outcome of a finite law, their relative error, and the mass that may be missing; None for other
-    laws.
-    """
+    """P and Q of every outcome of a finite law, their relative error, and the mass that may be missing; else None."""
     if isinstance(law, Swapped):
         sides = _outcomes(law.law)
         return None if sides is None else (sides[1], sides[0], *sides[2:])

@@ -433,8 +433,8 @@ class Sampled(Law):
         return Sampled(self.law.pruned(mass), self.rate)
 
     def _inner(self, thresholds: Floats) -> tuple[Floats, Bools, Floats, Floats]:
-        """The inner loss log((t − 1 + q)/q); where there is none; the outer loss's rounding; its derivative in the
-        inner loss.
+        """The inner loss log((t − 1 + q)/q); where there is none; rounding of the outer loss; its derivative in the
+        inner.
         """
         thresholds = np.clip(thresholds, -700.0, 700.0)
         t_minus_w, rounding = exp_minus_weight(thresholds, self.rate, 1 - self.rate)

@@ -302,9 +302,7 @@ def _prefix_sums(terms: Floats) -> tuple[Floats, float]:
 
 
 def block_sum(terms: Floats) -> float:
-    """The sum of terms. Its error is at most (_BLOCK + 2)u of their absolute values: only sums within blocks are
-    rounded.
-    """
+    """The sum of terms, to (_BLOCK + 2)u of their absolute values: only sums within blocks are rounded."""
     blocks = np.append(terms, np.zeros(-terms.size % _BLOCK)).reshape(-1, _BLOCK)
     return math.fsum(blocks.sum(axis=1))
 

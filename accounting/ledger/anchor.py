@@ -43,10 +43,8 @@ class Anchor:
         self._chosen = chosen is not None
 
     def read(self, *, must_exist: bool = False) -> Anchored | None:
-        """The anchored head, or None; a chosen file that must exist and does not is an error.
-
-        Raises:
-            LedgerError: if the file is not an anchor file, or a chosen file cannot be read.
+        """The anchored head, or None; a chosen file that must exist and does not is an error, as is one that cannot be
+        read.
         """
         if self.file is None:
             return None
@@ -144,9 +142,7 @@ def _make_private_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Locks the folder, so that one process writes anchors at a time. Without locks an anchor may be older, but is
-    never wrong.
-    """
+    """Locks the folder, so that one process writes at a time. Without locks an anchor may be older, but never wrong."""
     if os.name != "posix":
         yield
         return

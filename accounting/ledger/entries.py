@@ -339,17 +339,13 @@ def check_name(name: object, what: str) -> None:
 
 
 def canonical(value: object) -> str:
-    """The canonical JSON text of a value of finite numbers and JSON types: ASCII, sorted keys, no spaces, floats by
-    `repr`.
-    """
+    """The canonical JSON text of finite numbers and JSON types: ASCII, sorted keys, no spaces, floats by `repr`."""
     _check_json(value)
     return text_of(value)
 
 
 def text_of(parsed: object) -> str:
-    """The canonical text of a value that was parsed from JSON; infinities and NaN, which the parser accepts, are
-    refused.
-    """
+    """The canonical text of a value that was parsed from JSON; refuses infinities and NaN, which the parser accepts."""
     try:
         return json.dumps(parsed, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     except ValueError:

@@ -14,26 +14,14 @@ from typing import Any, Protocol
 from dp_accounting import DpEvent
 
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.accounting.bounds import Bound, Rigor
+from dpassay.accounting.bounds import Bound, Rigor, fields_to_json
 from dpassay.accounting.interop.conditions import Condition, Unstated
 from dpassay.accounting.ledger.entries import Json, LedgerError, Outcome
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.ledger.run import Run
 
-ASSUMPTIONS = "assumptions"
-"""The key of a run's description with the assumptions under which its events are what it cost."""
-
-ESTIMATES = "estimates"
-"""The key of a run's description with the reasons why bounds on it are estimates."""
-
-EXACT = "exact"
-"""The key of a run's description that says whether its events are what it cost, and not more."""
-
-UNSTATED = "unstated"
-"""The key of a run's description with the conditions that nobody states: names and sentences."""
-
-STATED = "stated"
-"""The key of a run's description with what a verdict reads and the run does not compute."""
+ASSUMPTIONS, ESTIMATES, EXACT, UNSTATED, STATED = "assumptions", "estimates", "exact", "unstated", "stated"
+"""The keys of a run's description with what its `Basis` has by these names."""
 
 OS_ENTROPY = "os"
 """What a run records of noise from the operating system's entropy; any other noise may be known."""
@@ -56,13 +44,7 @@ class Basis:
 
     def to_json(self) -> dict[str, Json]:
         """The part of a run's description."""
-        return {
-            ASSUMPTIONS: list(self.assumptions),
-            ESTIMATES: list(self.estimates),
-            EXACT: self.exact,
-            UNSTATED: [[item.name, item.sentence] for item in self.unstated],
-            STATED: dict(self.stated),
-        }
+        return fields_to_json(self) | {UNSTATED: [[item.name, item.sentence] for item in self.unstated]}
 
     def joined(self, other: Basis) -> Basis:
         """Both together, without duplicates."""
@@ -211,9 +193,8 @@ def _is_doubted(body: Mapping[str, Any]) -> bool:
 def without_proof(reports: list[Mapping[str, Any]]) -> bool:
     """Whether all upper bounds of a report are estimates, or none of the last report is certified.
 
-    Args:
-        reports: the releasable parts of all reports on a run, in JSON types, oldest first. What a report states of a
-            run, such as that a schema was made from private rows, stays true when a file is changed.
+    Reports are the releasable parts of all reports on a run, in JSON types, oldest first. What a report states of a
+    run, such as that a schema was made from private rows, stays true when a file is changed.
     """
     uppers = ([item for item in report.get("bounds") or [] if item.get("direction") == "upper"] for report in reports)
     rigors = [[str(item["rigor"]) for item in each] for each in uppers]

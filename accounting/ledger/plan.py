@@ -33,9 +33,7 @@ class Allowance:
         self._partitions = _Assignment([self._room[text] for text in parallel], self._fits)
 
     def take(self, charge: Charge, key: str) -> None:
-        """Uses the allowance for a charge, or an equal one with another key; a `LedgerError` if the plan does not allow
-        it.
-        """
+        """Uses the allowance for a charge, or an equal one with another key; a `LedgerError` if there is none left."""
         if charge.partition is None:
             self._take_whole(charge, key)
         else:

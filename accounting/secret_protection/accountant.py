@@ -94,9 +94,7 @@ class SecretProtectionAccountant(Accountant[Releases]):
         return None
 
     def protection(self, p: float) -> Bound:
-        """r: the largest probability of guessing a secret that is guessed with probability at most p without the
-        release.
-        """
+        """r: the largest probability of guessing a secret that without the release is guessed with at most p."""
         validate.probability(p=p)
         return self._worst([group.blowup(p) for group in self._groups], "r", at=p)
 

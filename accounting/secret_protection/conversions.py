@@ -39,14 +39,10 @@ def r_of_approx_dp(epsilon: float, delta: float, p: float) -> float:
 def r_between_secrets(epsilon: float, delta: float, p: float) -> float:
     """r of a mechanism that is (ε, δ)-indistinguishable between any two values of the secret, rounded up.
 
-    r = δ + (1 − δ)ρ with ρ = pe^ε/(pe^ε + 1 − p). Tight for the uniform prior if 1/p is a whole number.
+    r = δ + (1 − δ)ρ with ρ = pe^ε/(pe^ε + 1 − p). Tight for the uniform prior if 1/p is a whole number. Arguments as
+    for `r_of_approx_dp`, but for exchanging the value of the secret wherever it occurs.
 
     Proof: docs/proofs/secret-protection.md, Theorem 4.
-
-    Args:
-        epsilon: ≥ 0, for exchanging the value of the secret wherever it occurs.
-        delta: in [0, 1].
-        p: the largest probability of a guess before, in (0, 1).
     """
     validate.non_negative(epsilon=epsilon)
     validate.probability(delta=delta)
@@ -58,9 +54,7 @@ def r_between_secrets(epsilon: float, delta: float, p: float) -> float:
 def r_of_gdp(mu: float, p: float) -> float:
     """r = Φ(Φ⁻¹(p) + μ) of a μ-GDP mechanism (Dong, Roth and Su 2022) against a reference, rounded up.
 
-    Args:
-        mu: ≥ 0, for adding or removing all occurrences of the secret.
-        p: the largest probability of a guess before, in (0, 1).
+    p in (0, 1), and μ ≥ 0 for adding or removing all occurrences of the secret.
     """
     validate.non_negative(mu=mu)
     validate.open_probability(p=p)

@@ -169,9 +169,7 @@ def releases_by_kind(releases: Mapping[Release, int]) -> list[Counter[SecretRele
 
 
 def _worst_release(event: Release) -> SecretReleaseDpEvent:
-    """A release that costs every secret at least what `event` does: a law above those of all kinds, with the least
-    noise.
-    """
+    """A release that costs every secret at least what `event` does: a law above all kinds, with the least noise."""
     if isinstance(event, SecretReleaseDpEvent):
         return event
     kinds = list(_kind_releases(event))

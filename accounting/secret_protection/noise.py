@@ -62,11 +62,7 @@ def blowup(weights: ArrayLike, sigma: float, p: float, rounds: int = 1) -> Inter
 
 
 def blowups(weights: ArrayLike, sigmas: ArrayLike, ps: ArrayLike) -> tuple[Floats, Floats]:
-    """`blowup` of one release, vectorised over noises and probabilities.
-
-    Args:
-        weights: w_k for k = 0, 1, …, shape (m + 1,).
-        sigmas, ps: standard deviations ≥ 0 and probabilities in [0, 1], of shapes that broadcast.
+    """`blowup` of one release, vectorised over noises and probabilities, of shapes that broadcast.
 
     Returns:
         Lower and upper bounds on r, of the broadcast shape.
@@ -91,10 +87,8 @@ def noise_for(weights: ArrayLike, p: float, r: float, rounds: int = 1) -> float:
     """The least σ, to a relative 1e-6, whose certified r is at most `r`; 0 if the counts without noise meet it.
 
     Args:
-        weights: w_k for k = 0, 1, …, shape (m + 1,).
-        p: the largest probability of a guess before, in (0, 1).
+        weights, p, rounds: as for `blowup`, with p in (0, 1).
         r: the largest probability of a guess after, in [p, 1].
-        rounds: releases with fresh noise and fresh occurrences.
 
     Raises:
         ValueError: if r is below p, or so close to it that no noise is certified to reach it.
@@ -144,11 +138,8 @@ def noise_for_secrets(
 
     Args:
         occurrence_probabilities: for each secret, the probability that each of its records is drawn, shape (m,).
-        p, r: one for all, or one per secret.
+        p, r: one for all, or one per secret, as for `noise_for`.
         rounds: releases with fresh noise and fresh occurrences.
-
-    Raises:
-        ValueError: as for `noise_for`; if p or r do not match the number of secrets.
     """
     validate.integer(minimum=1, rounds=rounds)
     count = len(occurrence_probabilities)
@@ -260,9 +251,7 @@ def _least_noise_of_rounds(group: Sequence[Occurrences], p: float, r: float, rou
 
 
 def _search(law: Occurrences, p: float, r: float, rounds: int, low: float) -> float:
-    """The least certified σ above `low`, which is not certified: secants of log(r − p) over log σ, kept inside their
-    bracket.
-    """
+    """The least certified σ above `low`, which is not: secants of log(r − p) over log σ, kept inside their bracket."""
 
     def excess(sigma: float) -> float:
         upper = _upper_r_of_rounds(law, sigma, p, r, rounds)

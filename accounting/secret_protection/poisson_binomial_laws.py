@@ -160,9 +160,7 @@ def _trim(first: int, weights: Floats, room: float) -> tuple[int, Floats]:
 
 
 def _binomial(count: int, probability: float) -> Floats:
-    """Ratios of neighbouring weights, multiplied away from the mode and divided by their sum: no overflow, no
-    cancellation.
-    """
+    """Ratios of neighbouring weights, multiplied away from the mode and normalised: no overflow, no cancellation."""
     mode = min(int((count + 1) * probability), count)
     up, down = np.arange(mode, count), np.arange(mode, 0, -1)
     with np.errstate(under="ignore"):
@@ -173,9 +171,7 @@ def _binomial(count: int, probability: float) -> Floats:
 
 
 def _blocks(trials: Floats) -> Floats:
-    """Laws of 64 trials each, one per row; the last row is filled up with trials of probability 0, which cost no
-    rounding.
-    """
+    """Laws of 64 trials each, one per row; the last is filled up with probabilities of 0, which cost no rounding."""
     rows = -(-trials.size // _BLOCK)
     table = np.zeros((_BLOCK, rows))
     table.T.flat[: trials.size] = trials

@@ -114,8 +114,7 @@ def bounded_range_profile(eta: float | Sequence[float], count: int, epsilons: Ar
     in between.
 
     Args:
-        eta: the range of each selection, in nats; a sequence for several kinds of selection, in any order.
-        count: the number of selections of each kind, at least 0.
+        eta, count: as for `bounded_range_epsilon`.
         epsilons: finite numbers of either sign, any shape.
 
     Returns:
@@ -145,15 +144,12 @@ def bounded_range_pair(
 ) -> DominatingPair:
     """A dominating pair of adaptively composed bounded-range selections, to compose with other mechanisms.
 
-    Only its upper bounds are known.
+    Only its upper bounds are known. It is the product of the blocks' pairs; the pair of ρ-zCDP if ``adaptive`` has no
+    bound.
 
     Args:
-        eta: the range of each selection, in nats; a sequence for several kinds of selection, in any order.
-        count: the number of selections of each kind, at least 0.
+        eta, count: as for `bounded_range_epsilon`.
         smallest_delta: the δ in (0, 1) down to which it is tight.
-
-    Returns:
-        The product of the blocks' pairs; the pair of ρ-zCDP if ``adaptive`` has no bound.
 
     Source: as for `bounded_range_profile`.
     """

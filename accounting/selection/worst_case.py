@@ -74,9 +74,7 @@ class Selections:
         return np.minimum(pure_delta(self.pure_epsilon, distances), zcdp_delta(self.rho, distances))
 
     def curve(self, smallest_delta: float = SMALLEST_DELTA) -> SelectionCurve:
-        """The curve of the recursion, for selections that are a single block; a `ValueError` if there is no adaptive
-        bound.
-        """
+        """The curve of the recursion, for selections that are a single block with an adaptive bound."""
         if reason := self.refusal:
             raise ValueError(reason)
         ((eta, count),) = self.counts
