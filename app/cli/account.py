@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpassay.base.number_format import format_lower, format_number, format_upper
-from dpassay.cli.options import (
-    Anchor,
-    Conditions,
-    FileAdjacency,
-    FileUnit,
-    Json,
-    Normalizer,
-    Quiet,
-    Records,
-    Sampler,
-    show,
-)
+from dpassay.cli.options import AllStatements, Anchor, Json, Quiet, show, with_fields
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,6 +19,7 @@ if TYPE_CHECKING:
     from dpassay.jobs.account import Account
 
 
+@with_fields
 def account(
     files: Annotated[
         list[Path],
@@ -38,6 +28,7 @@ def account(
             "run on it; all of them compose."
         ),
     ],
+    *,
     delta: Annotated[
         float | None, typer.Option(help="δ at which ε is computed, in (0, 1). Default: the δ of the claims.")
     ] = None,
@@ -51,12 +42,7 @@ def account(
             "such a claim depends on where secrets are, so its data are read."
         ),
     ] = None,
-    sampler: Sampler = None,
-    records: Records = None,
-    adjacency: FileAdjacency = None,
-    unit: FileUnit = None,
-    normalizer: Normalizer = None,
-    condition: Conditions = None,
+    statements: AllStatements,
     anchor: Anchor = None,
     json_: Json = False,
     quiet: Quiet = False,
@@ -65,19 +51,7 @@ def account(
     accountant that supports them."""
     from dpassay.jobs import account as job
 
-    result = job.account(
-        files,
-        delta=delta,
-        method=method,
-        p=p,
-        adjacency=adjacency,
-        sampler=sampler,
-        records=records,
-        unit=unit,
-        normalizer=normalizer,
-        conditions=condition or (),
-        anchor=anchor,
-    )
+    result = job.account(files, delta=delta, method=method, p=p, anchor=anchor, **statements.words())
     show(result.to_json(), lambda: print_account(result), json_, quiet)
 
 

@@ -8,7 +8,7 @@ import typer
 
 from dpassay.base import defaults
 from dpassay.base.terminal import say
-from dpassay.cli.options import REQUIRED, Adjacency, Json, Option, Quiet, parameters_of, show, with_options
+from dpassay.cli.options import REQUIRED, Adjacency, Json, Option, Quiet, options_of, show, with_options
 from dpassay.jobs.mechanisms import CALIBRATED, Command
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _mechanism(name: str, command: Command) -> None:
     mechanism = command.mechanism
     *words, last = mechanism.finds
     secret = mechanism.at == "p"
-    parameters = parameters_of(mechanism, optional=mechanism.finds.values())
+    parameters = options_of(mechanism, optional=mechanism.finds.values())
 
     def run(find: str, tolerance: float, json_: bool, quiet: bool, **given: Any) -> None:
         from dpassay.jobs.calibrate import Goal, calibrate_mechanism

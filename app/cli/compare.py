@@ -14,19 +14,15 @@ from dpassay.base.number_format import format_interval, format_upper
 from dpassay.cli.options import (
     REQUIRED,
     Adjacency,
+    AllStatements,
     Anchor,
-    Conditions,
     Delta,
-    FileAdjacency,
-    FileUnit,
     Json,
-    Normalizer,
     Quiet,
-    Records,
-    Sampler,
-    parameters_of,
+    options_of,
     progress,
     show,
+    with_fields,
     with_options,
 )
 from dpassay.jobs.mechanisms import COMPARED, Command
@@ -77,7 +73,7 @@ P = Annotated[float, typer.Option(help="Largest probability of guessing the secr
 def _mechanism(name: str, command: Command) -> None:
     """Adds the command about a mechanism."""
     mechanism = command.mechanism
-    parameters = parameters_of(mechanism)
+    parameters = options_of(mechanism)
 
     def run(
         method: list[str] | None,
@@ -116,18 +112,14 @@ for _name, _row in COMPARED.items():
 
 
 @app.command(epilog="Example: dpassay compare ledger report/private/ledger.sqlite --delta 1e-5")
+@with_fields
 def ledger(
     ledgers: Annotated[
         list[Path],
         typer.Argument(help="Ledgers of runs on one data set, and files of other libraries about it; they compose."),
     ],
     delta: Delta,
-    sampler: Sampler = None,
-    records: Records = None,
-    adjacency: FileAdjacency = None,
-    unit: FileUnit = None,
-    normalizer: Normalizer = None,
-    condition: Conditions = None,
+    statements: AllStatements,
     method: Method = None,
     anchor: Anchor = None,
     output: Output = None,
@@ -140,18 +132,7 @@ def ledger(
     from dpassay.jobs import compare as job
 
     settings = _settings(method, output, seconds, json_, quiet)
-    compared = job.ledgers(
-        ledgers,
-        delta=delta,
-        settings=settings,
-        adjacency=adjacency,
-        sampler=sampler,
-        records=records,
-        unit=unit,
-        normalizer=normalizer,
-        conditions=condition or (),
-        anchor=anchor,
-    )
+    compared = job.ledgers(ledgers, delta=delta, settings=settings, anchor=anchor, **statements.words())
     _show(compared, json_, quiet)
 
 

@@ -10,9 +10,10 @@ import typer
 from dpassay.accounting.adjacency import RECORD_UNITS
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import ExitCode
-from dpassay.cli.options import Anchor, Conditions, Json, Normalizer, Quiet, Records, Sampler, show
+from dpassay.cli.options import Anchor, Json, Quiet, Statements, show, with_fields
 
 
+@with_fields
 def gate(
     files: Annotated[
         list[Path],
@@ -20,6 +21,7 @@ def gate(
     ],
     max_epsilon: Annotated[float, typer.Option(help="The largest ε that the policy allows.")],
     delta: Annotated[float, typer.Option(help="The δ of the policy, in (0, 1).")],
+    *,
     unit: Annotated[
         str | None,
         typer.Option(
@@ -33,10 +35,7 @@ def gate(
             help="Neighbouring relation of the policy: add_remove, replace_one or zero_out. Default: that of the files."
         ),
     ] = None,
-    sampler: Sampler = None,
-    records: Records = None,
-    normalizer: Normalizer = None,
-    condition: Conditions = None,
+    statements: Statements,
     assume: Annotated[
         bool,
         typer.Option(
@@ -58,17 +57,7 @@ def gate(
     from dpassay.jobs import gate as job
 
     policy = job.Policy(max_epsilon, delta, unit, adjacency)
-    result = job.gate(
-        files,
-        policy,
-        sampler=sampler,
-        records=records,
-        normalizer=normalizer,
-        conditions=condition or (),
-        assume=assume,
-        anchor=anchor,
-        summary=summary,
-    )
+    result = job.gate(files, policy, assume=assume, anchor=anchor, summary=summary, **statements.words())
     show(result.to_json(), lambda: say(result.in_words()), json_, quiet)
     if not result.passed:
         raise typer.Exit(ExitCode.REFUTED)

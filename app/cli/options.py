@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -16,7 +17,6 @@ from dpassay.cli.exit_codes import of_audit
 
 if TYPE_CHECKING:
     from dpassay.base.progress import Progress
-    from dpassay.jobs.mechanisms import Mechanism
 
 FORMATS = ".jsonl, .csv or .parquet"
 """Of files of records, as `dpassay.data.records.read_rows` reads them."""
@@ -54,40 +54,6 @@ AllowEndpoint = Annotated[
     ),
 ]
 
-# What files of other libraries do not record.
-Sampler = Annotated[
-    str | None,
-    typer.Option(help="For files of other libraries: how records were sampled: poisson, fixed, shuffled or unknown."),
-]
-Records = Annotated[
-    int | None, typer.Option(help="For files of other libraries: the number of records; needed with --sampler fixed.")
-]
-FileAdjacency = Annotated[
-    str | None,
-    typer.Option(
-        "--adjacency",
-        help="For files of other libraries: the neighbouring relation: add_remove, replace_one or zero_out.",
-    ),
-]
-FileUnit = Annotated[
-    str | None, typer.Option("--unit", help=f"For files of other libraries: the privacy unit: {RECORD_UNITS}.")
-]
-Normalizer = Annotated[
-    str | None,
-    typer.Option(
-        help="For files of other libraries: what noisy sums were divided by: public (the same number for neighbours), "
-        "batch (depends on the size of the data) or unknown."
-    ),
-]
-Conditions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--condition",
-        help="State that a condition holds that no file records: clipping, noise, once, epochs, independent, event, "
-        "disjoint, run, newest or recorded; repeatable.",
-    ),
-]
-
 # Accounting.
 Delta = Annotated[float, typer.Option(help="δ at which ε is computed, in (0, 1).")]
 Adjacency = Annotated[str, typer.Option(help="Neighbouring relation: add_remove, replace_one or zero_out.")]
@@ -102,6 +68,44 @@ Seed = Annotated[
 
 T = TypeVar("T")
 
+
+@dataclass(frozen=True)
+class Statements:
+    """What files of other libraries do not record."""
+
+    sampler: Annotated[
+        str | None, "For files of other libraries: how records were sampled: poisson, fixed, shuffled or unknown."
+    ] = None
+    records: Annotated[
+        int | None, "For files of other libraries: the number of records; needed with --sampler fixed."
+    ] = None
+    normalizer: Annotated[
+        str | None,
+        "For files of other libraries: what noisy sums were divided by: public (the same number for neighbours), "
+        "batch (depends on the size of the data) or unknown.",
+    ] = None
+    condition: Annotated[
+        list[str] | None,
+        "State that a condition holds that no file records: clipping, noise, once, epochs, independent, event, "
+        "disjoint, run, newest or recorded; repeatable.",
+    ] = None
+
+    def words(self) -> dict[str, Any]:
+        """The statements by name, as jobs take them."""
+        words = asdict(self)
+        return {"conditions": words.pop("condition") or (), **words}
+
+
+@dataclass(frozen=True)
+class AllStatements(Statements):
+    """The same, with the neighbouring relation and the unit."""
+
+    adjacency: Annotated[
+        str | None, "For files of other libraries: the neighbouring relation: add_remove, replace_one or zero_out."
+    ] = None
+    unit: Annotated[str | None, f"For files of other libraries: the privacy unit: {RECORD_UNITS}."] = None
+
+
 Option = tuple[str, Any, Any]
 """Name, annotation and default of an option."""
 
@@ -109,28 +113,47 @@ REQUIRED: Any = inspect.Parameter.empty
 """The default of an option that must be given."""
 
 
-def parameters_of(mechanism: type[Mechanism], optional: Collection[str] = ()) -> list[Option]:
-    """The parameters of a mechanism as options, those that must be given first.
+def options_of(kind: type, optional: Collection[str] = ()) -> list[Option]:
+    """The fields of a dataclass whose annotations have a help text, as options; those that must be given first.
 
     Args:
-        mechanism: the class whose fields they are.
-        optional: names of those that need not be given.
+        kind: the dataclass.
+        optional: names of fields that need not be given.
     """
-    hints = get_type_hints(mechanism, include_extras=True)
-    required, others = [], []
-    for field in fields(mechanism):
-        kind, text = get_args(hints[field.name])
-        optional_here = field.name in optional
-        annotation = Annotated[kind | None if optional_here else kind, typer.Option(help=text)]  # type: ignore[valid-type]
-        default = None if optional_here else field.default
-        if default is MISSING:
-            required.append((field.name, annotation, REQUIRED))
+    hints = get_type_hints(kind, include_extras=True)
+    options = []
+    for field in fields(kind):
+        if get_origin(hints[field.name]) is not Annotated:
+            continue
+        of, text = get_args(hints[field.name])
+        flag = [f"--{field.name}"] if of is bool else []
+        default = None if field.name in optional else REQUIRED if field.default is MISSING else field.default
+        annotation = Annotated[of | None if field.name in optional else of, typer.Option(*flag, help=text)]
+        options.append((field.name, annotation, default))
+    return sorted(options, key=lambda option: option[2] is not REQUIRED)
+
+
+def with_fields(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes the fields of its dataclasses as options, in place of the dataclasses."""
+    hints = get_type_hints(command, include_extras=True)
+    options, groups = [], {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        if is_dataclass(hints[name]):
+            groups[name] = hints[name], options_of(hints[name])
+            options += groups[name][1]
         else:
-            others.append((field.name, annotation, default))
-    return [*required, *others]
+            options.append((name, hints[name], parameter.default))
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        for group, (kind, own) in groups.items():
+            given[group] = kind(**{name: given.pop(name) for name, _, _ in own})
+        command(**given)
+
+    return with_options(run, command.__doc__, options)
 
 
-def with_options(run: Callable[..., None], text: str, options: Iterable[Option]) -> Callable[..., None]:
+def with_options(run: Callable[..., None], text: str | None, options: Iterable[Option]) -> Callable[..., None]:
     """A command with these options and this help, which passes them to `run` by name."""
     run.__doc__ = text
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

@@ -18,10 +18,10 @@ from dpassay.accounting.bounds import Bound
 from dpassay.accounting.events import EpsilonDeltaDpEvent
 from dpassay.accounting.guarantees import ApproxDP, Guarantee, PureDP, SecretProtection
 from dpassay.accounting.interop.conditions import Condition, Unstated
-from dpassay.accounting.interop.state import Sampler, State, Stated, read_as
+from dpassay.accounting.interop.state import Sampler, Stated, read_as
 from dpassay.accounting.ledger.entries import LedgerError
-from dpassay.accounting.ledger.evidence import Basis, basis_of_ledger
-from dpassay.accounting.ledger.ledger import Ledger, common_relation, compose_ledgers, open_ledgers, relation_of
+from dpassay.accounting.ledger.evidence import Basis
+from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.registry import ACCOUNTANTS, unsupported, upper_bounds
 from dpassay.accounting.secret_protection.groups import of_group
 from dpassay.base import validate
@@ -30,19 +30,7 @@ from dpassay.base.html_table import html_table
 from dpassay.base.number_format import format_number, format_upper
 from dpassay.claims.base import Claim, Plan
 from dpassay.generators.registry import read_claim
-from dpassay.jobs.foreign_files import (
-    ForeignFile,
-    Named,
-    Read,
-    basis_of_files,
-    check_stated,
-    check_statements_used,
-    is_claim_file,
-    is_foreign,
-    readings_of,
-    recorded_delta,
-    states_in,
-)
+from dpassay.jobs.inputs import ForeignFile, Inputs, basis_of_files, is_claim_file, only, open_inputs
 
 
 @dataclass(frozen=True)
@@ -220,135 +208,109 @@ def account(
     several = [given] if isinstance(given, str | Path | Claim) else list(given)
     claims = [read_claim(item) if not isinstance(item, Claim) else item for item in several if _is_claim(item)]
     files = [Path(item) for item in several if not isinstance(item, Claim) and not _is_claim(item)]
-    foreign = [path for path in files if is_foreign(path)]
     with contextlib.ExitStack() as stack:
         with input_errors():
             _check_arguments(delta, method, p)
             stated = Stated.of(adjacency, sampler, records, unit, normalizer, conditions)
-            check_stated(foreign, stated)
-            states_of = states_in(foreign)
-            ledgers = stack.enter_context(open_ledgers([path for path in files if path not in foreign], anchor=anchor))
-            relations = _relations(claims, ledgers)
-            readings = readings_of(states_of, stated, relations)
-            delta = recorded_delta(states_of) if delta is None and not claims else delta
-            query = _query(claims, ledgers, readings, relations, delta, p, limit)
-            of_ledgers = [(ledger, basis_of_ledger(ledger)) for ledger in ledgers]
-            states = tuple(LedgerState.of(*each) for each in of_ledgers)
-            unstated = [
-                *((claim.name, item) for claim in claims for item in claim.unstated()),
-                *((str(ledger.path), item) for ledger, basis in of_ledgers for item in basis.unstated),
-            ]
-            check_statements_used(stated, readings, [item for _, item in unstated])
-            assumed = dict.fromkeys(
-                [
-                    *(item for claim in claims for item in claim.assumptions()),
-                    *(item for state in states for item in state.assumptions),
-                ]
+            inputs = stack.enter_context(open_inputs(files, stated, claims=claims, anchor=anchor))
+            if delta is None and not claims:
+                delta = only(state.delta for _, state, _ in inputs.readings)
+            questions = _questions(inputs, delta, p, limit)
+            states = tuple(
+                LedgerState.of(ledger, basis)
+                for ledger, (_, basis) in zip(inputs.ledgers, inputs.bases[len(claims) :], strict=True)
             )
-            doubts = (
-                *(item for claim in claims for item in claim.estimate_reasons()),
-                *(item for state in states for item in state.estimates),
-            )
-            total = Basis(tuple(assumed), doubts, query.exact and all(basis.exact for _, basis in of_ledgers))
+            event, whole = inputs.charged, inputs.whole_plan
         methods = None if method is None else [method]
-        answers = query.answers(query.event, methods)
+        answers = _answers(inputs, event, questions, methods)
         bounds = [bound for _, bound in answers]
-        budgets = query.unit.is_secret and len(query.questions) > 1
+        budgets = inputs.unit.is_secret and len(questions) > 1
         promised = tuple(budget for budget, _ in answers if budgets and isinstance(budget, SecretProtection))
-        reasons = unsupported(query.event, adjacency=query.adjacency, unit=query.unit)
+        reasons = unsupported(event, adjacency=inputs.adjacency, unit=inputs.unit)
         if method in (None, "ex_post") and "ex_post" not in reasons and not claims:
             try:
-                bounds += _realised_bound(ledgers, query.adjacency, query.unit)
+                bounds += _realised_bound(inputs)
             except LedgerError as error:  # another process changed it meanwhile
                 raise InputError(str(error)) from error
     if method is not None and not bounds:
         raise InputError(f"{method} has no bound here: {reasons.get(method, 'give --delta')}")
-    whole_plan = query.answers(query.whole_plan, methods) if any(state.unfinished for state in states) else []
-    of_files = basis_of_files(readings)
+    unfinished = any(state.unfinished for state in states)
+    whole_plan = _answers(inputs, whole, questions, methods) if unfinished else []
+    of_files = basis_of_files([reading for _, _, reading in inputs.readings])
+    bases = [basis for _, basis in inputs.bases]
+    total = Basis(
+        tuple(dict.fromkeys(item for basis in bases for item in basis.assumptions)),
+        tuple(item for basis in bases for item in basis.estimates),
+        all(basis.exact for basis in bases),
+    )
     bounds = [total.under(of_files.under(bound)) for bound in bounds]
-    if_sampled = tuple(_if_sampled(states_of, stated, query, methods)) if len(readings) == len(several) else ()
-    hints = _hints(query, states_of, readings, stated, bounds, if_sampled, delta)
+    only_files = len(inputs.readings) == len(several)
+    if_sampled = tuple(_if_sampled(inputs, questions[-1][1], methods)) if only_files else ()
     return Account(
-        query.adjacency,
-        query.unit,
+        inputs.adjacency,
+        inputs.unit,
         tuple(bounds),
         reasons,
         planned=bool(claims),
         budgets=promised,
         ledgers=states,
         whole_plan=tuple(total.under(of_files.under(bound)) for _, bound in whole_plan),
-        foreign=tuple(ForeignFile.of(*read) for read in readings),
+        foreign=tuple(ForeignFile.of(*read) for read in inputs.readings),
         assumptions=total.assumptions,
         if_sampled=if_sampled,
-        hints=hints,
+        hints=_hints(inputs, event, bounds, if_sampled, delta),
         doubts=total.estimates,
         unstated=(
-            *((of, item) for of, item in unstated if item.name not in stated.conditions),
-            *((str(path), item) for path, _, reading in readings for item in reading.unstated),
+            *((of, item) for of, each in inputs.bases for item in each.unstated if item.name not in stated.conditions),
+            *((str(path), item) for path, _, reading in inputs.readings for item in reading.unstated),
         ),
     )
 
 
-def _relations(claims: Sequence[Claim], ledgers: Sequence[Ledger]) -> list[Named]:
-    results = [(claim.name, (claim.adjacency, Unit.parse(claim.unit))) for claim in claims]
-    if ledgers:
-        results.append((str(ledgers[0].path), relation_of(ledgers)))
-    return results
-
-
-def _if_sampled(
-    states: Sequence[tuple[Path, State]], stated: Stated, query: _Query, methods: Sequence[str] | None
-) -> Iterator[IfSampled]:
-    """The best certified bound on the last question for each sampler that nobody rules out."""
-    if stated.sampler is not None or not any(state.is_sampled and state.sampler is None for _, state in states):
+def _if_sampled(inputs: Inputs, question: Guarantee, methods: Sequence[str] | None) -> Iterator[IfSampled]:
+    """The best certified bound on a question for each sampler that nobody rules out."""
+    stated, states = inputs.stated, [state for _, state, _ in inputs.readings]
+    if stated.sampler is not None or not any(state.is_sampled and state.sampler is None for state in states):
         return
-    _, question = query.questions[-1]
     for sampler in Sampler:
-        meant = (item for _, state in states for item in state.also if isinstance(item, Adjacency))
+        meant = (item for state in states for item in state.also if isinstance(item, Adjacency))
         others = (Adjacency.REPLACE_ONE, *meant) if stated.adjacency is None else ()
-        for adjacency in dict.fromkeys((query.adjacency, *others)):
+        for adjacency in dict.fromkeys((inputs.adjacency, *others)):
             try:
                 given = dataclasses.replace(stated, sampler=sampler, adjacency=adjacency)
-                readings = [read_as(state, given) for _, state in states]
+                readings = [read_as(state, given) for state in states]
             except ValueError:  # fixed, and nobody says how many records there are; or the file has another relation
                 continue
             event = events.compose([(reading.event, 1) for reading in readings])
-            result = upper_bounds(event, question, adjacency=adjacency, unit=query.unit, methods=methods)
+            result = upper_bounds(event, question, adjacency=adjacency, unit=inputs.unit, methods=methods)
             best = next((bound for bound in result if bound.value < math.inf), None)
-            named = [(path, state, reading) for (path, state), reading in zip(states, readings, strict=True)]
-            yield IfSampled(sampler, adjacency, None if best is None else basis_of_files(named).under(best))
+            yield IfSampled(sampler, adjacency, None if best is None else basis_of_files(readings).under(best))
 
 
 def _hints(
-    query: _Query,
-    states: Sequence[tuple[Path, State]],
-    readings: Sequence[Read],
-    stated: Stated,
-    bounds: Sequence[Bound],
-    if_sampled: Sequence[IfSampled],
-    delta: float | None,
+    inputs: Inputs, event: DpEvent, bounds: Sequence[Bound], if_sampled: Sequence[IfSampled], delta: float | None
 ) -> tuple[str, ...]:
     """Why bounds are missing or infinite, and what to state or to do for them.
 
     Raises:
         InputError: if δ is missing and nothing is bounded without it.
     """
+    readings, stated, unit = inputs.readings, inputs.stated, inputs.unit
     of_samplers = dict.fromkeys(hint for _, _, reading in readings for hint in reading.hints)
     results = [f"{hint.removesuffix('.')} (--adjacency, --sampler, --normalizer)." for hint in of_samplers]
     finite = any(bound.value < math.inf for bound in bounds)
     answered = finite or any(item.bound is not None for item in if_sampled)
-    composed = events.counted([(query.event, 1)]).values()
-    unbounded = any(isinstance(event, dp_event.NonPrivateDpEvent) for event, _ in composed)
+    composed = events.counted([(event, 1)]).values()
+    unbounded = any(isinstance(part, dp_event.NonPrivateDpEvent) for part, _ in composed)
     if readings and delta is None and not answered and (if_sampled or not unbounded):
         raise InputError("no ε is bounded without δ: state it with --delta, such as --delta 1e-5")
     if readings and delta is None and (finite or if_sampled or not unbounded):
         results.append("No δ is given, so only a pure ε is bounded; state δ with --delta.")
-    if query.unit.is_group and delta is not None and not finite and not unbounded:
-        size = query.unit.size
-        results.append(registry.group_through_one_record(query.event, delta, adjacency=query.adjacency, size=size))
-    if readings and delta is not None and not finite and not unbounded:
-        spent = math.fsum(count * event.delta for event, count in composed if isinstance(event, EpsilonDeltaDpEvent))
-        if spent >= delta:
+    if delta is not None and not finite and not unbounded:
+        if unit.is_group:
+            results.append(registry.group_through_one_record(event, delta, adjacency=inputs.adjacency, size=unit.size))
+        spent = math.fsum(count * part.delta for part, count in composed if isinstance(part, EpsilonDeltaDpEvent))
+        if readings and spent >= delta:
             results.append(
                 f"The δ of the mechanisms that are stated by ε and δ add up to {format_upper(spent)}, which is not "
                 f"below the δ = {format_number(delta)} that is asked for; state a larger one with --delta."
@@ -359,7 +321,8 @@ def _hints(
             "With the sampler shuffled every step counts; if each epoch ran to its end, state it with --condition "
             "epochs, and if no step accumulated gradients of two epochs, with --condition once."
         )
-    if if_sampled and stated.records is None and any(state.is_sampled and not state.records for _, state in states):
+    uncounted = any(state.is_sampled and not state.records for _, state, _ in readings)
+    if if_sampled and stated.records is None and uncounted:
         results.append("For a bound with the sampler fixed, state the number of records with --records.")
     return tuple(results)
 
@@ -377,85 +340,45 @@ def _check_arguments(delta: float | None, method: str | None, p: float | None) -
         validate.one_of(tuple(ACCOUNTANTS), method=method)
 
 
-@dataclass(frozen=True)
-class _Query:
-    """Events, and the bounds that are asked for.
-
-    Attributes:
-        adjacency: of all runs and claims.
-        unit: of all runs and claims.
-        event: charges of the runs, and plans of the claims.
-        whole_plan: the same with the plan of each run in place of its charges.
-        questions: which bounds on an event are asked for.
-        exact: whether claims cost what their plans say, and not less.
-    """
-
-    adjacency: Adjacency
-    unit: Unit
-    event: DpEvent
-    whole_plan: DpEvent
-    questions: Sequence[Question]
-    exact: bool
-
-    def answers(self, event: DpEvent, methods: Sequence[str] | None) -> list[tuple[Guarantee, Bound]]:
-        """The bounds on an event, each with its question."""
-        return [
-            (question, bound)
-            for group, question in self.questions
-            for bound in upper_bounds(
-                event if group is None else of_group(event, group),
-                question,
-                adjacency=self.adjacency,
-                unit=self.unit,
-                methods=methods,
-            )
-        ]
-
-
-def _query(
-    claims: Sequence[Claim],
-    ledgers: Sequence[Ledger],
-    readings: Sequence[Read],
-    relations: Sequence[Named],
-    delta: float | None,
-    p: float | None,
-    limit: float | None,
-) -> _Query:
-    adjacency, unit = common_relation(relations)
-    if (delta if unit.is_secret else p) is not None:
-        given, allowed = ("delta", "p") if unit.is_secret else ("p", "delta")
-        raise InputError(f"--{given} does not apply to unit {unit}; give --{allowed}, or neither")
-    plans = [claim.plan() for claim in claims]
-    if unit.is_secret:
-        questions = _secret_questions(_common_budgets(ledgers, plans), p)
-    else:
-        claimed_epsilon, claimed_delta = _claimed(claims)
-        asked = claimed_delta if delta is None else delta
-        questions = _unit_questions(claimed_epsilon if limit is None else limit, asked)
-    claimed = [(plan.event, 1) for plan in plans] + [(reading.event, 1) for _, _, reading in readings]
-    runs = [ledger.run(name) for ledger in ledgers for name in ledger.runs()]
-    event = events.compose([*claimed, *([(compose_ledgers(ledgers), 1)] if ledgers else [])])
-    whole_plan = events.compose([*claimed, *((run.plan, 1) for run in runs)])
-    return _Query(adjacency, unit, event, whole_plan, questions, all(plan.exact for plan in plans))
-
-
 Question = tuple[int | None, Guarantee]
 """The group of secrets, None for all units, and the form of the guarantee to bound."""
 
 
-def _unit_questions(epsilon: float | None, delta: float | None) -> list[Question]:
-    """A pure ε, and an ε at δ if it is given, to be compared with `epsilon`."""
+def _answers(
+    inputs: Inputs, event: DpEvent, questions: Sequence[Question], methods: Sequence[str] | None
+) -> list[tuple[Guarantee, Bound]]:
+    """The bounds on an event, each with its question."""
+    return [
+        (question, bound)
+        for group, question in questions
+        for bound in upper_bounds(
+            event if group is None else of_group(event, group),
+            question,
+            adjacency=inputs.adjacency,
+            unit=inputs.unit,
+            methods=methods,
+        )
+    ]
+
+
+def _questions(inputs: Inputs, delta: float | None, p: float | None, limit: float | None) -> list[Question]:
+    """A pure ε, and an ε at δ to be compared with the limit; at unit secret r at p, or at that of each budget."""
+    if (delta if inputs.unit.is_secret else p) is not None:
+        given, allowed = ("delta", "p") if inputs.unit.is_secret else ("p", "delta")
+        raise InputError(f"--{given} does not apply to unit {inputs.unit}; give --{allowed}, or neither")
+    if inputs.unit.is_secret:
+        budgets = _common_budgets(inputs.ledgers, inputs.plans)
+        if p is not None:
+            return [(None, SecretProtection(p, 1.0))]
+        if not budgets:
+            raise InputError("these ledgers do not say at which p secrets are protected; give --p")
+        return list(enumerate(budgets))
+    claimed = [claim.claimed() for claim in inputs.claims if claim.guarantee is not None]
+    approximate = [guarantee for guarantee in claimed if isinstance(guarantee, ApproxDP)]
+    delta = only(guarantee.delta for guarantee in approximate) if delta is None else delta
+    limit = only(guarantee.epsilon for guarantee in approximate) if limit is None else limit
     pure: list[Question] = [(None, PureDP(0.0))]
-    return pure if delta is None else [*pure, (None, ApproxDP(epsilon or 0.0, delta))]
-
-
-def _secret_questions(budgets: Sequence[SecretProtection], p: float | None) -> list[Question]:
-    """r at p for all secrets, or, without p, r at the p of each budget for its secrets."""
-    if p is not None:
-        return [(None, SecretProtection(p, 1.0))]
-    if not budgets:
-        raise InputError("these ledgers do not say at which p secrets are protected; give --p")
-    return list(enumerate(budgets))
+    return pure if delta is None else [*pure, (None, ApproxDP(limit or 0.0, delta))]
 
 
 def _common_budgets(ledgers: Sequence[Ledger], plans: Sequence[Plan]) -> tuple[SecretProtection, ...]:
@@ -479,26 +402,15 @@ def _common_budgets(ledgers: Sequence[Ledger], plans: Sequence[Plan]) -> tuple[S
     return next(iter(results))[1] if results else ()
 
 
-def _claimed(claims: Sequence[Claim]) -> tuple[float | None, float | None]:
-    """The ε and the δ of the claimed guarantees, each if they all have the same."""
-    guarantees = [claim.claimed() for claim in claims if claim.guarantee is not None]
-    approximate = [guarantee for guarantee in guarantees if isinstance(guarantee, ApproxDP)]
-    return _only({each.epsilon for each in approximate}), _only({each.delta for each in approximate})
-
-
-def _only(named: set[float]) -> float | None:
-    return named.pop() if len(named) == 1 else None
-
-
-def _realised_bound(ledgers: Sequence[Ledger], adjacency: Adjacency, unit: Unit) -> list[Bound]:
+def _realised_bound(inputs: Inputs) -> list[Bound]:
     """The sum of the realised ex-post costs of all runs; empty if a run has none."""
     results: list[Bound] = []
-    for ledger in ledgers:
+    for ledger in inputs.ledgers:
         for name in ledger.runs():
             run = ledger.run(name)
             if not run.realised():
                 return []
-            results.append(registry.account(run, method="ex_post", adjacency=adjacency, unit=unit))
+            results.append(registry.account(run, method="ex_post", adjacency=inputs.adjacency, unit=inputs.unit))
     if not results:
         return []
     total = (

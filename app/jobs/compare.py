@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from dp_accounting import DpEvent
 
-from dpassay.accounting import events
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Rigor
 from dpassay.accounting.comparison.comparison import Answers, Comparison, Row, compare, unit_of
@@ -23,8 +22,8 @@ from dpassay.accounting.comparison.releases import (
     secret_panels,
 )
 from dpassay.accounting.interop.state import Stated
-from dpassay.accounting.ledger.evidence import Basis, basis_of_ledger
-from dpassay.accounting.ledger.ledger import Ledger, common_relation, compose_ledgers, open_ledgers, relation_of
+from dpassay.accounting.ledger.evidence import Basis
+from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.registry import ACCOUNTANTS, group_through_one_record
 from dpassay.base import defaults, validate
 from dpassay.base.errors import InputError, input_errors
@@ -32,13 +31,7 @@ from dpassay.base.number_format import format_number, format_upper
 from dpassay.base.outputs import check_output
 from dpassay.base.private_files import write_atomically
 from dpassay.base.progress import Progress
-from dpassay.jobs.foreign_files import (
-    check_stated,
-    check_statements_used,
-    is_foreign,
-    readings_of,
-    states_in,
-)
+from dpassay.jobs.inputs import Statements, open_inputs
 from dpassay.jobs.mechanisms import Mechanism, Secret, Vectors
 
 _RECORD = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)
@@ -169,13 +162,8 @@ def ledgers(
     *,
     delta: float,
     settings: ComparisonSettings,
-    adjacency: str | None = None,
-    sampler: str | None = None,
-    records: int | None = None,
-    unit: str | None = None,
-    normalizer: str | None = None,
-    conditions: Collection[str] = (),
     anchor: Path | None = None,
+    **statements: Unpack[Statements],
 ) -> Compared:
     """The charges of one or several ledgers, and of files of other libraries.
 
@@ -183,9 +171,7 @@ def ledgers(
         paths: of ledgers over one data set, and of files of other libraries about it.
         delta: δ in (0, 1).
         settings: how to compare.
-        adjacency, sampler, records, unit, normalizer, conditions: what files of other libraries do not record, as for
-            `dpassay.account`.
-        anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
+        anchor, statements: as for `dpassay.account`.
 
     Raises:
         InputError: if a file is not a ledger or does not verify, adjacencies differ, the unit is a secret, or a
@@ -195,30 +181,23 @@ def ledgers(
         settings.check()
         check_output(settings.output, (*paths, anchor))
         validate.open_probability(delta=delta)
-        foreign = [path for path in paths if is_foreign(path)]
-        stated = Stated.of(adjacency, sampler, records, unit, normalizer, conditions)
-        check_stated(foreign, stated)
-        with open_ledgers([path for path in paths if path not in foreign], anchor=anchor) as opened:
-            relations = [(str(opened[0].path), relation_of(opened))] if opened else []
-            readings = readings_of(states_in(foreign), stated, relations)
-            bases = [basis_of_ledger(ledger) for ledger in opened]
-            check_statements_used(stated, readings, [item for basis in bases for item in basis.unstated])
-            relation, of = common_relation(relations)
-            if of.is_secret:
+        with open_inputs(paths, Stated.of(**statements), anchor=anchor) as inputs:
+            if inputs.unit.is_secret:
                 raise InputError(
                     "these ledgers protect secrets; only one accountant bounds r for them, so use dpassay account"
                 )
-            parts = [(compose_ledgers(opened), 1)] if opened else []
-            event = events.compose([*parts, *((reading.event, 1) for _, _, reading in readings)])
-            notes = [note for each in zip(opened, bases, strict=True) for note in _ledger_assumptions(*each)]
+            event, bases = inputs.charged, [basis for _, basis in inputs.bases]
+            notes = [note for each in zip(inputs.ledgers, bases, strict=True) for note in _ledger_assumptions(*each)]
+    readings = [reading for _, _, reading in inputs.readings]
     notes += [
-        f"{path.name}: {item}" for path, _, reading in readings for item in (*reading.hints, *reading.assumptions)
+        f"{path.name}: {item}"
+        for path, _, reading in inputs.readings
+        for item in (*reading.hints, *reading.assumptions)
     ]
     about = f"{', '.join(path.name for path in paths)}: what was charged"
-    result = _compare_event(event, about, relation, of, delta, settings, tuple(notes))
+    result = _compare_event(event, about, inputs.adjacency, inputs.unit, delta, settings, tuple(notes))
     estimates = tuple(item for basis in bases for item in basis.estimates)
-    exact = all(basis.exact for basis in bases) and all(reading.exact for _, _, reading in readings)
-    total = Basis(estimates=estimates, exact=exact)
+    total = Basis(estimates=estimates, exact=all(each.exact for each in (*bases, *readings)))
     rows = tuple(replace(row, bound=total.under(row.bound)) for row in result.comparison.rows)
     return replace(result, comparison=replace(result.comparison, rows=rows))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.interop.conditions import options
@@ -15,7 +15,7 @@ from dpassay.base import validate
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.number_format import format_number, format_upper
 from dpassay.jobs.account import Account, account
-from dpassay.jobs.foreign_files import is_claim_file, is_foreign
+from dpassay.jobs.inputs import Statements, is_claim_file, is_foreign
 
 MAX_DELTA = 0.01
 """From this δ on, a policy would allow to publish one record of a hundred."""
@@ -101,24 +101,20 @@ def gate(
     files: Sequence[str | Path],
     policy: Policy,
     *,
-    sampler: str | None = None,
-    records: int | None = None,
-    normalizer: str | None = None,
-    conditions: Collection[str] = (),
     assume: bool = False,
     anchor: Path | None = None,
     summary: Path | None = None,
+    **statements: Unpack[Statements],
 ) -> Gated:
     """Compares a total privacy cost with a policy.
 
     Args:
-        files: ledgers, claims that would run, and files of other libraries, as for `dpassay.account`.
+        files, anchor: as for `dpassay.account`.
         policy: unit and neighbouring relation are stated of files of other libraries that do not record them.
-        sampler, records, normalizer, conditions: likewise, as for `dpassay.account`.
         assume: whether to take as given what neither the files nor the user state. Without it, a cost that is within
             the policy only under such conditions is no answer.
-        anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
         summary: file to which the answer is appended in Markdown.
+        statements: as for `dpassay.account`; unit and neighbouring relation are those of the policy.
 
     Raises:
         InputError: as for `dpassay.account`; for an ε that is negative, or a δ of .01 or more; if the cost is within
@@ -133,22 +129,13 @@ def gate(
             "the records as they are would be within it"
         )
     foreign = any(is_foreign(Path(file)) and not is_claim_file(file) for file in files)
-    if not foreign and (sampler, records, normalizer) != (None, None, None):
+    if not foreign and any(statements.get(name) is not None for name in ("sampler", "records", "normalizer")):
         raise InputError(
             "--sampler, --records and --normalizer are for files of other libraries; ledgers and claims say them"
         )
-    total = account(
-        files,
-        delta=policy.delta,
-        adjacency=policy.adjacency if foreign else None,
-        sampler=sampler,
-        records=records,
-        unit=policy.unit if foreign else None,
-        normalizer=normalizer,
-        conditions=conditions,
-        anchor=anchor,
-        limit=policy.epsilon,
-    )
+    if foreign:
+        statements |= {"adjacency": policy.adjacency, "unit": policy.unit}
+    total = account(files, delta=policy.delta, anchor=anchor, limit=policy.epsilon, **statements)
     result = _compared(total, policy)
     if result.passed and total.unstated and not assume:
         raise InputError(_unstated(total))
