@@ -128,7 +128,7 @@ def options_of(kind: type, optional: Collection[str] = ()) -> list[Option]:
         of, text = get_args(hints[field.name])
         flag = [f"--{field.name}"] if of is bool else []
         default = None if field.name in optional else REQUIRED if field.default is MISSING else field.default
-        annotation = Annotated[of | None if field.name in optional else of, typer.Option(*flag, help=text)]
+        annotation = Annotated[of | None if field.name in optional else of, typer.Option(*flag, help=text)]  # type: ignore[valid-type]
         options.append((field.name, annotation, default))
     return sorted(options, key=lambda option: option[2] is not REQUIRED)
 

@@ -9,9 +9,10 @@ import typer
 
 from dpassay.base.number_format import format_number
 from dpassay.base.terminal import say
-from dpassay.cli.options import FORMATS, Ignore, Json, Quiet, Seed, Synthetic, progress, show
+from dpassay.cli.options import FORMATS, Ignore, Json, Quiet, Seed, Synthetic, call, show
 
 if TYPE_CHECKING:
+    from dpassay.cli.table_console import Rows
     from dpassay.utility.table_measures import TableUtility
 
 app = typer.Typer(
@@ -72,37 +73,14 @@ def utility(
     Every number is computed from private data without noise, so it is private too: it goes to private/, is covered by
     no guarantee, and must not decide the parameters of a claimed run.
     """
-    from dpassay.base.private_results import output_file, write
+    options = locals()
+    from dpassay.base.private_results import output_file
+    from dpassay.cli.table_console import show_measures
     from dpassay.utility import table_measures as job
 
-    path = output_file(synthetic, output, job.NAME, (real, held_out, schema))
-    settings = job.TableSettings(
-        real=real, schema=schema, held_out=held_out, target=target, seed=seed, progress=progress(json_, quiet)
-    )
-    result = job.measure_table(synthetic, settings)
-    document = result.to_json()
-    write(document, path)
-
-    def in_words() -> None:
-        _print(result)
-        say(f"Written to {path}")
-
-    show(document, in_words, json_, quiet)
-
-
-def _print(result: TableUtility) -> None:
-    """Prints all metrics, after a note that they are private."""
-    from dpassay.cli.table_console import TableConsole, titled
-    from dpassay.utility.measures import PRIVATE
-
-    console = TableConsole()
-    console.print(f"PRIVATE. {PRIVATE}", markup=False, highlight=False)
-    for rows in (_comparison_rows(result), _classifier_rows(result)):
-        if rows:
-            console.print(titled(*rows))
-
-
-Rows = tuple[str, list[str], list[list[str]]]
+    path = output_file(options.pop("synthetic"), options.pop("output"), job.NAME, (real, held_out, schema))
+    result = job.measure_table(synthetic, call(job.TableSettings, options))
+    show_measures(result, (_comparison_rows(result), _classifier_rows(result)), path, json_, quiet)
 
 
 def _comparison_rows(result: TableUtility) -> Rows:
@@ -114,12 +92,10 @@ def _comparison_rows(result: TableUtility) -> Rows:
     known = {name: side for name, side in named.items() if side is not None}
     sides = list(known.values())
     rows = [["rows", *(f"{side.rows.synthetic}, {side.rows.real}" for side in sides)]]
-    for name, found_of in (
-        ("histograms", [side.histograms for side in sides]),
-        ("pairs", [side.pairs for side in sides]),
-    ):
-        rows.append([f"{name}, 20 bins", *(format_number(None if of is None else of.bins_20) for of in found_of)])
-        rows.append([f"{name}, 50 bins", *(format_number(None if of is None else of.bins_50) for of in found_of)])
+    for name in ("histograms", "pairs"):
+        for bins in (20, 50):
+            shares = [getattr(getattr(side, name), f"bins_{bins}", None) for side in sides]
+            rows.append([f"{name}, {bins} bins", *map(format_number, shares)])
     agree = [side.associations for side in sides]
     rows.append(["CorAcc", *(format_number(None if of is None else of.share) for of in agree)])
     for index, column in enumerate(result.to_real.columns):

@@ -9,21 +9,10 @@ import typer
 
 from dpassay.base import defaults
 from dpassay.base.number_format import format_confidence, format_interval, format_number
-from dpassay.base.terminal import say
-from dpassay.cli.options import (
-    Device,
-    Download,
-    Embedder,
-    Json,
-    Quiet,
-    Seed,
-    Synthetic,
-    SyntheticText,
-    progress,
-    show,
-)
+from dpassay.cli.options import Device, Download, Embedder, Json, Quiet, Seed, Synthetic, SyntheticText, call
 
 if TYPE_CHECKING:
+    from dpassay.cli.table_console import Rows
     from dpassay.utility.measures import Utility
     from dpassay.utility.text_classifiers import Score
 
@@ -67,56 +56,19 @@ def utility(
     Every number is computed from private data without noise, so it is private too: it goes to private/, is covered by
     no guarantee, and must not decide the parameters of a claimed run.
     """
-    from dpassay.base.private_results import output_file, write
+    options = locals()
+    from dpassay.base.private_results import output_file
+    from dpassay.cli.table_console import show_measures
     from dpassay.utility import measures as job
 
-    path = output_file(synthetic, output, job.NAME, (real, held_out))
-    settings = job.UtilitySettings(
-        real=real,
-        held_out=held_out,
-        text=text,
-        label=label,
-        synthetic_text=synthetic_text,
-        synthetic_label=synthetic_label,
-        embedder=embedder,
-        device=device,
-        download=download,
-        mauve=mauve,
-        mauve_buckets=mauve_buckets,
-        limit=limit,
-        embedded=embedded,
-        seed=seed,
-        confidence=confidence,
-        progress=progress(json_, quiet),
-    )
-    result = job.measure(synthetic, settings)
-    document = result.to_json()
-    write(document, path)
-
-    def in_words() -> None:
-        _print(result)
-        say(f"Written to {path}")
-
-    show(document, in_words, json_, quiet)
-
-
-def _print(result: Utility) -> None:
-    """Prints all metrics, after a note that they are private."""
-    from dpassay.cli.table_console import TableConsole, titled
-    from dpassay.utility.measures import PRIVATE
-
-    console = TableConsole()
-    console.print(f"PRIVATE. {PRIVATE}", markup=False, highlight=False)
-    for rows in (_embedding_rows(result), _side_rows(result), _overlap_rows(result), _classifier_rows(result)):
-        if rows:
-            console.print(titled(*rows))
+    path = output_file(options.pop("synthetic"), options.pop("output"), job.NAME, (real, held_out))
+    result = job.measure(synthetic, call(job.UtilitySettings, options))
+    tables = _embedding_rows(result), _side_rows(result), _overlap_rows(result), _classifier_rows(result)
+    show_measures(result, tables, path, json_, quiet)
 
 
 def _interval(ends: tuple[float, float] | None) -> str:
     return "–" if ends is None else format_interval(*ends)
-
-
-Rows = tuple[str, list[str], list[list[str]]]
 
 
 def _embedding_rows(result: Utility) -> Rows:

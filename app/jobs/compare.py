@@ -197,7 +197,8 @@ def ledgers(
     about = f"{', '.join(path.name for path in paths)}: what was charged"
     result = _compare_event(event, about, inputs.adjacency, inputs.unit, delta, settings, tuple(notes))
     estimates = tuple(item for basis in bases for item in basis.estimates)
-    total = Basis(estimates=estimates, exact=all(each.exact for each in (*bases, *readings)))
+    exact = all(basis.exact for basis in bases) and all(reading.exact for reading in readings)
+    total = Basis(estimates=estimates, exact=exact)
     rows = tuple(replace(row, bound=total.under(row.bound)) for row in result.comparison.rows)
     return replace(result, comparison=replace(result.comparison, rows=rows))
 
