@@ -28,6 +28,7 @@ from dpassay.accounting.interop.conditions import Condition, Normalizer
 from dpassay.accounting.interop.state import SampledGaussian, Sampler, Stated, read_as
 
 NAME = "dpassay"
+_DEFAULTS = {"adjacency": Adjacency.ZERO_OUT, "sampler": Sampler.POISSON, "normalizer": Normalizer.UNKNOWN}
 
 
 class DpassayAccountant(IAccountant):  # type: ignore[misc]
@@ -46,9 +47,9 @@ class DpassayAccountant(IAccountant):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self.sampler: Sampler | str = Sampler.POISSON
-        self.adjacency: Adjacency | str = Adjacency.ZERO_OUT
-        self.normalizer: Normalizer | str = Normalizer.UNKNOWN
+        self.sampler: Sampler | str = _DEFAULTS["sampler"]
+        self.adjacency: Adjacency | str = _DEFAULTS["adjacency"]
+        self.normalizer: Normalizer | str = _DEFAULTS["normalizer"]
         self.conditions: Collection[Condition | str] = ()
         self._warned = False
 
@@ -105,14 +106,8 @@ class DpassayAccountant(IAccountant):  # type: ignore[misc]
         Raises:
             ValueError: if one is no known word.
         """
-        return opacus.recorded(
-            {
-                "adjacency": str(self.adjacency),
-                "sampler": str(self.sampler),
-                "normalizer": str(self.normalizer),
-                "conditions": sorted(map(str, self.conditions)),
-            }
-        )
+        words = {name: str(getattr(self, name)) for name in _DEFAULTS}
+        return opacus.recorded({**words, "conditions": sorted(map(str, self.conditions))})
 
     def state_dict(self, destination: Any = None) -> Any:
         """The state of Opacus' accountants, with those attributes of this one that are not the defaults.
@@ -124,12 +119,9 @@ class DpassayAccountant(IAccountant):  # type: ignore[misc]
         """
         state = super().state_dict(destination)
         said = self._set_to()
-        if said.adjacency is not None and said.adjacency is not Adjacency.ZERO_OUT:
-            state["adjacency"] = str(said.adjacency)
-        if said.sampler is not None and said.sampler is not Sampler.POISSON:
-            state["sampler"] = str(said.sampler)
-        if said.normalizer is not None and said.normalizer is not Normalizer.UNKNOWN:
-            state["normalizer"] = str(said.normalizer)
+        for name, default in _DEFAULTS.items():
+            if (value := getattr(said, name)) not in (None, default):
+                state[name] = str(value)
         if said.conditions:
             state["conditions"] = sorted(map(str, said.conditions))
         return state
@@ -142,10 +134,8 @@ class DpassayAccountant(IAccountant):  # type: ignore[misc]
         """
         saved = opacus.recorded(state_dict or {})
         super().load_state_dict(state_dict)
-        self.adjacency = self.adjacency if saved.adjacency is None else saved.adjacency
-        self.sampler = self.sampler if saved.sampler is None else saved.sampler
-        self.normalizer = self.normalizer if saved.normalizer is None else saved.normalizer
-        self.conditions = self.conditions if not saved.conditions else saved.conditions
+        for name in (*_DEFAULTS, "conditions"):
+            setattr(self, name, getattr(saved, name) or getattr(self, name))
 
     def __len__(self) -> int:
         """The number of steps so far."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,10 +9,7 @@ import typer
 from dpassay.cli.options import Json, Quiet, show
 
 if TYPE_CHECKING:
-    from dpassay.accounting.adjacency import Adjacency
     from dpassay.accounting.comparison.comparison import Support
-
-_MARKS = {None: "–", "certified": "C"}
 
 
 def accountants(
@@ -24,14 +20,20 @@ def accountants(
     quiet: Quiet = False,
 ) -> None:
     """Shows which accountants support which kinds of events, with which rigor, and why others do not."""
-    from dpassay.jobs import accountants as job
+    from dpassay.accounting.adjacency import Adjacency
+    from dpassay.accounting.comparison.comparison import support
+    from dpassay.base import validate
+    from dpassay.base.errors import input_errors
 
-    results = job.supported(adjacency)
+    names = tuple(map(str, Adjacency))
+    with input_errors():
+        chosen = names if adjacency is None else (validate.one_of(names, adjacency=adjacency),)
+    results = {name: support(name) for name in chosen}
     rows = [answer.to_json() for answers in results.values() for answer in answers]
     show(rows, lambda: _print(results, reasons=adjacency is not None), json_, quiet)
 
 
-def _print(results: dict[Adjacency, tuple[Support, ...]], *, reasons: bool) -> None:
+def _print(results: dict[str, tuple[Support, ...]], *, reasons: bool) -> None:
     """Prints a table for each adjacency, and below it the reasons of accountants without a bound."""
     from rich import box
     from rich.table import Table
@@ -46,29 +48,22 @@ def _print(results: dict[Adjacency, tuple[Support, ...]], *, reasons: bool) -> N
         if not methods:
             console.print(f"{adjacency}: no accountant has a bound for any kind of event", highlight=False)
             continue
-        table = Table(title=str(adjacency), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+        table = Table(title=adjacency, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
         table.add_column("event")
         for name in methods:
             table.add_column(name, justify="center")
         by_place = {(answer.example, answer.method): answer for answer in answers}
         for kind in EXAMPLES:
-            table.add_row(kind, *(_mark(by_place[kind, name]) for name in methods))
+            rigors = [by_place[kind, name].rigor for name in methods]
+            table.add_row(kind, *("–" if rigor is None else "C" if rigor == "certified" else "E" for rigor in rigors))
         console.print(table)
         if reasons:
-            _print_reasons(console, answers)
+            kinds: dict[tuple[str, str], list[str]] = {}
+            for answer in answers:
+                if answer.reason is not None:
+                    kinds.setdefault((answer.method, answer.reason), []).append(answer.example)
+            for (_, reason), examples in kinds.items():
+                console.print(f"{'; '.join(examples)}: {reason}", highlight=False)
     console.print("C: certified, numerical error included. E: an estimate, which supports no claim. –: no bound.")
     if not reasons:
         console.print("With --adjacency the reasons of those without a bound are listed; --json has all of them.")
-
-
-def _mark(answer: Support) -> str:
-    return _MARKS.get(answer.rigor, "E")
-
-
-def _print_reasons(console: object, answers: Sequence[Support]) -> None:
-    kinds: dict[tuple[str, str], list[str]] = {}
-    for answer in answers:
-        if answer.reason is not None:
-            kinds.setdefault((answer.method, answer.reason), []).append(answer.example)
-    for (_, reason), examples in kinds.items():
-        console.print(f"{'; '.join(examples)}: {reason}", markup=False, highlight=False)  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ import typer
 
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import of_verdict
-from dpassay.cli.options import AllowEndpoint, Anchor, Device, Download, Json, Model, NewRun, Quiet, progress, show
+from dpassay.cli.options import AllowEndpoint, Anchor, Device, Download, Json, Model, NewRun, Quiet, call, show
 
 
 def assay(
@@ -28,24 +28,17 @@ def assay(
     Everything is written to private/; `dpassay release` makes a folder that may be published. Every verdict is kept in
     the ledger and counts for the next one. The same command, given again, resumes an interrupted run.
     """
+    options = locals()
     from dpassay.base.outputs import check_device, check_output_folder
     from dpassay.generators.registry import read_claim
 
-    asserted, on = read_claim(claim), check_device(device)
+    asserted = read_claim(claim)
+    check_device(device)
     check_output_folder(output, asserted.reads(claim, model))
     from dpassay.jobs import assay as job  # loads torch, so the claim is checked first
     from dpassay.reports.text import output_in_words
 
-    result = job.assay(
-        asserted,
-        output,
-        model=model,
-        device=on,
-        download=download,
-        anchor=anchor,
-        allow_endpoint=allow_endpoint,
-        progress=progress(json_, quiet),
-    )
+    result = call(job.assay, options, claim=asserted)
 
     def in_words() -> None:
         made = result.document.output

@@ -31,12 +31,17 @@ def claims(
 
     Exits with 0 if every verdict is the recorded one, and with 1 if not.
     """
-    from dpassay.claims.published import words
-    from dpassay.jobs import claims as job
+    from dpassay.base.errors import InputError
+    from dpassay.base.progress import with_progress
+    from dpassay.claims.published import registry, words
 
-    chosen = job.named(ids or ())
+    known = {claim.id: claim for claim in registry.read_published_claims()}
+    for item in ids or ():
+        if item not in known:
+            raise InputError(f"there is no published claim {item!r}; known are {', '.join(known)}")
+    chosen = [known[item] for item in dict.fromkeys(ids or known)]
     with options.progress(json_, quiet).stage("Checking claims") as step:
-        result = list(job.check_published_claims(chosen, step))
+        result = list(with_progress(map(registry.check_claim, chosen), step, len(chosen)))
 
     def in_words() -> None:
         if markdown:

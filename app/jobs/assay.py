@@ -236,11 +236,7 @@ def worst_verdict(done: FinishedRun, parts: list[BoundedGuarantee], evidence: Ev
 
 
 def prove(done: FinishedRun, guarantee: Guarantee) -> Proof:
-    """Upper bounds on what the ledger was charged, which may differ from the plan.
-
-    Raises:
-        LedgerError: if the ledger's hash chain is broken.
-    """
+    """Upper bounds on what the ledger was charged, which may differ from the plan."""
     name = done.claim.name
     with open_ledger(done.ledger_path, done.settings.anchor) as ledger:
         event, charged = ledger.event(name), ledger.run(name)
@@ -341,16 +337,7 @@ def verdict_record(assay: Assay, digests: Digests, evidence: Evidence) -> PastVe
         verdict=assay.verdict,
         asked=asked,
         confidence=evidence.confidence if asked else None,
-        audits=[
-            PastAudit(
-                name=audit.name,
-                game=audit.game,
-                attack=audit.attack,
-                statistics=audit.statistics,
-                bounds=audit.bounds,
-            )
-            for audit in assay.audits
-        ],
+        audits=[PastAudit(**{name: getattr(audit, name) for name in PastAudit.model_fields}) for audit in assay.audits],
         contradictions=assay.contradictions,
         documents=digests.documents,
         versions=assay.versions,
@@ -358,14 +345,7 @@ def verdict_record(assay: Assay, digests: Digests, evidence: Evidence) -> PastVe
 
 
 def record_verdict(done: FinishedRun, assay: Assay) -> Assay:
-    """Records the verdict of an assay in the ledger, before anything of it is shown.
-
-    Returns:
-        The assay with the new head and length of the ledger.
-
-    Raises:
-        InputError: if another assay of the run recorded a verdict meanwhile.
-    """
+    """Records the verdict in the ledger, before anything of it is shown; the assay with the ledger's new head."""
     with open_ledger(done.ledger_path, done.settings.anchor) as ledger, input_errors():
         run = ledger.run(done.claim.name)
         if len(recorded(run)) != len(assay.history) - 1:

@@ -130,7 +130,7 @@ def _secret(secret: Secret, p: float, settings: ComparisonSettings) -> Compared:
         settings.check(SECRET_METHODS)
         validate.open_probability(p=p)
         secret.event(secret.adjacency)
-        release = secret.release()
+        release = secret.release(secret.adjacency)
     with settings.progress.stage("accountants") as step:
         methods = settings.methods or SECRET_METHODS
         result = compare_secret(release, p, secret.rounds, methods=methods, progress=step)
@@ -262,11 +262,7 @@ def _compare_event(
 
 
 def _with_figure(compared: Compared, settings: ComparisonSettings) -> Compared:
-    """`compared` with its figure drawn, if one was asked for.
-
-    Raises:
-        InputError: if none of the accountants has a bound, or the figure cannot be written.
-    """
+    """`compared` with its figure drawn, if one was asked for; an `InputError` if no accountant has a bound."""
     result = compared.comparison
     if not result.rows:
         reasons = "; ".join(result.unsupported.values())
@@ -278,7 +274,7 @@ def _with_figure(compared: Compared, settings: ComparisonSettings) -> Compared:
     drawing = standalone(figure(result, compared.panels, f"{compared.about}; {relation_in_words(result)}"))
     with input_errors():
         write_atomically(settings.output, drawing, 0o644)
-    return Compared(compared.about, result, compared.panels, compared.assumptions, settings.output)
+    return replace(compared, figure=settings.output)
 
 
 def relation_in_words(result: Comparison) -> str:

@@ -34,14 +34,8 @@ def generate(
     Args:
         claim: its guarantee and audits are not needed.
         output: folder for ``private/``, with the ledger and the synthetic data.
-        model: a local folder or a hub id, used instead of the claim's model.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        download: whether a hub id may be fetched.
-        progress: where to show progress.
+        model, device, download, progress, anchor, allow_endpoint: as for `dpassay.assay`.
         source: source of randomness for the noise. Only a run with the operating system's entropy can be released.
-        anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
-        allow_endpoint: address of the endpoint that may receive prompts and its API key. Without it only an endpoint
-            on this machine that needs no key is used.
 
     Raises:
         InputError: for bad data, a bad model, or a folder that holds another run or in which another process works;
@@ -83,7 +77,7 @@ def generate_from_vectors(
         vectors: the file ``vectors.safetensors`` of a released run.
         output: folder for ``synthetic.jsonl`` and ``synthetic.parquet``, which may be released, and for a journal.
         texts: number of texts of each label; None for the claim's.
-        model, device, download, progress, allow_endpoint: as for `generate`.
+        model, device, download, progress, allow_endpoint: as for `dpassay.assay`.
 
     Raises:
         InputError: if the claim is of another mechanism, the vectors are of another model, or the folder holds a run.

@@ -61,6 +61,7 @@ class Mechanism:
         also: the method that `others` adds to the accountants, if there is one.
         assumptions: of all bounds, in sentences.
         finds: the words of `--find`, the default first, and the parameter that each means.
+        repeated: the parameter that counts its releases.
     """
 
     at: ClassVar[str] = "delta"
@@ -68,14 +69,19 @@ class Mechanism:
     also: ClassVar[tuple[str, ...]] = ()
     assumptions: ClassVar[tuple[str, ...]] = ()
     finds: ClassVar[Mapping[str, str]] = {}
+    repeated: ClassVar[str] = "count"
+
+    def release(self, adjacency: str) -> DpEvent:
+        """What one release is charged; a `ValueError` for parameters out of range."""
+        raise NotImplementedError
 
     def event(self, adjacency: str) -> DpEvent:
-        """What is charged.
+        """What is charged; a `ValueError` for parameters out of range."""
+        from dp_accounting import dp_event
 
-        Raises:
-            ValueError: for parameters out of range.
-        """
-        raise NotImplementedError
+        release, count = self.release(adjacency), getattr(self, self.repeated)
+        validate.integer(minimum=1, maximum=MAX_RELEASES, **{self.repeated: count})
+        return dp_event.SelfComposedDpEvent(release, count)
 
     def in_words(self, adjacency: str) -> str:
         """The mechanism and its parameters."""
@@ -104,15 +110,15 @@ class DpSgd(Mechanism):
     )
     finds: ClassVar = {"noise": "noise_multiplier", "rate": "sampling_probability", "steps": "steps"}
 
-    def event(self, adjacency: str) -> DpEvent:
+    repeated = "steps"
+
+    def release(self, adjacency: str) -> DpEvent:
         from dp_accounting import dp_event
 
         validate.positive(noise_multiplier=self.noise_multiplier)
         rate = validate.probability(sampling_probability=self.sampling_probability)
         validate.positive(sampling_probability=rate)
-        validate.integer(minimum=1, maximum=MAX_RELEASES, steps=self.steps)
-        step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(self.noise_multiplier))
-        return dp_event.SelfComposedDpEvent(step, self.steps)
+        return dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(self.noise_multiplier))
 
     def in_words(self, adjacency: str) -> str:
         return (
@@ -140,12 +146,11 @@ class Gaussian(Mechanism):
 
     finds: ClassVar = {"noise": "noise_multiplier", "count": "count"}
 
-    def event(self, adjacency: str) -> DpEvent:
+    def release(self, adjacency: str) -> DpEvent:
         from dp_accounting import dp_event
 
         validate.positive(noise_multiplier=self.noise_multiplier)
-        validate.integer(minimum=1, maximum=MAX_RELEASES, count=self.count)
-        return dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(self.noise_multiplier), self.count)
+        return dp_event.GaussianDpEvent(self.noise_multiplier)
 
     def in_words(self, adjacency: str) -> str:
         return f"Gaussian noise, multiplier {format_number(self.noise_multiplier)}, {self.count} releases"
@@ -169,25 +174,17 @@ class Selection(Mechanism):
     also = ("adaptive",)
 
     def bounded_range(self, adjacency: str) -> float:
-        """η of one selection.
-
-        Raises:
-            ValueError: unless either η or all that it follows from is given, or if η is not known.
-        """
+        """η of one selection; a `ValueError` unless either η or all that it follows from is given."""
         if self.eta is not None and self.clip is self.temperature is self.batch_size is None:
             return self.eta
         if self.eta is not None or self.clip is None or self.temperature is None or self.batch_size is None:
             raise ValueError("give either --eta, or all of --clip, --temperature and --batch-size")
         return softmax_range(self.clip, self.temperature, self.batch_size, adjacency)
 
-    def event(self, adjacency: str) -> DpEvent:
-        from dp_accounting import dp_event
-
+    def release(self, adjacency: str) -> DpEvent:
         from dpassay.accounting.events import BoundedRangeSelectionDpEvent
 
-        eta = self.bounded_range(adjacency)
-        validate.integer(minimum=1, maximum=MAX_RELEASES, count=self.count)
-        return dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(eta), self.count)
+        return BoundedRangeSelectionDpEvent(self.bounded_range(adjacency))
 
     def in_words(self, adjacency: str) -> str:
         return f"selection of bounded range η = {format_number(self.bounded_range(adjacency))}, {self.count} times"
@@ -209,8 +206,8 @@ class TokenSelection(Mechanism):
 
     finds: ClassVar = {"clip": "clip", "steps": "count"}
 
-    def event(self, adjacency: str) -> DpEvent:
-        return Selection(self.count, None, self.clip, self.temperature, self.batch_size).event(adjacency)
+    def release(self, adjacency: str) -> DpEvent:
+        return Selection(self.count, None, self.clip, self.temperature, self.batch_size).release(adjacency)
 
     def search(self, find: str) -> ParameterSearch:
         if find == "clip":
@@ -223,10 +220,7 @@ def softmax_range(clip: float, temperature: float, batch_size: int, adjacency: s
     """η of softmax at temperature τ over the sum of logits clipped to [−c, c], divided by a public batch size s.
 
     Adding or removing a record changes a score by at most c/s, so η = 2c/(sτ); exchanging one, by at most 2c/s, so
-    η = 4c/(sτ).
-
-    Raises:
-        ValueError: if a parameter is out of range, or under zero_out, where η depends on the null record's logits.
+    η = 4c/(sτ). Under zero_out, where η depends on the null record's logits, it is a `ValueError`.
     """
     validate.positive(clip=clip)
     validate.positive(temperature=temperature)
@@ -254,25 +248,14 @@ class Secret(Mechanism):
     at = "p"
     adjacency = "secret"
     finds: ClassVar = {"noise": "sigma", "rounds": "rounds"}
+    repeated = "rounds"
 
-    def release(self) -> SecretReleaseDpEvent:
-        """One round.
-
-        Raises:
-            ValueError: if a parameter is missing, superfluous or out of range.
-        """
+    def release(self, adjacency: str) -> SecretReleaseDpEvent:
         from dpassay.accounting.events import SecretReleaseDpEvent
 
         validate.non_negative(sigma=self.sigma)
         law = _law(self.occurrences, self.sampling_probability, self.weights)
         return SecretReleaseDpEvent(self.sigma, law.weights, law.remainder)
-
-    def event(self, adjacency: str) -> DpEvent:
-        from dp_accounting import dp_event
-
-        release = self.release()
-        validate.integer(minimum=1, maximum=MAX_RELEASES, rounds=self.rounds)
-        return dp_event.SelfComposedDpEvent(release, self.rounds)
 
     def in_words(self, adjacency: str) -> str:
         secret = "a secret with given occurrences"
@@ -320,11 +303,7 @@ class Vectors(Mechanism):
     adjacency = "replace_one"
 
     def released(self, adjacency: Adjacency) -> Layers:
-        """The means.
-
-        Raises:
-            ValueError: for parameters out of range, or unless one of ε and σ is given.
-        """
+        """The means; a `ValueError` for parameters out of range, or unless one of ε and σ is given."""
         from dpassay.accounting.comparison.releases import Layers
 
         layers = Layers(self.layers, self.clip, self.records, adjacency)

@@ -110,28 +110,32 @@ def release(
             page, documents = releasable_of(chosen, opened.head, reason)
         with _new_folder(output) as partial:
             files = _write(partial, page, documents)
-            chosen.record_release(_record(page, files))
+            chosen.record_release(
+                {
+                    "accepted": reason,
+                    "created": datetime.now(UTC).isoformat(timespec="seconds"),
+                    "files": files,
+                    "shortfalls": page.shortfalls,
+                    "version": __version__,
+                }
+            )
         anchored = opened.anchored
     assert page.output is not None
     return Released(output, chosen.name, page.output, files, reason, page.ledger.head, anchored)
 
 
 def releasable_of(run: Run, head: str, accept: str | None = None) -> tuple[Release, Documents]:
-    """The page and the documents of a run that may be released.
-
-    Args:
-        run: in its open, verified ledger.
-        head: of the ledger.
-        accept: why it is released if the proof falls short of the claim.
-
-    Raises:
-        InputError: if it may not be released.
-    """
+    """The page and the documents of a run in a verified ledger with this head; an `InputError` if it has none."""
     documents, history = _documents_and_verdicts(run)
     last = history[-1]
     if last.past.documents != documents.sha256:
         raise InputError(f"run {run.name!r}: its last verdict is about other documents; run dpassay assay again")
-    output = _output(documents, last.public)
+    known = last.public.output
+    output = documents.output(
+        whole=known is not None and known.complete is not None,
+        ends=known.ends if known is not None else "",
+        prefix=prefix_of(last.public.claim),
+    )
     if output.documents == output.empty:
         raise InputError(
             f"run {run.name!r}: holds no complete document with text, so there is nothing to release; give documents "
@@ -161,16 +165,6 @@ def releasable_of(run: Run, head: str, accept: str | None = None) -> tuple[Relea
     return page.model_copy(update=changes), documents
 
 
-def _output(documents: Documents, page: Release) -> Output:
-    """Number and lengths of the documents that are released, counted anew."""
-    known = page.output
-    return documents.output(
-        whole=known is not None and known.complete is not None,
-        ends=known.ends if known is not None else "",
-        prefix=prefix_of(page.claim),
-    )
-
-
 def _run_of(ledger: Ledger, name: str | None) -> Run:
     names = ledger.runs()
     if name is None and len(names) != 1:
@@ -180,11 +174,7 @@ def _run_of(ledger: Ledger, name: str | None) -> Run:
 
 
 def _documents_and_verdicts(run: Run) -> tuple[Documents, list[RecordedVerdict]]:
-    """The documents of a run and the verdicts on it.
-
-    Raises:
-        InputError: if it is unfinished, used recorded noise, committed no documents, or has no verdict.
-    """
+    """The documents of a run and the verdicts on it; an `InputError` if it lacks one, or its noise is recorded."""
     where = f"run {run.name!r}: "
     if not run.finished:
         raise InputError(f"{where}is not finished; run dpassay assay again, which resumes it")
@@ -224,11 +214,7 @@ def _printable_reason(reason: str) -> str:
 
 
 def check_output(output: Path, folder: Path) -> None:
-    """Checks that a release can be written to a folder.
-
-    Raises:
-        InputError: if the folder is not empty, or lies in the private folder of the run.
-    """
+    """Checks that the folder of a release is new or empty, and not in the private folder of the run."""
     with input_errors():
         if output.is_symlink() or (output.exists() and (not output.is_dir() or any(output.iterdir()))):
             raise InputError(f"{output}: exists and is not empty; name a new folder with -o")
@@ -245,23 +231,9 @@ def _write(folder: Path, page: Release, documents: Documents) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
 
 
-def _record(page: Release, files: dict[str, str]) -> dict[str, Any]:
-    return {
-        "accepted": None if page.accepted is None else page.accepted.reason,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "files": files,
-        "shortfalls": page.shortfalls,
-        "version": __version__,
-    }
-
-
 @contextlib.contextmanager
 def _new_folder(output: Path) -> Iterator[Path]:
-    """A temporary folder that is renamed to `output` after the block, or removed if the block fails.
-
-    Raises:
-        InputError: if a file or the ledger cannot be written.
-    """
+    """A temporary folder that is renamed to `output` after the block, or removed if the block fails."""
     partial = output.with_name(f".{output.name}.{secrets.token_hex(4)}.partial")
     made = [path for path in output.parents if not os.path.lexists(path)]
     try:

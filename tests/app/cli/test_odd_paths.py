@@ -393,7 +393,7 @@ def test_a_fault_of_the_tool_is_no_fault_of_a_disk(
     def fails(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("dpassay.jobs.accountants.supported", fails)
+    monkeypatch.setattr("dpassay.accounting.comparison.comparison.support", fails)
     result = command.run("accountants")
     if says is None:
         assert result.returncode == 3

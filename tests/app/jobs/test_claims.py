@@ -62,7 +62,7 @@ def test_one_row_is_explained(tmp_path: Path) -> None:
 def test_a_row_that_comes_out_otherwise_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     (claim,) = (item for item in read_published_claims() if item.id == "000-4")
     wrong = claim.model_copy(update={"recorded": "SUPPORTED"})
-    monkeypatch.setattr("dpassay.jobs.claims.read_published_claims", lambda: (wrong,))
+    monkeypatch.setattr("dpassay.claims.published.registry.read_published_claims", lambda: (wrong,))
     done = run("claims")
     assert done.returncode == 1
     assert "NOT as recorded: 000-4" in done.stdout
