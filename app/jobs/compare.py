@@ -31,7 +31,7 @@ from dpassay.base.number_format import format_number, format_upper
 from dpassay.base.outputs import check_output
 from dpassay.base.private_files import write_atomically
 from dpassay.base.progress import Progress
-from dpassay.jobs.inputs import Statements, open_inputs
+from dpassay.jobs.inputs import StatementWords, open_inputs
 from dpassay.jobs.mechanisms import Mechanism, Secret, Vectors
 
 _RECORD = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)
@@ -163,7 +163,7 @@ def ledgers(
     delta: float,
     settings: ComparisonSettings,
     anchor: Path | None = None,
-    **statements: Unpack[Statements],
+    **statements: Unpack[StatementWords],
 ) -> Compared:
     """The charges of one or several ledgers, and of files of other libraries.
 

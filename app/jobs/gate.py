@@ -15,7 +15,7 @@ from dpassay.base import validate
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.number_format import format_number, format_upper
 from dpassay.jobs.account import Account, account
-from dpassay.jobs.inputs import Statements, is_claim_file, is_foreign
+from dpassay.jobs.inputs import StatementWords, is_claim_file, is_foreign
 
 MAX_DELTA = 0.01
 """From this δ on, a policy would allow to publish one record of a hundred."""
@@ -104,7 +104,7 @@ def gate(
     assume: bool = False,
     anchor: Path | None = None,
     summary: Path | None = None,
-    **statements: Unpack[Statements],
+    **statements: Unpack[StatementWords],
 ) -> Gated:
     """Compares a total privacy cost with a policy.
 

@@ -28,7 +28,7 @@ Read = tuple[Path, State, Reading]
 """A file of another library, what it says, and what follows under what was stated."""
 
 
-class Statements(TypedDict, total=False):
+class StatementWords(TypedDict, total=False):
     """What files of other libraries do not record, in words, as for `dpassay.account`."""
 
     adjacency: str | None
