@@ -17,15 +17,15 @@ from dpassay.auditing.canaries.page import report as report_canaries
 from dpassay.auditing.canaries.plan import plan as canaries
 from dpassay.auditing.canaries.score import score as score_canaries
 from dpassay.auditing.many_runs.bound import bound as bound_runs
+from dpassay.auditing.many_runs.page import report as report_runs
 from dpassay.auditing.many_runs.plan import plan as runs
-from dpassay.auditing.many_runs.report import report as report_runs
 from dpassay.auditing.many_runs.run import audit_function as function
 from dpassay.auditing.many_runs.run import run as make_runs
 from dpassay.auditing.many_runs.run import score as read_runs
-from dpassay.auditing.membership.audit import audit_membership as membership
-from dpassay.auditing.released.audit import audit_table as table
-from dpassay.auditing.released.audit import audit_text as text
-from dpassay.auditing.secrets.audit import audit_secrets as secrets
+from dpassay.auditing.membership.run import audit_membership as membership
+from dpassay.auditing.released.run import audit_table as table
+from dpassay.auditing.released.run import audit_text as text
+from dpassay.auditing.secrets.run import audit_secrets as secrets
 
 __all__ = [
     "bound_canaries",

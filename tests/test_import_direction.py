@@ -137,7 +137,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
         ("generators/aug_pe/x.py", "from dpassay.generators.secret_evolution import run", False),
         ("generators/base.py", "from dpassay.generators.secret_evolution import run", False),
         ("generators/aug_pe/x.py", "from dpassay.generators.evolution import run", True),
-        ("generators/two_stage/x.py", "from dpassay.auditing.released import audit", True),
+        ("generators/two_stage/x.py", "from dpassay.auditing.released import run", True),
         ("app/jobs/x.py", "from dpassay.generators.secret_evolution import audits", True),
     ],
 )

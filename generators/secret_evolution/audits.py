@@ -11,7 +11,7 @@ from dpassay.accounting.guarantees import SecretProtection
 from dpassay.accounting.secret_protection.noise import lower_r_of_rounds
 from dpassay.accounting.secret_protection.poisson_binomial_laws import occurrences
 from dpassay.attacks.secrets.games import Variant
-from dpassay.auditing.secrets.games import MAX_VALUES, audit_secret
+from dpassay.auditing.secrets.attack import MAX_VALUES, audit_secret
 from dpassay.audits.result import AuditResult
 from dpassay.base.arrays import Floats, Integers
 from dpassay.base.errors import input_errors

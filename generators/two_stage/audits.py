@@ -21,7 +21,8 @@ from dpassay.attacks.two_stage.membership import (
     distances,
     log_likelihoods,
 )
-from dpassay.auditing.released.audit import TableAuditSettings, audit_rows
+from dpassay.auditing.released.design import TableAuditSettings
+from dpassay.auditing.released.run import audit_rows
 from dpassay.audits.games.membership import membership_audit
 from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores
 from dpassay.audits.implications import epsilon_to_audit

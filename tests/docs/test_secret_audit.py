@@ -23,8 +23,8 @@ def test_the_code_prints_what_the_guide_says() -> None:
 
 def test_the_command_is_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
     """At confidence 0.95 a claim that holds is refuted with probability below 0.05, so only the proof is expected."""
-    monkeypatch.setattr("dpassay.auditing.secrets.games._MAX_GAMES", 60)
-    monkeypatch.setattr("dpassay.auditing.secrets.games._MAX_ENTROPY_GAMES", 30)
+    monkeypatch.setattr("dpassay.auditing.secrets.attack._MAX_GAMES", 60)
+    monkeypatch.setattr("dpassay.auditing.secrets.attack._MAX_ENTROPY_GAMES", 30)
     (code,) = re.findall(r"```python\n([^`]*dpassay\.audit\.secrets[^`]*)```", GUIDE)
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(code, {})  # noqa: S102 (our own documentation)

@@ -25,8 +25,10 @@ from dpassay.auditing.canaries.files import CanariesPlan, PlannedCanaries
 from dpassay.auditing.canaries.game import Scoring, third_party_audit
 from dpassay.auditing.canaries.kinds import Canary
 from dpassay.auditing.files import Claimed
-from dpassay.auditing.membership.audit import MembershipAudit, MembershipSettings
-from dpassay.auditing.released.audit import HoldoutAudit, HoldoutSettings
+from dpassay.auditing.membership.design import MembershipSettings
+from dpassay.auditing.membership.run import MembershipAudit
+from dpassay.auditing.released.design import HoldoutSettings
+from dpassay.auditing.released.run import HoldoutAudit
 from dpassay.audits.games import leave_one_out_audit, reconstruction_audit
 from dpassay.audits.games.distinguishing import distinguishing_audit
 from dpassay.audits.games.membership import membership_audit

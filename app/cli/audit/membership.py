@@ -27,7 +27,7 @@ from dpassay.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from dpassay.auditing.membership.audit import MembershipAudit
+    from dpassay.auditing.membership.run import MembershipAudit
 
 
 class _OldForm(TyperGroup):
@@ -185,7 +185,7 @@ def text(
 def _audit(options: dict[str, Any], beside: Path, *inputs: Path | None) -> NoReturn:
     """Makes the audit of a command, and writes the result to `output`, or beside a file or in the folder of a run."""
     from dpassay import audit
-    from dpassay.auditing.membership.audit import NAME
+    from dpassay.auditing.membership.run import NAME
     from dpassay.base.private_results import output_file
 
     path = output_file(beside, options["output"], NAME, inputs)

@@ -29,7 +29,7 @@ from dpassay.cli.options import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dpassay.auditing.released.audit import HoldoutAudit
+    from dpassay.auditing.released.run import HoldoutAudit
 
 TEXT_EXAMPLE = (
     "Example: dpassay audit text report --source seen.jsonl --holdout unseen.jsonl\n\n"
@@ -86,7 +86,7 @@ def text(
     """
     options = locals()
     from dpassay import audit
-    from dpassay.auditing.released.audit import TEXT_NAME
+    from dpassay.auditing.released.run import TEXT_NAME
 
     _audit(audit.text, options, TEXT_NAME, "dpassay audit plan")
 
@@ -123,7 +123,7 @@ def table(
     """
     options = locals()
     from dpassay import audit
-    from dpassay.auditing.released.audit import TABLE_NAME
+    from dpassay.auditing.released.run import TABLE_NAME
 
     _audit(audit.table, options, TABLE_NAME, "dpassay audit plan --kind table")
 
@@ -154,7 +154,7 @@ def _audit(function: Callable[..., HoldoutAudit], options: dict[str, Any], name:
 
 def print_audits(result: HoldoutAudit) -> None:
     """Prints a table of all audits, the personal data that were found, and the conclusions."""
-    from dpassay.auditing.released.audit import TextAudit
+    from dpassay.auditing.released.run import TextAudit
     from dpassay.base.private_results import PRIVATE
     from dpassay.cli.table_console import TableConsole
 

@@ -20,7 +20,8 @@ from typing import Any
 from households import QUICK, SIZE, TARGET, path_of, read, setting, shown, split
 from shared import HERE, arguments, runs
 
-from dpassay.auditing.released.audit import TableAuditSettings, audit_rows
+from dpassay.auditing.released.design import TableAuditSettings
+from dpassay.auditing.released.run import audit_rows
 from dpassay.data.table_schema import Row
 from dpassay.data.tables import RANDHIE
 

@@ -336,8 +336,8 @@ def inputs(here: Path, centres: Centres, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Centres, "fit", lambda *_, **__: centres)
     monkeypatch.setattr("dpassay.utility.frechet.REPLICATES", 20)
     monkeypatch.setattr("dpassay.utility.frechet.HALVINGS", 4)
-    monkeypatch.setattr("dpassay.auditing.secrets.games._MAX_GAMES", 60)
-    monkeypatch.setattr("dpassay.auditing.secrets.games._MAX_ENTROPY_GAMES", 30)
+    monkeypatch.setattr("dpassay.auditing.secrets.attack._MAX_GAMES", 60)
+    monkeypatch.setattr("dpassay.auditing.secrets.attack._MAX_ENTROPY_GAMES", 30)
     texts = [json.dumps({"text": text}) + "\n" for text, _ in notes(80, 0)]
     for name, some in (("texts", texts), ("seen", texts[:40]), ("unseen", texts[40:])):
         Path(f"{name}.jsonl").write_text("".join(some))

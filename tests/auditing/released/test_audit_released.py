@@ -15,7 +15,8 @@ import pytest
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.bounds import Bound, Direction, Interval, Rigor
 from dpassay.attacks.released.holdout import Units
-from dpassay.auditing.released.audit import HoldoutAudit, HoldoutSettings
+from dpassay.auditing.released.design import HoldoutSettings
+from dpassay.auditing.released.run import HoldoutAudit
 from dpassay.audits.result import AuditResult, Rate
 from dpassay.cli.audit.released import print_audits
 

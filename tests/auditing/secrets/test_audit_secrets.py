@@ -10,7 +10,7 @@ from command import Result, run
 
 from dpassay.accounting.secret_protection.noise import blowup, noise_for
 from dpassay.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
-from dpassay.auditing.secrets import games
+from dpassay.auditing.secrets import attack
 
 
 def audit(*arguments: object) -> Result:
@@ -21,8 +21,8 @@ def audit(*arguments: object) -> Result:
 
 @pytest.fixture(autouse=True)
 def _few_games(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(games, "_MAX_GAMES", 300)
-    monkeypatch.setattr(games, "_MAX_ENTROPY_GAMES", 30)
+    monkeypatch.setattr(attack, "_MAX_GAMES", 300)
+    monkeypatch.setattr(attack, "_MAX_ENTROPY_GAMES", 30)
 
 
 def test_the_least_noise_is_taken(tmp_path: Path) -> None:

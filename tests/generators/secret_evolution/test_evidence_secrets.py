@@ -16,8 +16,8 @@ from dpassay.accounting.guarantees import SecretProtection
 from dpassay.accounting.secret_protection.noise import blowup, noise_for
 from dpassay.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
 from dpassay.attacks.secrets.games import SecretGame
-from dpassay.auditing.secrets import games
-from dpassay.auditing.secrets.games import number_of_games, number_of_values
+from dpassay.auditing.secrets import attack
+from dpassay.auditing.secrets.attack import number_of_games, number_of_values
 from dpassay.audits.result import AuditResult
 from dpassay.base.progress import Progress
 from dpassay.generators.secret_evolution.audits import secret_reconstruction, weakest_secret
@@ -46,8 +46,8 @@ def play(
 
 @pytest.fixture(autouse=True)
 def _few_games(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(games, "_MAX_GAMES", 300)
-    monkeypatch.setattr(games, "_MAX_ENTROPY_GAMES", 30)
+    monkeypatch.setattr(attack, "_MAX_GAMES", 300)
+    monkeypatch.setattr(attack, "_MAX_ENTROPY_GAMES", 30)
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
@@ -127,7 +127,7 @@ def test_a_sound_run_and_its_resumption(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_run_as_published_is_refuted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Published steps and noise. 3000 games of the best guess miss it with probability below 1e-6."""
-    monkeypatch.setattr(games, "_MAX_GAMES", 3000)
+    monkeypatch.setattr(attack, "_MAX_GAMES", 3000)
     result = places(list(range(11)), [11])
     made = SecretNoise.as_published(result, rounds=1)
     assert 0 < made.probabilities.max() < 1  # occurrences vary, and one Gaussian stands for them

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -12,13 +12,13 @@ import numpy as np
 
 from dpassay import __version__
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.attacks.released.holdout import Hits, Units, content_key, ranks
+from dpassay.auditing.released.design import HoldoutSettings, TableAuditSettings
 from dpassay.audits.games.released_data import holdout_audit
 from dpassay.audits.implications import describe
 from dpassay.audits.result import AuditResult
 from dpassay.audits.verdict import REFUTING_CONFIDENCE, Verdict, decide, may_refute
-from dpassay.base import defaults, validate
+from dpassay.base import defaults
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_results import PRIVATE, synthetic_file, write
 from dpassay.base.progress import Progress, with_progress
@@ -30,58 +30,6 @@ if TYPE_CHECKING:
 AuditT = TypeVar("AuditT", bound="HoldoutAudit")
 
 TEXT_NAME, TABLE_NAME, KEY_NAME = "text-audit.json", "table-audit.json", "personal-data-key.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class HoldoutSettings:
-    """The arguments that `audit_text` and `audit_table` share.
-
-    Each of k attacks, and each of its intervals, has confidence 1 − (1 − confidence)/k.
-    """
-
-    source: Path
-    holdout: Path
-    coins: bool = False
-    epsilon: float | None = None
-    delta: float = 0.0
-    confidence: float = defaults.CONFIDENCE
-    progress: Progress = field(default_factory=Progress)
-
-    def check(self) -> None:
-        """Raises `ValueError` for numbers out of range, and for a claim without coins."""
-        validate.probability_below_one(delta=self.delta)
-        validate.open_probability(confidence=self.confidence)
-        if self.epsilon is not None:
-            validate.non_negative(epsilon=self.epsilon)
-            if not self.coins:
-                raise ValueError(
-                    "--epsilon needs --coins: without an independent fair coin for each unit nothing follows for ε; "
-                    "leave --epsilon out, or split the records by coins before you generate"
-                )
-
-    @property
-    def claim(self) -> PureDP | ApproxDP | None:
-        """The claim, or None."""
-        if self.epsilon is None:
-            return None
-        return ApproxDP(self.epsilon, self.delta) if self.delta else PureDP(self.epsilon)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableAuditSettings(HoldoutSettings):
-    """The arguments of `audit_table`."""
-
-    secret: str | None = None
-    ignore: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    limit: int = defaults.TABLE_UNITS
-    seed: int = 0
-
-    def check(self) -> None:
-        """Raises `ValueError` for numbers out of range."""
-        super().check()
-        validate.integer(minimum=2, limit=self.limit)
-        validate.integer(seed=self.seed)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -388,7 +336,7 @@ def audit_rows(
             every.locate(settings.secret)
         del rows
         units = Units.of(every.source.keys(), every.holdout.keys())
-        _check_units(settings, units, f"{settings.source} and {settings.holdout}", "--ignore")
+        _check_units(settings, units, "")
         step(1, 1)
     first_rows = [_first_rows(of) for of in (units.source, units.holdout)]
     every = replace(every, source=every.source.take(first_rows[0]), holdout=every.holdout.take(first_rows[1]))
@@ -427,24 +375,27 @@ def _text_units(
         units = Units.of(*([item for _, item in side] for side in sides))
         if units.in_both:
             raise InputError(
-                f"{settings.source} and {settings.holdout}: {units.in_both} users of column {user!r} are in "
-                "both; put all records of a user on one side"
+                f"{settings.files}: {units.in_both} users of column {user!r} are in both; put all records of a user on "
+                "one side"
             )
         return units
     units = Units.of(*([str(key) for key in side.whole().tolist()] for side in words))
-    _check_units(settings, units, f"{settings.source} and {settings.holdout}", "--user")
+    users = ", or name the column of the users whose coins were flipped with --user"
+    _check_units(settings, units, users)
     return units
 
 
-def _check_units(settings: HoldoutSettings, units: Units, files: str, option: str) -> None:
+def _check_units(settings: HoldoutSettings, units: Units, otherwise: str) -> None:
+    """Raises `InputError` if a side has no unit of its own, or a coin decided on two that are alike."""
     if not units.source_count or not units.holdout_count:
-        raise InputError(f"{files}: every record of one of them is in the other, too; give files of different records")
+        raise InputError(
+            f"{settings.files}: every record of one of them is in the other, too; give files of different records"
+        )
     repeated = units.copies + units.in_both
     if settings.coins and repeated:
         raise InputError(
-            f"{files}: {repeated} records repeat the content of another, but --coins needs one coin for each unit: "
-            "remove repeated records before coins are flipped"
-            + (", or name the column of the users whose coins were flipped with --user" if option == "--user" else "")
+            f"{settings.files}: {repeated} records repeat the content of another, but --coins needs one coin for each "
+            f"unit: remove repeated records before coins are flipped{otherwise}"
         )
 
 

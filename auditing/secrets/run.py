@@ -15,7 +15,7 @@ from dpassay.accounting.guarantees import SecretProtection
 from dpassay.accounting.secret_protection.noise import blowup, noise_for
 from dpassay.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
 from dpassay.attacks.secrets.games import Variant
-from dpassay.auditing.secrets.games import audit_secret, number_of_values
+from dpassay.auditing.secrets.attack import audit_secret, number_of_values
 from dpassay.audits.result import AuditResult
 from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,10 @@ import numpy as np
 
 from dpassay import __version__
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.accounting.guarantees import ApproxDP, PureDP
+from dpassay.auditing.membership.design import MembershipSettings
 from dpassay.auditing.membership.files import Signals, check_disjoint, read_candidates, read_signals
 from dpassay.audits.games.membership import membership_audit
-from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores, Side
+from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores
 from dpassay.audits.result import AuditResult
 from dpassay.audits.verdict import decide
 from dpassay.base import defaults
@@ -33,77 +33,6 @@ NAME = "membership-audit.json"
 SIGNAL_ATTACKS = ("loss", "lira-online", "lira-offline", "rmia-online", "rmia-offline")
 MAX_REFERENCES = 10_000
 TEXT_ATTACKS = ("ngram", "neighbourhood")
-
-
-@dataclass(frozen=True, kw_only=True)
-class MembershipSettings:
-    """The arguments of `audit_membership` that say what is done with scores, fixed before these are seen."""
-
-    attacks: tuple[str, ...] = ()
-    guesses: tuple[int, ...] = ()
-    side: str = "both"
-    coins: bool = False
-    delta: float = 0.0
-    epsilon: float | None = None
-    confidence: float = defaults.CONFIDENCE
-    unit: str = "record"
-    gamma: float = defaults.RMIA_GAMMA
-    a: float = defaults.RMIA_A
-    order: int = defaults.NGRAM_ORDER
-    neighbours: int = defaults.NEIGHBOURS
-    seed: int = 0
-    progress: Progress = field(default_factory=Progress)
-
-    def design(self) -> MembershipDesign:
-        """The design of the audit.
-
-        Raises:
-            InputError: if a setting is out of range.
-        """
-        side: Side = "in" if self.side == "in" else "both"
-        with input_errors():
-            if self.side not in ("both", "in"):
-                raise ValueError(f"--side must be both or in, not {self.side!r}")
-            return MembershipDesign(
-                guesses=self.guesses,
-                side=side,
-                fair_coins=self.coins,
-                delta=self.delta,
-                confidence=self.confidence,
-                claimed_epsilon=self.epsilon,
-                unit=Unit.parse(self.unit),
-                seed=self.seed,
-            )
-
-    def chosen(self, allowed: Sequence[str], default: str) -> tuple[str, ...]:
-        """The attacks that are run, each once.
-
-        Raises:
-            InputError: if an attack does not apply to this input.
-        """
-        wrong = [name for name in self.attacks if name not in allowed]
-        if wrong:
-            raise InputError(f"--attack must be one of {', '.join(allowed)} for this input, not {wrong[0]!r}")
-        return tuple(dict.fromkeys(self.attacks)) or (default,)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReferenceModelSettings:
-    """How many reference models are trained, and how.
-
-    Attributes:
-        base: the public model that the target was fine-tuned from: ``builtin`` or a folder.
-        models: how many; with 0 only the loss attack is possible.
-        training: how each is fine-tuned; as the target was.
-        device: where models run.
-        workers: number of processes.
-    """
-
-    base: str
-    models: int
-    training: Training
-    device: str = "cpu"
-    workers: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,11 +52,9 @@ class MembershipAudit:
     @property
     def refuted(self) -> bool:
         """Whether the audit refutes the claimed ε; False if none is claimed."""
-        settings, bounds = self.settings, self.audit.bounds
-        if settings.epsilon is None or not bounds:
+        claim, unit, bounds = self.settings.claim, Unit.parse(self.settings.unit), self.audit.bounds
+        if claim is None:
             return False
-        claim = ApproxDP(settings.epsilon, settings.delta) if settings.delta else PureDP(settings.epsilon)
-        unit = Unit.parse(settings.unit)
         return decide(claim, adjacency=Adjacency.ADD_REMOVE, unit=unit, bounds=bounds).name == "REFUTED"
 
     def to_json(self) -> dict[str, Any]:
@@ -239,90 +166,80 @@ def audit_membership(
     )
     path, other = Path(candidates), None if reference is None else Path(reference)
     if synthetic is not None:
-        file = synthetic_file(Path(synthetic))
-        result = audit_texts(path, file, other, settings, text=text, synthetic_text=synthetic_text)
+        result = _audit_texts(path, synthetic_file(Path(synthetic)), other, settings, text, synthetic_text)
     elif model is None:
-        result = audit_signals(path, settings)
+        design = settings.design()
+        result = _of_signals(read_signals(path, design.unit), settings, design, {"scores": str(path)})
     else:
         from dpassay.mechanisms.models.fine_tuning import Training
 
         with input_errors():
             training = Training(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
-        trained = ReferenceModelSettings(
-            base=base, models=references, training=training, device=device, workers=workers
-        )
         with tempfile.TemporaryDirectory() as temporary:
             folder = (Path(temporary, "private") if output is None else Path(output)).with_name("reference-models")
-            result = audit_model(path, str(model), trained, settings, text=text, population=other, folder=folder)
+            result = _audit_model(
+                path,
+                str(model),
+                other,
+                settings,
+                text=text,
+                base=base,
+                models=references,
+                training=training,
+                device=device,
+                workers=workers,
+                folder=folder,
+            )
     if output is not None:
         write(result.to_json(), Path(output))
     return result
 
 
-def audit_signals(path: Path, settings: MembershipSettings) -> MembershipAudit:
-    """Audits a model by the signals in a file: its own, and those of reference models.
-
-    Raises:
-        InputError: one line, if the file or a setting is invalid.
-    """
-    design = settings.design()
-    return _of_signals(read_signals(path, design.unit), settings, design, {"scores": str(path)})
-
-
-def audit_model(
+def _audit_model(
     records: Path,
     target: str,
-    references: ReferenceModelSettings,
+    population: Path | None,
     settings: MembershipSettings,
     *,
     text: str,
-    population: Path | None,
+    base: str,
+    models: int,
+    training: Training,
+    device: str,
+    workers: int,
     folder: Path,
 ) -> MembershipAudit:
-    """Audits a model that was fine-tuned on some of the candidates.
-
-    Args:
-        records: file of the candidates, with a column that says which were in the data.
-        target: folder of the model.
-        references: how reference models are trained.
-        settings: everything else.
-        text: column of the text.
-        population: file of records that no model was trained on, for RMIA; None for none.
-        folder: keeps the signals of finished reference models, so that an interrupted audit resumes.
-
-    Raises:
-        InputError: as above.
-    """
+    """Audits a model by its signals and those of so many reference models, which are kept in a folder."""
     from dpassay.attacks.membership.reference_models import reference_signals, signals
     from dpassay.data.records import read_texts
     from dpassay.mechanisms.models.language_model import LanguageModel
 
     design = settings.design()
-    if not 0 <= references.models <= MAX_REFERENCES:
-        raise InputError(f"--references must be from 0 to {MAX_REFERENCES}, not {references.models}")
-    _check_inputs(settings.chosen(SIGNAL_ATTACKS, "loss"), bool(references.models), True, population is not None)
+    if not 0 <= models <= MAX_REFERENCES:
+        raise InputError(f"--references must be from 0 to {MAX_REFERENCES}, not {models}")
+    _check_inputs(settings.chosen(SIGNAL_ATTACKS, "loss"), bool(models), True, population is not None)
     candidates, included = read_candidates(records, text, design.unit)
     if population is not None:
         check_disjoint(candidates, population, text)
     with input_errors():  # before models are trained for hours
         design.numbers(len(candidates))
-        if references.models:
-            _rehearse(included, references.models, settings)
+        if models:
+            _rehearse(included, models, settings)
         others = [] if population is None else [row for row, _ in read_texts(population, text=text)]
-        model = LanguageModel.load(target, references.device, dtype="float32")
+        model = LanguageModel.load(target, device, dtype="float32")
         model_signals = signals(model, [*candidates, *others])
         trained = None
-        if references.models:
+        if models:
             with settings.progress.stage("Training reference models") as step:
                 trained = reference_signals(
                     candidates,
                     others,
-                    models=references.models,
-                    training=references.training,
+                    models=models,
+                    training=training,
                     seed=settings.seed,
-                    source=references.base,
-                    device=references.device,
-                    workers=references.workers,
+                    source=base,
+                    device=device,
+                    workers=workers,
                     folder=folder,
                     progress=step,
                 )
@@ -340,12 +257,11 @@ def audit_model(
     )
 
 
-def audit_texts(
+def _audit_texts(
     records: Path,
     synthetic: Path,
     reference: Path | None,
     settings: MembershipSettings,
-    *,
     text: str,
     synthetic_text: str,
 ) -> MembershipAudit:
@@ -353,17 +269,6 @@ def audit_texts(
 
     Its search is checked on text that copies every member word for word. Whether the attack sees leaks of this
     generator is shown only by output of the same generator without protection.
-
-    Args:
-        records: file of the candidates, with a column that says which were in the data.
-        synthetic: the released texts.
-        reference: file of texts of the same kind without candidates; None for none.
-        settings: everything else.
-        text: column of the text in records and reference.
-        synthetic_text: column of the text in the synthetic file.
-
-    Raises:
-        InputError: as above.
     """
     from dpassay.attacks.membership.synthetic_text import neighbourhood_scores, ngram_scores
     from dpassay.data.records import read_texts
@@ -393,9 +298,9 @@ def audit_texts(
             control[name] = scored(name, lambda: members)
         step(len(names), len(names))
     files = {"records": str(records), "synthetic": str(synthetic), "reference": str(reference) if reference else None}
-    return _result(
-        MembershipScores(by_attack, included), MembershipScores(control, included), settings, design, files, copies=True
-    )
+    shown, copied = MembershipScores(by_attack, included), MembershipScores(control, included)
+    with input_errors():
+        return MembershipAudit(settings, files, membership_audit(shown, design, control=copied, copies=True))
 
 
 def _of_signals(
@@ -414,7 +319,9 @@ def _of_signals(
             ValueError
         ):  # with one model removed, too few may be left for an attack, or none that saw a candidate
             control = _scores(names, known, settings)
-    return _result(scores, control, settings, design, {**files, "reference_models": len(signals.references)})
+    files = {**files, "reference_models": len(signals.references)}
+    with input_errors():
+        return MembershipAudit(settings, files, membership_audit(scores, design, control=control))
 
 
 def _rehearse(included: Bools, models: int, settings: MembershipSettings) -> None:
@@ -439,11 +346,7 @@ def _rehearse(included: Bools, models: int, settings: MembershipSettings) -> Non
 
 
 def _check_inputs(names: Sequence[str], references: bool, inclusion: bool, population: bool) -> None:
-    """Checks that the inputs of all attacks are given.
-
-    Raises:
-        InputError: naming the attack and the missing input.
-    """
+    """Raises `InputError` if an input of an attack is missing."""
     for name in names:
         if name != "loss" and not references:
             raise InputError(
@@ -476,16 +379,3 @@ def _score(name: str, signals: Signals, settings: MembershipSettings) -> Floats:
         return attack.rmia_offline(target, references, inclusion, *others, gamma=settings.gamma, a=settings.a)
     assert inclusion is not None
     return attack.rmia_online(target, references, inclusion, *others, gamma=settings.gamma)
-
-
-def _result(
-    scores: MembershipScores,
-    control: MembershipScores | None,
-    settings: MembershipSettings,
-    design: MembershipDesign,
-    files: Mapping[str, str | int | None],
-    *,
-    copies: bool = False,
-) -> MembershipAudit:
-    with input_errors():
-        return MembershipAudit(settings, files, membership_audit(scores, design, control=control, copies=copies))

@@ -1,0 +1,66 @@
+"""The settings of audits of released text and tables, fixed before the synthetic file is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dpassay.accounting.guarantees import ApproxDP, PureDP
+from dpassay.auditing.files import guarantee
+from dpassay.base import defaults, validate
+from dpassay.base.progress import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoldoutSettings:
+    """The arguments that `audit_text` and `audit_table` share.
+
+    Each of k attacks, and each of its intervals, has confidence 1 − (1 − confidence)/k.
+    """
+
+    source: Path
+    holdout: Path
+    coins: bool = False
+    epsilon: float | None = None
+    delta: float = 0.0
+    confidence: float = defaults.CONFIDENCE
+    progress: Progress = field(default_factory=Progress)
+
+    def check(self) -> None:
+        """Raises `ValueError` for numbers out of range, and for a claim without coins."""
+        validate.probability_below_one(delta=self.delta)
+        validate.open_probability(confidence=self.confidence)
+        if self.epsilon is not None:
+            validate.non_negative(epsilon=self.epsilon)
+            if not self.coins:
+                raise ValueError(
+                    "--epsilon needs --coins: without an independent fair coin for each unit nothing follows for ε; "
+                    "leave --epsilon out, or split the records by coins before you generate"
+                )
+
+    @property
+    def claim(self) -> PureDP | ApproxDP | None:
+        """The claim, or None."""
+        return None if self.epsilon is None else guarantee(self.epsilon, self.delta)
+
+    @property
+    def files(self) -> str:
+        """Source and holdout, for messages."""
+        return f"{self.source} and {self.holdout}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableAuditSettings(HoldoutSettings):
+    """The arguments of `audit_table`."""
+
+    secret: str | None = None
+    ignore: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    limit: int = defaults.TABLE_UNITS
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raises `ValueError` for numbers out of range."""
+        super().check()
+        validate.integer(minimum=2, limit=self.limit)
+        validate.integer(seed=self.seed)
