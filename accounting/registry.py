@@ -276,16 +276,10 @@ def _converted(composed: Accountant[Any], guarantee: ZCDP | GDP | RDP) -> list[B
     if isinstance(guarantee, known):
         return [own]
     at = guarantee.alpha if isinstance(guarantee, RDP) else None
-    value = math.inf
+    kind, value = type(guarantee), math.inf
+    quantity, field = {ZCDP: ("rho", "rho"), GDP: ("mu", "mu"), RDP: ("renyi_epsilon", "epsilon")}[kind]
     with contextlib.suppress(ValueError):  # an infinite number is no valid guarantee
-        match guarantee:
-            case ZCDP():
-                value = convert(known(own.value), ZCDP).rho
-            case GDP():
-                value = convert(known(own.value), GDP).mu
-            case RDP():
-                value = convert(known(own.value), RDP, alpha=at).epsilon
-    quantity = {ZCDP: "rho", GDP: "mu", RDP: "renyi_epsilon"}[type(guarantee)]
+        value = getattr(convert(known(own.value), kind, alpha=at), field)
     return [dataclasses.replace(own, value=value, quantity=quantity, at=at)]
 
 

@@ -133,17 +133,7 @@ def _majorant(release: SecretReleaseDpEvent, p: float, rounds: int) -> Bound:
         curve = _curve(release, math.floor(math.log10(p)))
         for _ in range(rounds - 1):
             r = compose_curves(r, curve) if r < 1 else 1.0
-    return Bound(
-        Direction.UPPER,
-        r,
-        "concave_majorant",
-        Rigor.CERTIFIED,
-        Adjacency.SECRET,
-        quantity="r",
-        at=p,
-        unit=Unit("secret"),
-        assumptions=first.assumptions,
-    )
+    return dataclasses.replace(first, value=r, method="concave_majorant", interval=None)
 
 
 @functools.lru_cache(maxsize=16)

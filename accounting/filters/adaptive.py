@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -35,7 +35,7 @@ from dpassay.accounting.accountants.gdp import GaussianDP
 from dpassay.accounting.accountants.rdp import Renyi, RenyiAccountant
 from dpassay.accounting.accountants.zcdp import ZeroConcentrated
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.accounting.bounds import Bound, Direction, Rigor
+from dpassay.accounting.bounds import Bound
 from dpassay.accounting.conversions import formulas
 from dpassay.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, ExPostDP, Guarantee, PureDP
 from dpassay.base import validate
@@ -177,19 +177,8 @@ class Meter:
         fixed: bool = False,
     ) -> Bound:
         """A certified upper bound; `fixed` means that it holds only if the costs did not depend on outcomes."""
-        assumptions = (RELEASED, *((FIXED,) if fixed else ()), *total.assumptions)
-        return Bound(
-            direction=Direction.UPPER,
-            value=value,
-            method=self.accountant.name,
-            rigor=Rigor.CERTIFIED,
-            adjacency=self.basic.adjacency,
-            quantity=quantity,
-            unit=self.basic.unit,
-            delta=delta,
-            at=at,
-            assumptions=assumptions,
-        )
+        bound = self.accountant._bound(value, quantity, delta=delta, at=at)
+        return replace(bound, assumptions=(RELEASED, *((FIXED,) if fixed else ()), *total.assumptions))
 
 
 def _with_short_denominator(value: Exact) -> Exact:

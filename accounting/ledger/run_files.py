@@ -63,8 +63,8 @@ def prepare(folder: Path, anchor: Path | None = None, name: str | None = None) -
             finished = any(opened.run(run).finished for run in runs)
     except InputError:
         if new:
-            for suffix in ("", "-wal", "-shm"):
-                Path(f"{ledger}{suffix}").unlink(missing_ok=True)
+            for file in _files_of(ledger):
+                file.unlink(missing_ok=True)
         raise
     left = _first_existing(folder, _FINISHED_RUN_FILES)
     if left is not None and not finished:
@@ -100,6 +100,10 @@ def check_ledger_is_there(folder: Path) -> None:
         )
 
 
+def _files_of(ledger: Path) -> list[Path]:
+    return [ledger.with_name(f"{ledger.name}{suffix}") for suffix in ("", "-wal", "-shm")]
+
+
 def _first_existing(folder: Path, names: Sequence[str]) -> Path | None:
     return next((folder / name for name in names if (folder / name).exists()), None)
 
@@ -125,7 +129,7 @@ def removed_if_unused(path: Path, anchor: Path | None = None) -> Iterator[None]:
         with contextlib.suppress(InputError, OSError):
             with open_ledger(path, anchor) as ledger:
                 unused = ledger.entries <= 2 and not path.is_symlink()  # its salt, and the beginning of a run
-            own = [path.with_name(f"{path.name}{suffix}") for suffix in ("", "-wal", "-shm")]
+            own = _files_of(path)
             if unused and not set(path.parent.iterdir()) - {*own, path.with_name(LOCK)}:
                 for file in own:
                     file.unlink(missing_ok=True)
