@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -12,7 +13,6 @@ from typing import Any, NamedTuple, TypeAlias
 from dp_accounting import DpEvent
 
 from dpassay.accounting import events
-from dpassay.accounting.bounds import fields_to_json
 from dpassay.base.errors import DpassayError, FileError
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -143,8 +143,10 @@ class Charge:
             raise LedgerError(f"key {key!r} is of no known stage: it must be {self.stage!r} or '{self.stage}/…'")
 
     def to_json(self) -> dict[str, Any]:
-        """The body of the entry, in JSON types."""
-        return fields_to_json(self) | {"event": events.to_json(self.event)}
+        """The body of the entry, in JSON types; a tuple is a list of JSON."""
+        return {item.name: getattr(self, item.name) for item in dataclasses.fields(self)} | {
+            "event": events.to_json(self.event)
+        }
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Charge:
