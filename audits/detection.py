@@ -1,4 +1,4 @@
-"""The leak that a test detects with 50 % power, in numbers and in words: what every audit says that found nothing.
+"""What every audit says: the ε that its bound shows, or, if it found nothing, the leak that it detects with 50 % power.
 
 A ceiling is what perfect guesses would have shown, and reads like reassurance where it is none. The leak that a test of
 this size misses half of the time is computed by `dpassay.audits.statistics.power`.
@@ -14,9 +14,10 @@ from typing import Any
 
 from scipy import special
 
+from dpassay.accounting.bounds import Bound
 from dpassay.audits.statistics.ceilings import ErrorRates, OneRun
 from dpassay.audits.statistics.power import Test, detectable_epsilon, detectable_share
-from dpassay.base.number_format import format_percent, format_upper
+from dpassay.base.number_format import format_confidence, format_lower, format_number, format_percent, format_upper
 
 _DIGITS = 3
 
@@ -65,10 +66,10 @@ class Detectable:
         if self.epsilon is not None and self.right is not None:
             whose = "the best attack at" if self.fixed else "randomised response of"
             at = f"{whose} ε = {format_upper(self.epsilon, _DIGITS)}"
-            ways.append(f"{_percent(self.right)} {right} ({at})")
+            ways.append(f"{format_percent(self.right, 'up')} {right} ({at})")
         if self.share is not None and given_away:
             also = "" if self.fixed else f" {others}" if not self.by_chance else ", and others as often as here"
-            ways.append(f"{_percent(self.share)} {given_away}{also}")
+            ways.append(f"{format_percent(self.share, 'up')} {given_away}{also}")
         if not ways:
             return f"A test of this size has less than 50 % power to {does}, whatever leaks."
         leak = ", or if ".join(ways)
@@ -108,5 +109,8 @@ def detectable(
     )
 
 
-def _percent(share: float) -> str:
-    return format_percent(share, "up")
+def epsilon_shown(bound: Bound, confidence: float | None = None) -> str:
+    """``ε ≥ 1.2 at δ = 1e-5 with confidence .95``, that of the bound or of several jointly."""
+    at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
+    level = format_confidence(bound.confidence or 0.0 if confidence is None else confidence)
+    return f"ε ≥ {format_lower(bound.value)}{at} with confidence {level}"

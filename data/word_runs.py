@@ -139,13 +139,10 @@ class Words:
 
 
 class HashSet:
-    """A sorted set of hashes with fast lookup of many others.
+    """A sorted set of hashes, shape (n,), with fast lookup of many others.
 
     Hashes are uniform, so a search begins at the first one with the same leading bits and ends soon. A binary search in
     an array that exceeds the caches takes ten times as long.
-
-    Attributes:
-        hashes: shape (n,), sorted.
     """
 
     def __init__(self, hashes: Hashes) -> None:

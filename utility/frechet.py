@@ -34,13 +34,7 @@ _ROWS = 1024  # texts embedded at once
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GaussianFit:
-    """Mean and covariance of rows.
-
-    Attributes:
-        count: n.
-        mean: shape (d,).
-        scatter: shape (k, d) with scatterᵀ scatter = Σ (x − μ)(x − μ)ᵀ.
-    """
+    """The mean μ of n rows, shape (d,), and their scatter, shape (k, d), with scatterᵀ scatter = Σ (x − μ)(x − μ)ᵀ."""
 
     count: int
     mean: Floats

@@ -25,14 +25,8 @@ SCALING = 5
 
 @dataclass(frozen=True)
 class MauveScore(Result):
-    """MAUVE of two sets of embeddings.
-
-    Attributes:
-        value: MAUVE, in (0, 1]; 1 for equal distributions.
-        smoothed: MAUVE*, in (0, 1], which does not fall with empty buckets.
-        buckets: number of clusters.
-        scaling: the scaling factor.
-    """
+    """MAUVE of two sets of embeddings, in (0, 1], 1 for equal distributions, and MAUVE*, in (0, 1], which does not fall
+    with empty buckets, with the number of clusters and the scaling factor."""
 
     value: float
     smoothed: float

@@ -98,13 +98,8 @@ class LengthComparisons(Result):
 
 @dataclass(frozen=True)
 class SameSizeOverlap(Result):
-    """The overlap of synthetic texts with equally many seen and unseen real texts.
-
-    Attributes:
-        texts: the number of real texts that are searched on each side.
-        real: overlap with texts that the generator saw.
-        held_out: overlap with texts that it did not see.
-    """
+    """The overlap of synthetic texts with real texts that the generator saw and with ones that it did not see, equally
+    many of each."""
 
     texts: int
     real: Overlap
@@ -113,12 +108,8 @@ class SameSizeOverlap(Result):
 
 @dataclass(frozen=True)
 class Memorisation(Result):
-    """The overlap of synthetic texts with real ones.
-
-    Attributes:
-        real: overlap with all texts of the real file.
-        same_size: overlap with equally many seen and unseen texts; None without held-out texts.
-    """
+    """The overlap of synthetic texts with all texts of the real file, and with equally many seen and unseen texts; None
+    without held-out texts."""
 
     real: Overlap
     same_size: SameSizeOverlap | None

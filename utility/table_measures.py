@@ -46,12 +46,7 @@ class TableSettings:
 
 @dataclass(frozen=True)
 class TableFile(Result):
-    """A file of rows.
-
-    Attributes:
-        path: the file.
-        rows: the number of rows in it.
-    """
+    """A file of so many rows."""
 
     path: Path
     rows: int

@@ -31,12 +31,8 @@ _MAX_CELLS = 2**20  # of the histogram of a pair, where codes are not made anew
 
 @dataclass(frozen=True)
 class Intersection(Result):
-    """A histogram intersection in [0, 1], 1 for equal histograms.
-
-    Attributes:
-        bins_20, bins_50: with numbers and dates in 20 and in 50 bins.
-        mean: of the two.
-    """
+    """A histogram intersection in [0, 1], 1 for equal histograms, with numbers and dates in 20 and in 50 bins, and the
+    mean of the two."""
 
     bins_20: float
     bins_50: float
@@ -86,16 +82,8 @@ class TableComparison(Result):
 
 
 class Places:
-    """The rows of a table as places of their values in the public domains.
-
-    Attributes:
-        schema: public.
-        count: number of rows n.
-        columns: of each column, shape (n,); −1 for an empty cell.
-
-    Args:
-        schema: public.
-        rows: in its words.
+    """The rows of a table as places of their values in the public domains: of each column, shape (n,); −1 for an empty
+    cell.
 
     Raises:
         ValueError: one line without any value, if a row has other columns or a word is outside its domain.

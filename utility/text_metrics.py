@@ -44,12 +44,8 @@ class DistinctN(Result):
 
 @dataclass(frozen=True)
 class LengthSummary(Result):
-    """The lengths of the texts of one side.
-
-    Attributes:
-        mean: in the unit of the lengths.
-        quantiles: for each probability in `QUANTILES`, the quantile in the unit of the lengths.
-    """
+    """The mean length of the texts of one side, and the quantile for each probability in `QUANTILES`, in the unit of
+    the lengths."""
 
     mean: float
     quantiles: Mapping[float, float]
@@ -57,13 +53,8 @@ class LengthSummary(Result):
 
 @dataclass(frozen=True)
 class LengthComparison(Result):
-    """The lengths of synthetic and of real texts.
-
-    Attributes:
-        synthetic, real: mean and quantiles of each side.
-        wasserstein_1: Wasserstein-1 distance, ≥ 0, in the unit of the lengths.
-        kolmogorov_smirnov: Kolmogorov–Smirnov distance, in [0, 1].
-    """
+    """The lengths of synthetic and of real texts: of each side, and their Wasserstein-1 distance, ≥ 0, in the unit of
+    the lengths, and Kolmogorov–Smirnov distance, in [0, 1]."""
 
     synthetic: LengthSummary
     real: LengthSummary

@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TextFile(Result):
-    """A file of texts.
-
-    Attributes:
-        path: the file.
-        texts: the number of texts in it.
-        used: the number of texts drawn from it.
-    """
+    """A file of texts: their number, and the number of texts drawn from it."""
 
     path: Path
     texts: int
@@ -34,16 +28,8 @@ class TextFile(Result):
 
 @dataclass(frozen=True, eq=False)
 class TextSample:
-    """The texts of a file that are used.
-
-    Attributes:
-        path: the file.
-        columns: of text and label.
-        texts: those drawn, in arbitrary order.
-        labels: of the texts drawn, or None.
-        total: the number of texts in the file.
-        empty: whether texts may be empty.
-    """
+    """The texts of a file that are drawn, in arbitrary order, with their labels, or None, and the number of texts in
+    the file; `columns` are those of text and label, and `empty` allows empty texts."""
 
     path: Path
     columns: tuple[str, str | None]

@@ -28,12 +28,8 @@ _MIN_VARIANCE = 1e-12  # added to variances of standardised coordinates
 
 @dataclass(frozen=True)
 class OutputScore:
-    """A function of outputs; a larger value points to D′.
-
-    Attributes:
-        name: for reports, such as ``linear discriminant``.
-        of: maps a sequence of n outputs, in the form that `plain` returns, to scores of shape (n,).
-    """
+    """A function of n outputs, in the form that `plain` returns, to scores of shape (n,), larger for D′; its name is
+    for reports."""
 
     name: str
     of: Callable[[Outputs], Floats]

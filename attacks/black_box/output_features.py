@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, islice
+from itertools import combinations
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from dpassay.attacks.black_box.worst_cases import SHOWN, TOWARD, ColumnFacts, NeighboringData, Row
 from dpassay.base.arrays import Bools, Floats
+from dpassay.base.pieces import pieces
 from dpassay.data.cells import as_category, as_number, is_missing
 
 Features: TypeAlias = dict[str, float]
@@ -52,7 +53,7 @@ class OutputFeatures:
         read once, in pieces; columns that are missing count as empty."""
         whole = _Whole(self._columns)
         sums = {name: _FeatureSums() for name in pairs}
-        for piece in _pieces(rows):
+        for piece in pieces(rows, _PIECE):
             cells = {column.name: [row.get(column.name) for row in piece] for column in self._columns}
             numbers = {column.name: _numbers(cells[column.name]) for column in self._columns if column.kind == "number"}
             words = {name: _categories(values) for name, values in cells.items()}
@@ -317,9 +318,3 @@ def _words(value: Any) -> list[str]:
 
 def _triples(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
     return zip(words, words[1:], words[2:], strict=False)
-
-
-def _pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    every = iter(rows)
-    while piece := list(islice(every, _PIECE)):
-        yield piece

@@ -105,7 +105,8 @@ class ColumnFacts:
         elif all(isinstance(cell, bool) for cell in self.cells.values()):
             every = ("True", "False")
         elif all(as_day(word) is not None for word in self.counts):
-            every = (_day_after(self.counts),)
+            last = int(max(as_day(word) or 0.0 for word in self.counts))
+            every = (str(datetime.date.fromordinal(min(last + 1, datetime.date.max.toordinal()))),)
         elif all(as_number(word) is not None for word in self.counts):
             every = (str(int(max(as_number(word) or 0.0 for word in self.counts)) + 1),)
         else:
@@ -125,12 +126,7 @@ class ColumnFacts:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A threshold on one feature of an output; see `dpassay.attacks.black_box.output_features`.
-
-    Attributes:
-        feature: its name.
-        threshold: the event is that the feature is at least this.
-    """
+    """That one feature of an output (`dpassay.attacks.black_box.output_features`) is at least a threshold."""
 
     feature: str
     threshold: float
@@ -557,11 +553,6 @@ def _ends(public: AnyColumn) -> tuple[str, ...]:
     return tuple(public.longest)
 
 
-def _day_after(words: Iterable[str]) -> str:
-    last = max(as_day(word) or 0.0 for word in words)
-    return str(datetime.date.fromordinal(min(int(last) + 1, datetime.date.max.toordinal())))
-
-
 def _word(rng: np.random.Generator) -> str:
     """A pronounceable word that is in no dictionary."""
     letters = [rng.choice(list(_CONSONANTS if index % 2 == 0 else _VOWELS)) for index in range(8)]
@@ -578,36 +569,24 @@ _CELLS: Final[dict[type, Callable[[str], Any]]] = {
 }
 """From a word to a cell, by type."""
 
-STRATEGIES: Final[dict[str, Strategy]] = {
-    "extreme_value": _extreme_value,
-    "new_category": _new_category,
-    "rare_category": _rare_category,
-    "outlier": _outlier,
-    "repeated_category": _repeated_category,
-    "longest_text": _longest_text,
-    "new_token": _new_token,
-    "empty_class": _empty_class,
-    "new_combination": _new_combination,
-    "missing_value": _missing_value,
-    "duplicates": _duplicates,
-    "cluster_edge": _cluster_edge,
-    "ordinary": _ordinary,
+_TABLE: Final[dict[str, tuple[Strategy, str]]] = {
+    "extreme_value": (_extreme_value, "the smallest or largest value of a column, taken from the data"),
+    "new_category": (_new_category, "the categories of a column, taken from the data"),
+    "rare_category": (_rare_category, "the categories of a column, taken from the data"),
+    "outlier": (_outlier, "noise that is too small for a record that shows in several columns at once"),
+    "repeated_category": (_repeated_category, "counts that are published above a threshold only"),
+    "longest_text": (_longest_text, "a length that is taken from the data; texts that are clipped too late"),
+    "new_token": (_new_token, "a vocabulary, taken from the data; texts that are memorised"),
+    "empty_class": (_empty_class, "a model for each class that the data have"),
+    "new_combination": (_new_combination, "combinations of categories, taken from the data"),
+    "missing_value": (_missing_value, "whether a column has empty cells, taken from the data"),
+    "duplicates": (_duplicates, "variances, ranges, distinct values or duplicates, taken from the data"),
+    "cluster_edge": (_cluster_edge, "centres or splits that one record moves, taken from the data"),
+    "ordinary": (_ordinary, "the number of records, or a count, that is released without noise"),
 }
+
+STRATEGIES: Final[dict[str, Strategy]] = {name: strategy for name, (strategy, _) in _TABLE.items()}
 """All strategies by name. Where there are too few runs for all of them, the first are tried."""
 
-FINDS: Final[dict[str, str]] = {
-    "ordinary": "the number of records, or a count, that is released without noise",
-    "extreme_value": "the smallest or largest value of a column, taken from the data",
-    "new_category": "the categories of a column, taken from the data",
-    "rare_category": "the categories of a column, taken from the data",
-    "outlier": "noise that is too small for a record that shows in several columns at once",
-    "repeated_category": "counts that are published above a threshold only",
-    "empty_class": "a model for each class that the data have",
-    "new_combination": "combinations of categories, taken from the data",
-    "missing_value": "whether a column has empty cells, taken from the data",
-    "duplicates": "variances, ranges, distinct values or duplicates, taken from the data",
-    "cluster_edge": "centres or splits that one record moves, taken from the data",
-    "longest_text": "a length that is taken from the data; texts that are clipped too late",
-    "new_token": "a vocabulary, taken from the data; texts that are memorised",
-}
+FINDS: Final[dict[str, str]] = {name: finds for name, (_, finds) in _TABLE.items()}
 """The faults that each strategy aims at."""

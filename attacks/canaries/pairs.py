@@ -32,9 +32,9 @@ from dpassay.attacks.canaries.rows import (
     comparable_columns,
     draw_rows,
     draw_unusual_rows,
-    pieces,
 )
 from dpassay.base.arrays import Floats, Integers
+from dpassay.base.pieces import pieces
 
 BINS = 20
 MAX_PAIRS = 300
@@ -55,13 +55,8 @@ def column_pairs(columns: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairCounts:
-    """How many rows agree with each of m canaries.
-
-    Attributes:
-        pairs: shape (m, pairs), in both columns of each pair of `column_pairs`.
-        columns: shape (m, columns), in each column.
-        rows: number of rows.
-    """
+    """How many of some rows agree with each of m canaries: in both columns of each pair of `column_pairs`, shape (m,
+    pairs), and in each column, shape (m, columns)."""
 
     pairs: Integers
     columns: Integers

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dpassay.base.arrays import Floats, Integers
+from dpassay.base.pieces import pieces
 from dpassay.data.cells import as_category, as_day, as_number, decimals, is_missing
 
 Value: TypeAlias = str | int | float | bool | None
@@ -333,14 +334,3 @@ def is_empty(value: Any) -> bool:
 def canonical(value: Any) -> str:
     """How values are compared: as text, without case and spaces at the ends, and with whole numbers alike."""
     return as_category(value).casefold()
-
-
-def pieces(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
-    piece: list[Row] = []
-    for row in rows:
-        piece.append(row)
-        if len(piece) == size:
-            yield piece
-            piece = []
-    if piece:
-        yield piece

@@ -154,12 +154,7 @@ def printed_keys(texts: Iterable[str], keys: Sequence[str]) -> Bools:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """A text canary.
-
-    Attributes:
-        text: the full text.
-        start: number of characters of its beginning; the rest is its ending.
-    """
+    """A text canary; its ending follows the first `start` characters."""
 
     text: str
     start: int

@@ -39,13 +39,7 @@ _BEYOND = 2.0  # of the clip, so that a release without clipping is detected
 
 @dataclass(frozen=True, slots=True)
 class ReleaseGame:
-    """One record, and the releases of its label.
-
-    Attributes:
-        mechanism: whose noise and sample are played.
-        blocks: L.
-        records: n, of the label.
-    """
+    """One record, and the releases of the L blocks of its label, which has n records."""
 
     mechanism: DatasetVectors
     blocks: int

@@ -27,13 +27,9 @@ from dpassay.mechanisms.models.model_folder import BUILTIN
 
 @dataclass(frozen=True, slots=True, eq=False)
 class References:
-    """The signals of reference models.
-
-    Attributes:
-        signals: shape (k, n), the mean log-probability of a token of each candidate, end included, in nats.
-        inclusion: shape (k, n) of bool, whether the model was trained on the candidate.
-        population: shape (k, m), the same signals for records on which no model was trained.
-    """
+    """The mean log-probability of a token of each candidate, end included, in nats, under k reference models, shape (k,
+    n); whether each was trained on the candidate, of the same shape; and the signals of a population on which none was
+    trained, shape (k, m)."""
 
     signals: Floats
     inclusion: Bools

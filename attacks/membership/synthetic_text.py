@@ -9,8 +9,7 @@ both kinds of signal; here an n-gram model of bytes gives the likelihood, and re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpassay.attacks.membership.ngram_model import NGramModel
 from dpassay.base import defaults, validate
 from dpassay.base.arrays import Floats
+from dpassay.base.pieces import pieces
 from dpassay.mechanisms.embedding.embedder import Embedder, HashedNgrams, all_embedded
 
 _PIECE = 4096  # synthetic texts that are compared at once
@@ -116,22 +116,16 @@ def _nearest(
     vectors: NDArray[np.float32], texts: Iterable[str], embedder: Embedder, neighbours: int, kind: str
 ) -> Floats:
     """The mean of the largest cosines, shape (n,)."""
-    pieces = [vectors[start : start + _ROWS] for start in range(0, len(vectors), _ROWS)]
-    best = [np.empty((len(rows), 0), dtype=np.float32) for rows in pieces]
+    parts = [vectors[start : start + _ROWS] for start in range(0, len(vectors), _ROWS)]
+    best = [np.empty((len(rows), 0), dtype=np.float32) for rows in parts]
     seen = 0
-    for piece in _pieces(texts):
+    for piece in pieces(texts, _PIECE):
         others = all_embedded(embedder, piece)
         seen += len(piece)
-        for index, rows in enumerate(pieces):
+        for index, rows in enumerate(parts):
             both = np.concatenate([best[index], rows @ others.T], axis=1)
             kept = min(neighbours, seen)
             best[index] = np.partition(both, -kept, axis=1)[:, -kept:].copy()
     if seen < neighbours:
         raise ValueError(f"there are only {seen} {kind} texts, fewer than the {neighbours} nearest that are needed")
     return np.concatenate([rows.mean(axis=1, dtype=np.float64) for rows in best] or [np.zeros(0)])
-
-
-def _pieces(texts: Iterable[str]) -> Iterator[list[str]]:
-    remaining = iter(texts)
-    while piece := list(islice(remaining, _PIECE)):
-        yield piece

@@ -15,7 +15,7 @@ from scipy import stats
 from dpassay.attacks.released.holdout import Hits, ranks
 from dpassay.attacks.released.tables import EncodedTable, Step, Tables, nearest
 from dpassay.base import validate
-from dpassay.base.arrays import Bools, Floats, Integers
+from dpassay.base.arrays import Floats, Integers
 from dpassay.base.number_format import format_percent
 
 CLOSEST = 0.1
@@ -27,13 +27,10 @@ _GAME = "some rows were given to the generator and others held out; tell them ap
 def exact_matches(tables: Tables) -> Hits:
     """Which rows the synthetic table repeats in all columns; each row is one unit."""
     known = set(tables.synthetic.keys())
-    source, holdout = (_among(side.keys(), known) for side in (tables.source, tables.holdout))
+    sides = (tables.source.keys(), tables.holdout.keys())
+    source, holdout = (np.array([key in known for key in keys], dtype=np.bool_) for keys in sides)
     attack = "a unit whose row is in the synthetic table, the same in all columns"
     return Hits("exact_match", _GAME, attack, "repeated", source, holdout)
-
-
-def _among(keys: list[str], known: set[str]) -> Bools:
-    return np.array([key in known for key in keys], dtype=np.bool_)
 
 
 def closest_records(

@@ -186,11 +186,11 @@ def find(text: str) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value in the released texts, identified by a hash.
+    """One value in the released texts, identified by the first 16 bytes of its HMAC-SHA256 under the caller's key, in
+    hexadecimal.
 
     Attributes:
         kind: one of `KINDS`.
-        hash: the first 16 bytes of its HMAC-SHA256 under the caller's key, in hexadecimal.
         occurrences: how often the released texts print it.
         where: ``source``, ``holdout``, ``both`` or ``neither``.
     """

@@ -30,12 +30,8 @@ _ROWS, _OTHERS = 128, 2048  # rows of each side in a block of distances
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedTable:
-    """Rows in a common encoding.
-
-    Attributes:
-        numbers: shape (n, a) of float64, each column shifted and divided by its range; NaN for a missing value.
-        codes: shape (n, b) of int32, the code of each category; −1 for a missing value.
-    """
+    """n rows in a common encoding: numbers, each column shifted and divided by its range, NaN for a missing value,
+    shape (n, a); and the codes of categories, int32, −1 for a missing value, shape (n, b)."""
 
     numbers: Floats
     codes: NDArray[np.int32]
@@ -60,13 +56,7 @@ class EncodedTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """Released, source and holdout rows in a common encoding.
-
-    Attributes:
-        numeric: names of the columns of `EncodedTable.numbers`.
-        categorical: names of the columns of `EncodedTable.codes`.
-        synthetic, source, holdout: the rows.
-    """
+    """Released, source and holdout rows in a common encoding, with the names of its columns of numbers and of codes."""
 
     numeric: tuple[str, ...]
     categorical: tuple[str, ...]

@@ -80,9 +80,11 @@ def extraction(
     sides = [ExtractionSide.of(records, synthetic, rule) for records in (source, holdout)]
     about = {"records": {"synthetic": len(synthetic), "source": len(source), "holdout": len(holdout)}, **units.about()}
     longest = {name: _quantiles(of.longest, rule.words) for name, of in zip(("source", "holdout"), sides, strict=True)}
+    verbatim = f"{rule.words} consecutive words (or all, if it has fewer) occur in a synthetic text"
+    near = f"at least {format_percent(rule.near_share)} of the runs of {rule.near_words} words occur in synthetic texts"
     return (
-        _hits("verbatim_extraction", _verbatim_in_words(rule), units.hit(*(of.verbatim for of in sides)), about),
-        _hits("near_verbatim_extraction", _near_in_words(rule), units.hit(*(of.near for of in sides)), about),
+        _hits("verbatim_extraction", verbatim, units.hit(*(of.verbatim for of in sides)), about),
+        _hits("near_verbatim_extraction", near, units.hit(*(of.near for of in sides)), about),
         Hits(
             "longest_runs",
             _GAME,
@@ -108,16 +110,7 @@ def _longest_units(units: Units, source: Integers, holdout: Integers, share: flo
 
 
 def _hits(name: str, attack: str, flags: tuple[Bools, Bools], details: dict[str, Any]) -> Hits:
-    return Hits(name, _GAME, attack, "reproduced", *flags, details)
-
-
-def _verbatim_in_words(rule: Criteria) -> str:
-    return f"a record of which {rule.words} consecutive words (or all, if it has fewer) occur in a synthetic text"
-
-
-def _near_in_words(rule: Criteria) -> str:
-    share = f"at least {format_percent(rule.near_share)} of the runs of {rule.near_words} words"
-    return f"a record of which {share} occur in synthetic texts"
+    return Hits(name, _GAME, f"a record of which {attack}", "reproduced", *flags, details)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -39,7 +39,7 @@ import numpy as np
 
 from dpassay.accounting.bounds import Bound
 from dpassay.auditing.canaries.design import CanariesDesign
-from dpassay.audits.detection import Detectable
+from dpassay.audits.detection import Detectable, epsilon_shown
 from dpassay.audits.result import AuditResult, Rate
 from dpassay.audits.statistics.binomial import difference_interval
 from dpassay.audits.statistics.one_run import hypergeometric_tail
@@ -188,15 +188,8 @@ def _p_value(included: Bools, guess: Bools) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Unprotected:
-    """What the audit shows of a run with the protection off.
-
-    Attributes:
-        name: of its file.
-        guesses, right: counts.
-        epsilon: what they show.
-        leaked: why nothing follows from it; empty if its negative control passed.
-        rates: of planted and holdout canaries.
-    """
+    """What the audit shows of a run with the protection off; `leaked` says why nothing follows from it, and is empty if
+    its negative control passed."""
 
     name: str
     guesses: int
@@ -340,12 +333,10 @@ def _conclusion(
     right, made = int((guess & included).sum()), int(guess.sum())
     where = f"in {scoring.name}, " if design.scorings > 1 else ""
     counts = f"{where}{right} of {made} guesses are right" if made else f"{where}no canary is guessed to be in the data"
-    at = f" at δ = {format_number(design.delta)}" if design.delta else ""
     ceiling = format_ceiling(bound.ceiling, bound.value)
     shown = f"{counts}: no leak is shown"
     if bound.value > 0:
-        level = format_confidence(design.confidence)
-        shown = f"{counts}: a leak that shows ε ≥ {format_lower(bound.value)}{at} with confidence {level}"
+        shown = f"{counts}: a leak that shows {epsilon_shown(bound, design.confidence)}"
     if design.claim is None:
         if bound.value > 0:
             return f"{shown}; even perfect guesses would have shown only ε = {ceiling}."

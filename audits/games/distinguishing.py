@@ -16,7 +16,7 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.guarantees import Guarantee
 from dpassay.attacks.black_box.distinguishing import Outputs, key, plain
-from dpassay.audits.detection import Detectable, detectable
+from dpassay.audits.detection import Detectable, detectable, epsilon_shown
 from dpassay.audits.games.distinguishing_choice import TRAINING, epsilon_limits, select_test, training_runs
 from dpassay.audits.implications import describe, describe_limit, implied_limit
 from dpassay.audits.result import AuditResult, Rate
@@ -24,7 +24,7 @@ from dpassay.audits.statistics.binomial import epsilon_clopper_pearson
 from dpassay.audits.statistics.ceilings import ErrorRates
 from dpassay.audits.statistics.sequential import Sequential
 from dpassay.base import defaults, validate
-from dpassay.base.number_format import format_ceiling, format_confidence, format_lower, format_number
+from dpassay.base.number_format import format_ceiling
 
 Statistic: TypeAlias = Literal["clopper_pearson", "sequential"]
 
@@ -142,11 +142,9 @@ def _notes(on_d: Outputs, on_d_prime: Outputs) -> list[str]:
 def _conclusion(
     guarantee: Guarantee, bound: Bound, limit: float, tp: int, fp: int, tested: int, found_half: Detectable | None
 ) -> str:
-    at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
     counts = f"of {tested} tested runs each, {tp} on D′ and {fp} on D are attributed to D′"
-    level = format_confidence(bound.confidence or 0.0)
-    shown = f"which shows ε ≥ {format_lower(bound.value)}{at} with confidence {level}"
-    claimed = f"{describe(guarantee)}, allows {describe_limit(guarantee, limit)}{' there' if at else ''}"
+    shown = f"which shows {epsilon_shown(bound)}"
+    claimed = f"{describe(guarantee)}, allows {describe_limit(guarantee, limit)}{' there' if bound.delta else ''}"
     if bound.value > limit:
         return f"{counts}, {shown}; the claim, {claimed}: it is refuted."
     ceiling = format_ceiling(bound.ceiling, bound.value)

@@ -33,13 +33,8 @@ _TRAINING_TAIL = 0.1  # training estimates an error rate by its upper confidence
 
 @dataclass(frozen=True, slots=True)
 class DetectionLimit:
-    """The largest ε that a number of runs can show, whatever the mechanism does.
-
-    Attributes:
-        delta: the δ at which the ceiling exceeds the claim by most.
-        ceiling: the bound at this δ of a test that makes no error.
-        limit: the ε that the claim allows at this δ.
-    """
+    """The largest ε that a number of runs can show, with a test that makes no error, and the ε that the claim allows,
+    at the δ where the first exceeds the second by most."""
 
     delta: float
     ceiling: float
@@ -118,14 +113,8 @@ def epsilon_limits(guarantee: Guarantee) -> tuple[tuple[float, float], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A threshold test: an output is attributed to D′ if its score is at least the threshold.
-
-    Attributes:
-        score: of outputs.
-        threshold: of the score.
-        delta: δ at which ε is to be bounded.
-        tried: number of pairs of score and threshold that were compared.
-    """
+    """A threshold test, chosen among `tried` pairs of score and threshold to bound ε at δ: an output is attributed to
+    D′ if its score is at least the threshold."""
 
     score: OutputScore
     threshold: float

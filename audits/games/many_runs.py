@@ -37,7 +37,7 @@ from dpassay.accounting.bounds import Bound
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.attacks.black_box.output_features import FAILED, Features
 from dpassay.attacks.black_box.worst_cases import Event
-from dpassay.audits.detection import Detectable
+from dpassay.audits.detection import Detectable, epsilon_shown
 from dpassay.audits.games.distinguishing_choice import thresholds
 from dpassay.audits.implications import describe
 from dpassay.audits.result import AuditResult, Rate
@@ -47,8 +47,6 @@ from dpassay.base import defaults, validate
 from dpassay.base.arrays import Floats
 from dpassay.base.number_format import (
     format_ceiling,
-    format_confidence,
-    format_lower,
     format_number,
 )
 
@@ -67,13 +65,8 @@ Phase: TypeAlias = Literal["pilot", "test"]
 
 
 class GeneratorRun(NamedTuple):
-    """One run of the generator.
-
-    Attributes:
-        phase: ``pilot`` or ``test``.
-        data: index of the data set that it reads.
-        number: of the run among those of its phase on this data set; the round, in the test.
-    """
+    """One run of the generator on the data set of this index: its number among those of its phase, or the round of the
+    test."""
 
     phase: Phase
     data: int
@@ -82,14 +75,8 @@ class GeneratorRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A pair of neighbours.
-
-    Attributes:
-        name: of its strategy.
-        data, neighbor: indices of D and D′. Pairs may share a data set.
-        events: that the strategy expects on D′ and not on D.
-        finds: the faults that it aims at, in words.
-    """
+    """A pair of neighbours: the name of its strategy, the indices of D and D′, which pairs may share, the events that
+    are expected on D′ and not on D, and the faults that it aims at, in words."""
 
     name: str
     data: int
@@ -166,13 +153,9 @@ class ManyRunsDesign:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """What the test shows of a leak of known size, if the search finds the pair and the event that show it.
-
-    Attributes:
-        leak: how well the event tells D′ from D, in words.
-        chance: with which the claim is refuted, or without a claim ε > 0 is shown; by simulation.
-        median: of the bound.
-    """
+    """What the test shows of a leak of known size, if the search finds the pair and the event that show it: how well
+    that event tells D′ from D, in words; the chance to refute the claim (without one, to show ε > 0), by simulation;
+    and the median of the bound."""
 
     leak: str
     chance: float
@@ -757,11 +740,9 @@ def _notes(test: _Test) -> list[str]:
 
 def _conclusion(design: ManyRunsDesign, test: _Test, bound: Bound) -> str:
     """What the test of one pair shows, and what it says of the claim."""
-    at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
-    level = format_confidence(design.confidence)
     shown = (
         f"on the neighbours {test.pair.name!r}, in {test.rounds} rounds the event happened {test.hits[1]} times on D′ "
-        f"and {test.hits[0]} times on D, which shows ε ≥ {format_lower(bound.value)}{at} with confidence {level}"
+        f"and {test.hits[0]} times on D, which shows {epsilon_shown(bound)}"
     )
     notes = "".join(f" {note}" for note in _notes(test))
     half = "" if test.refuted else power_in_words(detectable_leak(design, test.size, test.earlier))

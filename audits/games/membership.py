@@ -22,7 +22,7 @@ from typing import Any
 from scipy import special
 
 from dpassay.accounting.bounds import Bound
-from dpassay.audits.detection import Detectable, detectable
+from dpassay.audits.detection import Detectable, detectable, epsilon_shown
 from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores, right_guesses, unfair_coins
 from dpassay.audits.result import AuditResult, Rate
 from dpassay.audits.statistics.ceilings import OneRun
@@ -33,7 +33,6 @@ from dpassay.base.number_format import (
     format_ceiling,
     format_confidence,
     format_interval,
-    format_lower,
     format_number,
     format_percent,
 )
@@ -253,11 +252,9 @@ def _conclusion(
     if best is None or bound is None:
         return f"{summary}; members were not chosen by fair coins, so no ε follows."
     counts = f"{best.correct} of {best.guesses} guesses of {best.attack} are right, and {summary}"
-    at = f" at δ = {format_number(design.delta)}" if design.delta else ""
     claim = design.claimed_epsilon
     if bound.value > 0:
-        level = format_confidence(design.confidence)
-        shown = f"{counts}: a leak that shows ε ≥ {format_lower(bound.value)}{at} with confidence {level}"
+        shown = f"{counts}: a leak that shows {epsilon_shown(bound)}"
         if claim is not None and bound.value > claim:
             if may_refute(design.confidence):
                 return f"{shown}, which refutes the claim of ε = {format_number(claim)}."

@@ -8,16 +8,14 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound, Interval
 from dpassay.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP
 from dpassay.attacks.canaries.reconstruction import Reconstruction
-from dpassay.audits.detection import Detectable, detectable
+from dpassay.audits.detection import Detectable, detectable, epsilon_shown
 from dpassay.audits.result import AuditResult, Rate
 from dpassay.audits.statistics.binomial import difference_interval
 from dpassay.audits.statistics.one_run import Disclosures, disclosures_with_holdout
 from dpassay.audits.statistics.power import AsPrinted
 from dpassay.base import defaults, validate
 from dpassay.base.number_format import (
-    format_confidence,
     format_difference,
-    format_lower,
     format_number,
     format_p_value,
     format_percent,
@@ -215,10 +213,8 @@ def _conclusion(
         f"holdout keys are disclosed (p-value {format_p_value(outcome.p_value)})"
     )
     if bound.value > 0:
-        at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
         caveat = ", which says nothing about a claim for one outcome only" if isinstance(guarantee, ExPostDP) else ""
-        shown = f"ε ≥ {format_lower(bound.value)}{at} with confidence {format_confidence(confidence)}"
-        return f"{counts}: a leak that shows {shown}{caveat}."
+        return f"{counts}: a leak that shows {epsilon_shown(bound)}{caveat}."
     if outcome.p_value <= 1 - confidence:
         return f"{counts}: source keys are disclosed more often than chance explains; no ε follows from that alone."
     half = "" if limit is None else limit.sentence("of the source keys are printed")

@@ -16,7 +16,7 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.attacks.released.holdout import Hits
-from dpassay.audits.detection import Detectable, detectable
+from dpassay.audits.detection import Detectable, detectable, epsilon_shown
 from dpassay.audits.result import AuditResult, Rate
 from dpassay.audits.statistics.binomial import difference_interval
 from dpassay.audits.statistics.one_run import disclosures_with_holdout, hypergeometric_tail
@@ -24,8 +24,6 @@ from dpassay.audits.statistics.power import AsPrinted, SourceAndHoldout
 from dpassay.base import validate
 from dpassay.base.number_format import (
     format_ceiling,
-    format_confidence,
-    format_lower,
     format_number,
     format_p_value,
 )
@@ -149,8 +147,7 @@ def _conclusion(
     half = "" if limit is None else " " + limit.sentence(f"of the source units are {hit}")
     against = "" if claim is None else f" the claim of ε = {format_number(claim.epsilon)}"
     if bound is not None and bound.value > 0:
-        at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
-        shown = f"ε ≥ {format_lower(bound.value)}{at} with confidence {format_confidence(bound.confidence or 0.0)}"
+        shown = epsilon_shown(bound)
         if claim is None:
             return f"{counts}: a leak that shows {shown}."
         above = bound.value > claim.epsilon

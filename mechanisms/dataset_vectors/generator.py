@@ -234,18 +234,13 @@ class DatasetVectors:
         published, the noise is half of that under replace_one, and the sample is public, so neither helps the event.
         """
         if self.variant == "as_published":
-            return self._published_event()
+            # noise is drawn of σ = noise_multiplier·√L·C/n, from a known sample
+            return dp_event.NonPrivateDpEvent() if self.rows_shift else _gaussian(self.noise_multiplier)
         item = _gaussian(sum_sensitivity(self.adjacency) * self.noise_multiplier)
         if self.sample is None:
             return item
         parts = tuple(dp_event.SampledWithoutReplacementDpEvent(n, self.sample, item) for n in self.sizes.values())
         return parts[0] if len(parts) == 1 else ParallelDpEvent(parts, partition_is_public=True)
-
-    def _published_event(self) -> DpEvent:
-        """The event of the noise that is drawn as published: of σ = noise_multiplier·√L·C/n, from a known sample."""
-        if self.rows_shift:
-            return dp_event.NonPrivateDpEvent()
-        return _gaussian(self.noise_multiplier)
 
     def plan(self) -> DpEvent:
         """The event that a whole run charges, in the ledger's canonical form; known before any data are read."""

@@ -8,7 +8,6 @@ Source: "EPSVec", Algorithm 2, whose judge is a language model that rates a text
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ import numpy as np
 import torch
 
 from dpassay.base.arrays import Floats
+from dpassay.base.pieces import pieces
 
 if TYPE_CHECKING:
     from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
@@ -50,8 +50,7 @@ def accepted(ask: Ask, accepts: Accepts) -> Ask:
     """The same texts, empty where they are rejected."""
 
     def asked(seeds: Sequence[int]) -> Iterator[tuple[str, bool]]:
-        texts = iter(ask(seeds))
-        while some := list(itertools.islice(texts, _AT_A_TIME)):
+        for some in pieces(ask(seeds), _AT_A_TIME):
             good = accepts([text for text, _ in some])
             yield from ((text if fine else "", ended) for (text, ended), fine in zip(some, good, strict=True))
 

@@ -8,7 +8,6 @@ and wherever it stands (`mechanisms.models.row_shapes`).
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpassay.base.arrays import Floats
+from dpassay.base.pieces import pieces
 from dpassay.mechanisms.dataset_vectors.steering import blocks
 from dpassay.mechanisms.models import row_modules, row_shapes
 from dpassay.mechanisms.models.decoding import RowShape
@@ -27,13 +27,8 @@ _PADDING = ([0], 0)
 
 @dataclass(frozen=True, slots=True)
 class StateShape:
-    """The public shape of every forward pass that computes states.
-
-    Attributes:
-        rows: of one pass; the last one is filled with padding rows.
-        length: number of tokens to which all texts are padded.
-        exact: whether rows were verified, bit for bit, not to depend on each other.
-    """
+    """The public shape of every forward pass that computes states: its rows, of which the last pass has padding, and
+    the tokens to which texts are padded; `exact` if rows were verified, bit for bit, not to depend on each other."""
 
     rows: int
     length: int
@@ -70,19 +65,13 @@ def states(network: Any, texts: Iterable[Tokens], chosen: Sequence[int], shape: 
     Raises:
         ValueError: if a text is too long or empty.
     """
-    for batch in _batched(texts, shape.rows):
+    for batch in pieces(texts, shape.rows):
         for tokens, first in batch:
             if len(tokens) > shape.length:
                 raise ValueError(f"a text may have at most {shape.length} tokens, prompt included, not {len(tokens)}")
             if not 0 <= first < len(tokens):
                 raise ValueError("a text must have at least one token of its own")
         yield from _pass(network, batch, chosen, shape.rows, shape.length)
-
-
-def _batched(texts: Iterable[Tokens], size: int) -> Iterator[tuple[Tokens, ...]]:
-    texts = iter(texts)
-    while batch := tuple(itertools.islice(texts, size)):
-        yield batch
 
 
 @torch.inference_mode()

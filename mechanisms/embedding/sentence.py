@@ -79,7 +79,10 @@ class SentenceEmbedder:
         except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
             first = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
             raise ValueError(f"embedder {str(source)!r} cannot be loaded: {first}") from None
-        if _remembers(network):
+        from dpassay.mechanisms.models import row_modules
+
+        ropes = (rope for module in network.modules() for _, rope in row_modules.rope_types(module))
+        if any("dynamic" in rope for rope in ropes):
             raise ValueError(
                 f"embedder {str(source)!r} has rope type 'dynamic', whose frequencies depend on previously embedded "
                 "texts; use another model"
@@ -96,13 +99,6 @@ class SentenceEmbedder:
             clean, batch_size=self.texts_at_once, show_progress_bar=False, convert_to_numpy=True
         )
         return unit_rows(vectors)
-
-
-def _remembers(network: Any) -> bool:
-    """Whether a text may change how later texts are embedded: position frequencies that depend on the longest text."""
-    from dpassay.mechanisms.models import row_modules
-
-    return any("dynamic" in rope for module in network.modules() for _, rope in row_modules.rope_types(module))
 
 
 def model_folder(source: str, allow_network: bool) -> Path:

@@ -50,16 +50,7 @@ called once for each round, from 0 and in order, also when a run is resumed.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvolutionSettings:
-    """The public parameters of an evolution.
-
-    Attributes:
-        rounds: T, the number of selections, at least 1.
-        synthetic: N, the number of texts that each selection keeps, for each label.
-        variations: L, the number of variations of each kept text, at least 1.
-        labels: the public set of labels; empty for none.
-        lookahead: number of variations whose mean embedding represents a candidate; 0 for its own embedding.
-        seed: public, for all texts.
-    """
+    """The public parameters of an evolution, as of `AugPE`: `synthetic` texts are kept for each label."""
 
     rounds: int
     synthetic: int
@@ -107,14 +98,8 @@ class EvolutionSettings:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticText:
-    """One text of the last selection.
-
-    Attributes:
-        text: never empty.
-        label: its public label, or None.
-        round: the first round in which it was a candidate; 0 for a random text.
-        rank: its index in the selection of its label, best first, from 0.
-    """
+    """One text of the last selection, never empty: the first round in which it was a candidate, 0 for a random text,
+    and its index in the selection of its public label, best first."""
 
     text: str
     label: str | None

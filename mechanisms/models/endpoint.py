@@ -47,11 +47,7 @@ class EndpointError(WriterError):
 
 
 class PassingError(Exception):
-    """A failure that may be temporary.
-
-    Attributes:
-        wait: seconds that the server asks to wait, or None.
-    """
+    """A failure that may be temporary, and the seconds that the server asks to wait, or None."""
 
     def __init__(self, what: str, wait: float | None = None) -> None:
         super().__init__(what)
@@ -59,12 +55,7 @@ class PassingError(Exception):
 
 
 class RefusedError(Exception):
-    """An error status that is permanent.
-
-    Attributes:
-        status: of HTTP.
-        code: the server's name of the error, or None.
-    """
+    """An error status of HTTP that is permanent, and the server's name of the error, or None."""
 
     def __init__(self, what: str, status: int, code: object) -> None:
         super().__init__(what)
@@ -73,13 +64,8 @@ class RefusedError(Exception):
 
 @dataclass(eq=False)
 class _Calls:
-    """The shared state of the requests of one batch.
-
-    Attributes:
-        key: the API key, or None; never shown.
-        stopped: set at the first permanent failure, and when no more answers are wanted.
-        failure: that failure.
-    """
+    """The shared state of the requests of one batch, stopped at the first permanent failure, and when no more answers
+    are wanted. The API key is never shown."""
 
     key: str | None = field(repr=False)
     stopped: threading.Event = field(default_factory=threading.Event)

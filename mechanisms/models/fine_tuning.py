@@ -25,14 +25,7 @@ _IGNORED = -100
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """The settings of fine-tuning: AdamW with a constant learning rate, on texts shuffled in each epoch.
-
-    Attributes:
-        epochs: number of passes over the texts.
-        batch_size: number of texts in one step.
-        learning_rate: of AdamW.
-        weight_decay: of AdamW.
-    """
+    """The settings of fine-tuning: AdamW with a constant learning rate, on texts shuffled in each epoch."""
 
     epochs: int = defaults.EPOCHS
     batch_size: int = defaults.BATCH_SIZE

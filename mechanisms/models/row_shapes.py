@@ -36,12 +36,8 @@ Contexts = list[list[int]]
 
 @dataclass(frozen=True)
 class RowPlan:
-    """The shapes in which a run computes its rows; public.
-
-    Attributes:
-        shapes: of the forward passes of each label's slots; None if rows are packed.
-        exact: whether rows were verified, bit for bit, not to depend on each other at all of these shapes.
-    """
+    """The public shapes in which a run computes the rows of each label's slots, None if rows are packed; `exact` if
+    rows were verified, bit for bit, not to depend on each other at all of them."""
 
     shapes: Mapping[str | None, RowShape] | None
     exact: bool

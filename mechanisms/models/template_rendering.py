@@ -38,11 +38,8 @@ Kind = Literal["prompt", "chat"]
 
 
 class RenderingError(DpassayError):
-    """A template that cannot be rendered. Its message is the type of error and shows none of the values.
-
-    Attributes:
-        detail: the message of the template's own error; it may quote values.
-    """
+    """A template that cannot be rendered. Its message is the type of error and shows none of the values; `detail`, the
+    message of the template's own error, may quote them."""
 
     def __init__(self, kind: str, detail: str = "") -> None:
         super().__init__(kind)

@@ -66,13 +66,8 @@ def clean(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The prompts of a language model; Jinja or `str.format`.
-
-    Attributes:
-        random: with {label} and {example}, a public text, empty if there is none.
-        variation: with {label} and {text}, the candidate.
-        stop: a string that ends a text, or None.
-    """
+    """The prompts of a language model, Jinja or `str.format`: for a random text with {label} and {example}, a public
+    text or empty; for a variation with {label} and {text}, the candidate; and a string that ends a text, or None."""
 
     random: str
     variation: str

@@ -46,12 +46,8 @@ def score(slots: Sequence[Slot], transcript: Transcript, progress: Callable[[int
 
 @dataclass(slots=True)
 class _Score:
-    """Log-probabilities of one slot: of tokens, or without protection of documents.
-
-    Attributes:
-        laws: of each token, or of each finished document.
-        by_source: of the tokens of the current document, for each record from which it may be generated.
-    """
+    """Log-probabilities of one slot: of each token, or without protection of each finished document and, for each
+    record from which it may be generated, of the current one."""
 
     laws: list[float] = field(default_factory=list)
     by_source: Floats | None = None

@@ -224,16 +224,8 @@ def side_by_side(slots: Sequence[Slot], rows_at_once: int | None = None, *, copi
 
 @dataclass(frozen=True, slots=True)
 class ForcedStep:
-    """A token of a transcript, with the model's predictions before it for given records.
-
-    Attributes:
-        place: index of the slot among all requested slots.
-        item: the slot.
-        step: index of the token in the slot.
-        token: of the transcript.
-        logits: shape (rows, V) of `SlotInput.rows`.
-        ends: whether it is the last token of a document.
-    """
+    """A token of a transcript, the last of a document if it `ends`, with the logits before it for given records, shape
+    (rows, V) of `SlotInput.rows`; its index in the slot, and that of the slot among all requested ones."""
 
     index: int
     item: SlotInput

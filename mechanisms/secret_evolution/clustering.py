@@ -108,12 +108,8 @@ class PublicClusters:
 
 @dataclass(frozen=True, eq=False)
 class NoisyClusters:
-    """Public clusters shifted by a noisy release; may be released.
-
-    Attributes:
-        centres: shape (K, d), float64.
-        sizes: shape (K,), float64; may be negative.
-    """
+    """Public clusters shifted by a noisy release, which may be released: float64 centres, shape (K, d), and sizes,
+    shape (K,), which may be negative."""
 
     centres: Floats
     sizes: Floats

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from scipy.sparse import csc_array, csr_array
 
 from dpassay.accounting.guarantees import SecretProtection
 from dpassay.base import validate
+from dpassay.base.pieces import pieces
 from dpassay.mechanisms.secret_evolution.incidence import Incidence, texts_digest
 from dpassay.mechanisms.secret_evolution.listed import PhraseFinder, composed, read_list
 from dpassay.mechanisms.secret_evolution.pattern_process import PatternProcess
@@ -225,8 +225,7 @@ def find_secrets(
     hits, ends = array("i"), array("q", [0])
     with contextlib.ExitStack() as processes:
         searches = [_search(source, default, rows, texts, processes) for source in sources]
-        remaining = map(composed, texts)
-        while batch := list(itertools.islice(remaining, _BATCH)):
+        for batch in pieces(map(composed, texts), _BATCH):
             for found_by in zip(*(search.read(batch) for search in searches), strict=True):
                 hits.extend(sorted(set().union(*found_by)))
                 ends.append(len(hits))

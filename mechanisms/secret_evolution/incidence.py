@@ -16,15 +16,9 @@ from dpassay.base.arrays import Bools, Integers
 
 @dataclass(frozen=True, slots=True)
 class DetectedSecrets:
-    """The result of one source of secrets.
-
-    Attributes:
-        kind: ``list``, ``pattern``, ``quantile`` or ``presidio``.
-        secrets: number of secrets that it names.
-        records: number of records in which it found at least one.
-        occurrences: number of pairs of a secret and a record that holds it.
-        nowhere: number of its secrets that are in no record.
-    """
+    """The result of one source of secrets: its kind, ``list``, ``pattern``, ``quantile`` or ``presidio``, and the
+    numbers of secrets that it names, of records in which it found at least one, of pairs of a secret and a record that
+    holds it, and of secrets in no record."""
 
     kind: str
     secrets: int

@@ -42,12 +42,8 @@ _LARGEST = 2**26  # squares of lengths stay below 2⁵³, and sums of 2²⁷ row
 
 @dataclass(frozen=True, slots=True)
 class GradientGrid:
-    """The grid of sums of gradients.
-
-    Attributes:
-        radius: length C in units.
-        bits: the noise has standard deviation 2^bits units; None for no noise.
-    """
+    """The grid of sums of gradients: length C is `radius` units, and the noise has standard deviation 2^bits units;
+    None for no noise."""
 
     radius: int
     bits: int | None
@@ -158,12 +154,8 @@ SCORES = "scores"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """Files of states in a private folder, one for each saved step, each bound to its run by a hash.
-
-    Attributes:
-        folder: private.
-        stage: the beginning of the files' names.
-    """
+    """Files of states in a private folder, one for each saved step, each bound to its run by a hash; their names begin
+    with the stage."""
 
     folder: Path
     stage: str

@@ -178,13 +178,8 @@ class TwoStage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Rows of a table in the words of its schema.
-
-    Attributes:
-        schema: public.
-        rows: private in the second stage, public in the first.
-        ids: of rows, by which columns are ordered; private.
-    """
+    """Rows of a table in the words of its public schema, private in the second stage and public in the first, and their
+    private ids, by which columns are ordered."""
 
     schema: Schema
     rows: Sequence[Row]

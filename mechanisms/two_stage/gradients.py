@@ -38,12 +38,7 @@ _TOLERANCE = 1e-3  # of a row's gradient, relative to its length: rounding in fl
 
 @dataclass(frozen=True, slots=True)
 class WeightedRow:
-    """A serialised row.
-
-    Attributes:
-        tokens: from its start to its end, at most `width`.
-        weights: of the loss of each token but the first.
-    """
+    """The tokens of a serialised row, at most `width`, and the weights of the loss of each but the first."""
 
     tokens: Sequence[int]
     weights: Sequence[float]

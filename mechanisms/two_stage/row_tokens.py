@@ -35,12 +35,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Serializer:
-    """How pairs are written.
-
-    Attributes:
-        assign: between a key and its value.
-        separator: between pairs.
-    """
+    """What is written between a key and its value, and between such pairs."""
 
     assign: str
     separator: str

@@ -32,13 +32,8 @@ MAX_ROWS = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSampler:
-    """How rows are sampled.
-
-    Attributes:
-        temperature: divides the logits.
-        rounds: how often a model continues a row freely; 0 restricts all tokens from the start.
-        seed: public.
-    """
+    """How rows are sampled: the logits are divided by a temperature; a model continues a row freely in so many rounds
+    (0 restricts all tokens from the start); the seed is public."""
 
     temperature: float = 1.0
     rounds: int = 15

@@ -56,13 +56,8 @@ _OF_THE_FIRST_STAGE = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trained:
-    """A fine-tuned model.
-
-    Attributes:
-        model: with the trained weights.
-        exact: whether the gradient of a row was verified, bit for bit, not to depend on other rows.
-        rows_at_once: number of rows of one pass.
-    """
+    """A fine-tuned model, and the number of rows of one pass; `exact` if a row's gradient was verified, bit for bit,
+    not to depend on other rows."""
 
     model: LanguageModel
     exact: bool
@@ -71,12 +66,10 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class Spikes:
-    """Records for audits, each with a gradient of one coordinate that is as long as the clip allows.
+    """Records for audits, each with a gradient of one coordinate that is as long as the clip allows, of this sign; 0 if
+    the record is not in the data.
 
     The guarantee is for every function from rows to gradients, so for these, too; no row needs to have such a gradient.
-
-    Attributes:
-        signs: of each gradient; 0 if the record is not in the data.
     """
 
     signs: tuple[int, ...]
@@ -94,11 +87,8 @@ class Spikes:
 
 
 class StepObserver(Protocol):
-    """Sees what each step of the second stage releases, for audits.
-
-    Attributes:
-        scores: what it has computed so far; saved in checkpoints, and restored.
-    """
+    """Sees what each step of the second stage releases, for audits; its scores are saved in checkpoints, and
+    restored."""
 
     scores: Floats
 

@@ -29,15 +29,8 @@ _FRESH_NOISE = "fresh noise"
 
 @dataclass(frozen=True, slots=True)
 class RandomnessTest:
-    """A p-value.
-
-    Attributes:
-        about: ``sampling`` or ``noise``.
-        step: the first step that was tested.
-        declared: the distribution under which `p_value` is computed.
-        found: what was observed.
-        p_value: an upper bound on the probability, under that distribution, of a result at least as extreme.
-    """
+    """What was observed from a step on, and an upper bound on the probability, under the declared distribution, of a
+    result at least as extreme."""
 
     about: Literal["sampling", "noise"]
     step: int

@@ -16,12 +16,7 @@ from dpassay.audits.games.replay.record_replay import Finding
 
 @dataclass(frozen=True, slots=True)
 class ReleasedValue:
-    """A released value.
-
-    Attributes:
-        key: of its step in the run.
-        value: of JSON types.
-    """
+    """A released value of JSON types, and the key of its step in the run."""
 
     key: str
     value: Json

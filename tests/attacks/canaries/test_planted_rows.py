@@ -13,6 +13,7 @@ import pytest
 
 from dpassay.attacks.canaries import rows as planted_rows
 from dpassay.attacks.canaries.rows import ColumnRange, ColumnReader, draw_rows, draw_unusual_rows, nearest
+from dpassay.base.pieces import pieces
 
 COLUMNS = [
     ColumnRange("id", "other"),
@@ -101,7 +102,7 @@ def test_no_more_than_a_piece_of_the_others_is_held(monkeypatch: pytest.MonkeyPa
         while next(taken):
             yield others()[0]
 
-    lengths = [len(piece) for piece in itertools.islice(planted_rows.pieces(endless(), 300 // len(rows)), 5)]
+    lengths = [len(piece) for piece in itertools.islice(pieces(endless(), 300 // len(rows)), 5)]
     assert (lengths, next(taken)) == ([10] * 5, 51)
 
 
