@@ -139,8 +139,7 @@ class Recorder:
         Returns:
             The release, with the shape of `query`.
         """
-        drawn = noise or (lambda size: self._rng.normal(scale=scale, size=size))
-        return self._additive("gaussian", query, event, scale, drawn, noise is not None)
+        return self._additive("gaussian", query, event, scale, noise, lambda size: self._rng.normal(0.0, scale, size))
 
     def laplace(
         self,
@@ -151,8 +150,7 @@ class Recorder:
         noise: Callable[[int], ArrayLike] | None = None,
     ) -> Floats:
         """`query` with Laplace noise of scale b: as `gaussian`, with norms in L1."""
-        drawn = noise or (lambda size: self._rng.laplace(scale=scale, size=size))
-        return self._additive("laplace", query, event, scale, drawn, noise is not None)
+        return self._additive("laplace", query, event, scale, noise, lambda size: self._rng.laplace(0.0, scale, size))
 
     def discrete_laplace(
         self,
@@ -170,7 +168,7 @@ class Recorder:
             p = -np.expm1(-1 / scale)
             return self._rng.geometric(p, size) - self._rng.geometric(p, size)
 
-        return self._additive("discrete_laplace", query, event, scale, noise or geometric, noise is not None)
+        return self._additive("discrete_laplace", query, event, scale, noise, geometric)
 
     def select(
         self,
@@ -196,7 +194,8 @@ class Recorder:
             value = np.array([validate.integer(index=int(index))])
         else:
             value = self._past.steps[len(self._steps)].value
-        self._add(Step("selection", event, query, 0.0, value, draw is not None, covered=self._use_prepaid(event)))
+        covered = self._use_prepaid(event)
+        self._steps.append(Step("selection", event, query, 0.0, value, draw is not None, covered=covered))
         return int(value[0])
 
     def sample(
@@ -230,7 +229,7 @@ class Recorder:
             before = self._past.steps[len(self._steps)]
             own, known = before.own, dict(zip(before.units, before.value.tolist(), strict=True))
             flags = np.array([known.get(name, True) for name in names], dtype=bool)
-        self._add(Step("sample", event, np.empty(0), 0.0, flags, own, names))
+        self._steps.append(Step("sample", event, np.empty(0), 0.0, flags, own, names))
         self._prepaid = _flattened(event.event)
         return flags.copy()
 
@@ -240,8 +239,8 @@ class Recorder:
         query: ArrayLike,
         event: DpEvent,
         scale: float,
-        noise: Callable[[int], ArrayLike],
-        own: bool,
+        own: Callable[[int], ArrayLike] | None,
+        default: Callable[[int], ArrayLike],
     ) -> Floats:
         exact = np.array(query, dtype=np.float64)
         validate.non_negative(scale=scale)
@@ -249,11 +248,12 @@ class Recorder:
             raise ValueError("query must contain finite numbers only")
         self._check_step(kind, event, exact.size)
         if self._past is None:
-            drawn = np.asarray(noise(exact.size), dtype=np.float64).reshape(exact.size)
+            drawn = np.asarray((own or default)(exact.size), dtype=np.float64).reshape(exact.size)
             value = exact.ravel() + drawn
         else:
             value = self._past.steps[len(self._steps)].value
-        self._add(Step(kind, event, exact.ravel(), scale, value, own, covered=self._use_prepaid(event)))
+        covered = self._use_prepaid(event)
+        self._steps.append(Step(kind, event, exact.ravel(), scale, value, own is not None, covered=covered))
         return np.asarray(value.reshape(exact.shape).copy())
 
     def _check_step(self, kind: Kind, event: DpEvent, size: int | None) -> None:
@@ -280,9 +280,6 @@ class Recorder:
                 del self._prepaid[index]
                 return True
         return False
-
-    def _add(self, step: Step) -> None:
-        self._steps.append(step)
 
 
 def _flattened(event: DpEvent) -> list[DpEvent]:

@@ -152,13 +152,14 @@ class LeaveOneOut:
 
     def by_slot(self) -> dict[int, float]:
         """The largest |loss| of a record in each slot; 0 for a slot without records."""
-        losses = np.abs(self.losses)
-        return {slot: float(losses[list(rows)].max(initial=0.0)) for slot, rows in sorted(self._slots.items())}
+        return self._largest(np.abs(self.losses))
 
     def errors_by_slot(self) -> dict[int, float]:
         """A bound on the error of each value of `by_slot`."""
-        errors = self.errors
-        return {slot: float(errors[list(rows)].max(initial=0.0)) for slot, rows in sorted(self._slots.items())}
+        return self._largest(self.errors)
+
+    def _largest(self, values: Floats) -> dict[int, float]:
+        return {slot: float(values[list(rows)].max(initial=0.0)) for slot, rows in sorted(self._slots.items())}
 
     def _add(self, rows: Integers, losses: Floats, error: Floats | float) -> None:
         self._losses[rows] += losses

@@ -85,15 +85,7 @@ class SecretGame:
         rounds: int = 1,
         variant: Variant = "sound",
     ) -> SecretGame:
-        """The embeddings that reveal most about a value.
-
-        Args:
-            values: V, the number of equally likely values; at least 2.
-            probabilities: shape (m,), the probability that each record with the secret is included.
-            sigma: σ₁ ≥ 0.
-            rounds: number of releases.
-            variant: of the release.
-        """
+        """The embeddings that reveal most about a value: V ≥ 2 equally likely ones, and σ₁ ≥ 0."""
         lean = _directions(validate.integer(minimum=2, values=values))
         near, far = math.cos(_ANGLE), math.sin(_ANGLE)
         centres = np.column_stack([np.full(values, near), far * lean]).astype(np.float32)

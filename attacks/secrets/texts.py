@@ -99,14 +99,7 @@ class TextGame:
     def play(
         self, games: int, *, seed: int, source: Source | None = None, progress: Step | None = None
     ) -> SecretGuesses:
-        """Plays independent games, each with a value drawn uniformly and its own runs.
-
-        Args:
-            games: number of games, fixed in advance.
-            seed: of values, and of noise if there is no source.
-            source: of draws and noise; None for a recorded one.
-            progress: called with the number of games done and `games`.
-        """
+        """Plays independent games, as `SecretGame.play`; without a source, noise is recorded."""
         validate.integer(minimum=1, games=games)
         rng = np.random.default_rng(validate.integer(seed=seed))
         noise = source or Recorded(int(rng.integers(1 << 62)))

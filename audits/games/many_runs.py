@@ -179,16 +179,16 @@ def chance_to_refute(design: ManyRunsDesign, rounds: int, earlier: int, rates: t
         return 0.0
     # The largest ε is the last to be rejected; 0 stands for all below it.
     grid = np.array([0.0, design.limit + state.step])
-    result = simulated_bounds(
-        *rates,
-        rounds,
-        delta=design.delta,
-        confidence=design.confidence,
-        grid=grid,
-        earlier=earlier,
-        repetitions=REPETITIONS,
+    return float((_simulated(design, rounds, earlier, rates, grid, REPETITIONS) > design.limit).mean())
+
+
+def _simulated(
+    design: ManyRunsDesign, rounds: int, earlier: int, rates: tuple[float, float], grid: Floats, repetitions: int
+) -> Floats:
+    delta, confidence = design.delta, design.confidence
+    return simulated_bounds(
+        *rates, rounds, delta=delta, confidence=confidence, grid=grid, earlier=earlier, repetitions=repetitions
     )
-    return float((result > design.limit).mean())
 
 
 @functools.lru_cache(maxsize=64)
@@ -213,18 +213,8 @@ def power(design: ManyRunsDesign, rounds: int, earlier: int) -> tuple[Power, ...
     grid = np.linspace(0.0, 8.0, 41)
     results = []
     for words, rates in leaks:
-        bounds = simulated_bounds(
-            *rates,
-            rounds,
-            delta=design.delta,
-            confidence=design.confidence,
-            grid=grid,
-            earlier=earlier,
-            repetitions=REPETITIONS // 5,
-        )
-        results.append(
-            Power(words, chance_to_refute(design, rounds, earlier, rates), max(0.0, float(np.median(bounds))))
-        )
+        median = float(np.median(_simulated(design, rounds, earlier, rates, grid, REPETITIONS // 5)))
+        results.append(Power(words, chance_to_refute(design, rounds, earlier, rates), max(0.0, median)))
     return tuple(results)
 
 

@@ -96,7 +96,8 @@ class AugPE:
 
     def __post_init__(self) -> None:
         validate.non_negative(noise_multiplier=self.noise_multiplier)
-        evolution_run.check_settings(self, ("rounds", "synthetic", "variations", "records"))
+        evolution_run.check_settings(self.labels, self.embedder)
+        validate.integer(minimum=1, records=self.records)
         validate.non_negative(threshold=self.threshold)
         validate.one_of(("rank", "probability"), selection=self.selection)
         validate.one_of(("sound", "as_published"), variant=self.variant)

@@ -43,18 +43,16 @@ def shape_of(network: Any, vocabulary_size: int, chosen: Sequence[int], *, texts
     """The shape with the most rows at which rows are verified not to depend on each other, for a causal language model
     whose modules `row_modules.check` accepts, the chosen blocks, counted from 0, and the public numbers of texts and of
     tokens of a text with what precedes it."""
-    wanted = row_shapes.preferred(texts, length, length, length)
 
-    def trace(contexts: row_shapes.Contexts, origin: Sequence[int]) -> row_shapes.Trace:
-        result = _pass(network, [(tokens, len(tokens) // 2) for tokens in contexts], chosen, wanted.rows, length)
-        return np.ascontiguousarray(result.transpose(1, 0, 2)).view(np.int32)
+    def holds(shape: RowShape) -> bool:
+        def trace(contexts: row_shapes.Contexts, origin: Sequence[int]) -> row_shapes.Trace:
+            result = _pass(network, [(tokens, len(tokens) // 2) for tokens in contexts], chosen, shape.rows, length)
+            return np.ascontiguousarray(result.transpose(1, 0, 2)).view(np.int32)
 
-    while True:
-        if row_shapes.holds_in_all_arrangements(vocabulary_size, wanted, trace):
-            return StateShape(wanted.rows, length, exact=True)
-        if wanted.rows == 1:
-            return StateShape(1, length, exact=False)
-        wanted = RowShape(wanted.rows // 2, length, length, length)
+        return row_shapes.holds_in_all_arrangements(vocabulary_size, shape, trace)
+
+    shape, exact = row_shapes.most_rows(row_shapes.preferred(texts, length, length, length), holds)
+    return StateShape(shape.rows, length, exact)
 
 
 def states(network: Any, texts: Iterable[Tokens], chosen: Sequence[int], shape: StateShape) -> Iterator[Floats]:

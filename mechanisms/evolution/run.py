@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpassay.accounting.ledger.entries import Charge
 from dpassay.accounting.ledger.run import Run
-from dpassay.base import validate
 from dpassay.base.arrays import Floats, Integers
 from dpassay.data.batching import label_indices
 from dpassay.data.records import Record, check_ids
@@ -26,14 +25,9 @@ INPUTS = "inputs"
 ByLabel = Mapping[str | None, Floats]
 
 
-def check_settings(mechanism: object, names: Sequence[str]) -> None:
-    """Checks the public fields that both evolutions have."""
-    check_labels(getattr(mechanism, "labels"))  # noqa: B009
-    for name in names:
-        validate.integer(minimum=1, **{name: getattr(mechanism, name)})
-    for name in ("lookahead", "seed"):
-        validate.integer(minimum=0, **{name: getattr(mechanism, name)})
-    embedder: object = getattr(mechanism, "embedder")  # noqa: B009
+def check_settings(labels: object, embedder: object) -> None:
+    """Checks the public fields of both evolutions that `EvolutionSettings` does not."""
+    check_labels(labels)
     if not isinstance(embedder, str) or not embedder:
         raise ValueError(f"embedder must be builtin, a folder or a hub id, not {embedder!r}")
 

@@ -90,13 +90,7 @@ class EndpointWriter:
             ``/chat/completions`` is added if it ends in neither. No user name, query or fragment.
         model: its name on the server.
         api_key_env: the environment variable with the API key; None sends none.
-        examples: public texts by label; the prompt for a random text shows one of them, chosen by its seed.
-        random_prompt: Jinja or `str.format`, with {label} and {example}; None for a default (`prompts_of`).
-        variation_prompt: likewise, with {label} and {text}, the candidate.
-        stop: a string that ends a text; None for none, or for that of the default prompts.
-        temperature: of sampling.
-        top_p: the probability mass to sample from, in (0, 1].
-        max_tokens: the largest number of tokens of a text.
+        examples, random_prompt, variation_prompt, stop, temperature, top_p, max_tokens: as of `ModelWriter`.
         whole: whether a text that reached `max_tokens` is rejected and requested again.
         fields: further fields of every request; a value of None removes the field.
         at_once: number of simultaneous requests.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any, TypeVar
@@ -176,24 +177,18 @@ def _check_size(folder: Path, config: dict[str, Any]) -> None:
             with safe_open(path, "pt") as opened:
                 for name in opened.keys():  # noqa: SIM118 - no mapping
                     shape = opened.get_slice(name).get_shape()
-                    tensors, elements = tensors + 1, elements + _product(shape)
+                    tensors, elements = tensors + 1, elements + math.prod(shape)
         except SafetensorError:
             raise ValueError(f"{path.name} is not in the format safetensors") from None
     layers = _number(config, _LAYERS)
     if layers is not None and not 1 <= layers <= tensors:
         raise ValueError(f"config.json states {layers} layers, but the weights are {tensors} tensors")
     sizes = [_number(config, names) for names in _EMBEDDINGS]
-    if None not in sizes and not 1 <= _product(sizes) <= elements:
+    known = [size for size in sizes if size is not None]
+    if len(known) == len(sizes) and not 1 <= math.prod(known) <= elements:
         raise ValueError(
             f"config.json states {sizes[0]} tokens of {sizes[1]} numbers each, but the weights are {elements} numbers"
         )
-
-
-def _product(numbers: Any) -> int:
-    product = 1
-    for number in numbers:
-        product *= int(number)
-    return product
 
 
 def _number(config: dict[str, Any], names: tuple[str, ...]) -> int | None:

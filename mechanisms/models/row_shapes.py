@@ -66,13 +66,17 @@ def find(network: Any, vocabulary_size: int, wanted: RowShape) -> tuple[RowShape
         The shape and True; or the wanted shape and False, if the check fails for every number of rows. A single row
         fails only if the kernels are not deterministic.
     """
+    shape, exact = most_rows(wanted, lambda shape: verify(network, vocabulary_size, shape))
+    return shape if exact else wanted, exact
+
+
+def most_rows(wanted: RowShape, holds: Callable[[RowShape], bool]) -> tuple[RowShape, bool]:
+    """The shape with the most rows, at most those wanted and halved again and again, for which a check holds, and True;
+    or that of a single row and False."""
     shape = wanted
-    while True:
-        if verify(network, vocabulary_size, shape):
-            return shape, True
-        if shape.rows == 1:
-            return wanted, False
+    while not (exact := holds(shape)) and shape.rows > 1:
         shape = replace(shape, rows=shape.rows // 2)
+    return shape, exact
 
 
 @torch.inference_mode()

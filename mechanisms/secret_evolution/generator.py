@@ -63,16 +63,12 @@ class SecretEvolution:
         secrets: the sources of secrets, at least one.
         p: the largest prior probability of guessing a secret, in (0, 1), for sources without their own.
         r: the largest probability after the whole run, in (p, 1], likewise. 1 protects nothing.
-        rounds: T.
-        synthetic: N, the number of texts kept for each label.
-        variations: L, the number of variations of each kept text.
+        rounds, synthetic, variations, lookahead: as of `AugPE`.
         clusters: K, the number of public clusters of each label.
         radius: R, the length to which embeddings are clipped; 1 leaves embeddings as they are.
         expected_sample: the mean number of private records in a release; None includes records in proportion to their
             weights, those with the largest weight with certainty.
         releases: ``every_round`` charges T releases, ``once`` charges one that serves all rounds.
-        lookahead: number of variations whose mean embedding represents a candidate in the vote; 0 for the candidate's
-            own embedding.
         labels: the public set of labels, each with its own clusters and candidates; empty pools all records.
         embedder: ``builtin`` (fitted on the public records), or the folder or hub id of a `sentence-transformers`
             model on this machine.
@@ -107,7 +103,8 @@ class SecretEvolution:
             validate.probability(r=r)
             if p >= r:
                 raise ValueError(f"r must be above p, since no noise achieves r ≤ p, not p={p!r} and r={r!r}")
-        evolution_run.check_settings(self, ("rounds", "synthetic", "variations", "clusters"))
+        evolution_run.check_settings(self.labels, self.embedder)
+        validate.integer(minimum=1, clusters=self.clusters)
         validate.positive(radius=self.radius)
         validate.one_of(("every_round", "once"), releases=self.releases)
         validate.one_of(("sound", "as_published"), variant=self.variant)
@@ -231,13 +228,9 @@ class SecretEvolution:
 
         Args:
             records: private if they hold a secret.
-            writer: of candidates; it sees no record.
-            run: of a ledger, begun with `plan(incidence)`. Every release is charged before its noise is drawn, and only
-                committed values are used; the caller finishes the run.
-            journal: the file of the candidates, in an existing private folder.
+            run: of a ledger, begun with `plan(incidence)`.
             incidence: of these records, if already computed.
-            progress: called with the number of texts generated and the largest possible number.
-            source: of the noise. If it is recorded, the run must say so: ``run.about["noise"] == "recorded"``.
+            writer, journal, progress, source: as for `AugPE.generate`.
 
         Raises:
             ValueError: if records, writer or parameters are invalid, or differ from those of the interrupted run.

@@ -17,7 +17,7 @@ import hashlib
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from dpassay.base.arrays import Floats
 from dpassay.mechanisms.models import row_modules, row_shapes
+from dpassay.mechanisms.models.decoding import RowShape
 
 if TYPE_CHECKING:
     from opacus.grad_sample import GradSampleHooks
@@ -84,19 +85,15 @@ class RowGradients:
         """Fixes the number of rows of a pass, at most the public, expected batch: the largest at which rows are
         verified not to depend on each other. Returns whether they are; with a single row, only kernels that are not
         deterministic fail."""
-        with self._moved():
-            return self._find(batch)
-
-    def _find(self, batch: int) -> bool:
         most = min(batch, _WEIGHTS // self.size, _ENTRIES // (self.width * self.vocabulary_size))
         wanted = row_shapes.preferred(max(1, most), self.width, self.width, self.width)
-        while True:
-            self.rows = wanted.rows
-            if row_shapes.holds_in_all_arrangements(self.vocabulary_size, wanted, self._trace):
-                return True
-            if wanted.rows == 1:
-                return False
-            wanted = replace(wanted, rows=wanted.rows // 2)
+
+        def holds(shape: RowShape) -> bool:
+            self.rows = shape.rows
+            return row_shapes.holds_in_all_arrangements(self.vocabulary_size, shape, self._trace)
+
+        with self._moved():
+            return row_shapes.most_rows(wanted, holds)[1]
 
     @contextmanager
     def _moved(self) -> Iterator[None]:

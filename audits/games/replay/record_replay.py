@@ -122,18 +122,8 @@ def record_replay_findings(
 ) -> list[Finding]:
     """The deviations of a mechanism from what it declares; for each kind and step, the one with the largest excess.
 
-    Args:
-        mechanism: called with data, which it must not change, and a `Recorder`; each call is a separate run.
-        data: a small data set.
-        neighbors: of the data, at `adjacency`; `dpassay.attacks.black_box.enumerated_neighbors` lists all.
-        adjacency: add_remove, replace_one or zero_out; of the declared events.
-        plan: the event that the run is accounted as, or that its ledger was charged; None skips this comparison.
-        recordings: number of runs on the data, at least 2 to detect noise that repeats. Each is replayed on each
-            neighbour.
-        tolerance: relative excess over a declared value that is ignored. The default is for sums in double precision;
-            sums of thousands of numbers in single precision need about 1e-4.
-        false_alarm: the probability, over all tests of samples and noise, of a finding if everything is as declared.
-        rng: source of the recorder's random numbers; by default the operating system's entropy.
+    Arguments as for `assert_events_hold`; `rng` is the source of the recorder's random numbers, by default the
+    operating system's entropy, and there may be no neighbour.
 
     Raises:
         ValueError: if there is no rule for the adjacency.
