@@ -66,6 +66,11 @@ class Progress:
         print(json.dumps(row), file=sys.stderr, flush=True)
 
 
+def of_part(step: Step | None, before: int, total: int) -> Step | None:
+    """The step of a part of some work, before which so much of the total was done."""
+    return None if step is None else lambda done, _: step(before + done, total)
+
+
 def with_progress(items: Iterable[T], step: Step, total: int, *, begin: int = 0, every: int = 1) -> Iterator[T]:
     """The items; after each `every` of them, and after the last, `step` is called with the items done, those that were
     done before (`begin`) included, and the total."""

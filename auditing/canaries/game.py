@@ -156,7 +156,7 @@ def third_party_audit(
         rates=tuple(
             rate
             for scoring, guess in zip(scorings, results, strict=True)
-            for rate in _rates(design, included, guess, scoring, several=len(scorings) > 1)
+            for rate in _rates(design, included, guess, f"{scoring.name}: " if len(scorings) > 1 else "")
         ),
         controls=tuple(rate for scoring in scorings for rate in _controls(design, included, scoring))
         + (() if control is None else control.rates),
@@ -210,10 +210,7 @@ class _Unprotected:
 def _unprotected(design: CanariesDesign, included: Bools, scoring: Scoring) -> _Unprotected:
     guess = guessed_in(scoring.candidates, design.guesses)
     made, right = int(guess.sum()), int((guess & included).sum())
-    rates = tuple(
-        Rate(f"without protection: {side} canaries guessed in", int((guess & of).sum()), int(of.sum()), design.each)
-        for side, of in (("planted", included), ("holdout", ~included))
-    )
+    rates = _rates(design, included, guess, "without protection: ")
     leaked = _negative_failure(design, included, scoring)
     return _Unprotected(scoring.name, made, right, design.epsilon(made, right), leaked, rates)
 
@@ -277,13 +274,12 @@ def _negative_failure(design: CanariesDesign, included: Bools, scoring: Scoring)
     )
 
 
-def _rates(design: CanariesDesign, included: Bools, guess: Bools, scoring: Scoring, *, several: bool) -> list[Rate]:
-    where = f"{scoring.name}: " if several else ""
+def _rates(design: CanariesDesign, included: Bools, guess: Bools, where: str) -> tuple[Rate, ...]:
     sides = (("planted", included), ("holdout", ~included))
-    return [
+    return tuple(
         Rate(f"{where}{name} canaries guessed in", int((guess & side).sum()), int(side.sum()), design.each)
         for name, side in sides
-    ]
+    )
 
 
 def _controls(design: CanariesDesign, included: Bools, scoring: Scoring) -> list[Rate]:
@@ -305,15 +301,14 @@ def _multiplicity(design: CanariesDesign, kind: str, scored: Sequence[Scoring]) 
     if any(item.copied is None for item in scored):
         printed += ", or that a model finds likelier than every control"
     guesses = printed if design.guesses is None else f"the {design.guesses} highest scores"
-    lines = [
+    return (
         f"one canary kind ({kind}), one score, one rule of guessing ({guesses}), fixed before the run",
         f"{design.scorings} planned synthetic file{'s' if design.scorings > 1 else ''}, {len(scored)} scored; each "
         f"bound holds with confidence {format_confidence(design.each)}, all of them with "
         f"{format_confidence(design.confidence)}",
         "one p-value (hypergeometric tail, times the number of planned files) and intervals of rates, from which no ε "
         "follows",
-    ]
-    return tuple(lines)
+    )
 
 
 def _conclusion(

@@ -37,6 +37,7 @@ from dpassay.accounting.ledger.entries import Charge
 from dpassay.accounting.ledger.run import Run
 from dpassay.base import validate
 from dpassay.base.arrays import Floats
+from dpassay.base.progress import of_part
 from dpassay.data.records import Record
 from dpassay.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
 from dpassay.mechanisms.embedding.load import load_embedder
@@ -196,7 +197,7 @@ class AugPE:
             total, before = sum(settings.texts for settings in evolutions), 0
             texts: list[SyntheticText] = []
             for settings in evolutions:
-                seen = _from(before, total, progress) if len(evolutions) > 1 else progress
+                seen = of_part(progress, before, total) if len(evolutions) > 1 else progress
                 texts += evolve(settings, writer, embedder, rounds.selection(settings), candidates, seen)
                 before += settings.texts
         return AugPEResult(tuple(texts), tuple(rounds.votes))
@@ -286,11 +287,6 @@ class _Rounds:
             order = np.concatenate([drawn, order[~np.isin(order, drawn)]])
         kept: list[int] = order[:wanted].tolist()
         return kept
-
-
-def _from(before: int, total: int, progress: Callable[[int, int], None] | None) -> Callable[[int, int], None] | None:
-    """Converts the progress of one evolution to that of all."""
-    return None if progress is None else lambda done, _: progress(before + done, total)
 
 
 def _root_two_times(sigma: float) -> float:

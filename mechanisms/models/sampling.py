@@ -95,6 +95,11 @@ def drawn_tokens(
         if top_p < 1:
             ordered[ordered.cumsum(dim=1) - ordered >= top_p * ordered.sum(dim=1, keepdim=True)] = 0
         probabilities = torch.zeros_like(probabilities).scatter_(1, order, ordered)
+    return inverted(probabilities, uniform)
+
+
+def inverted(probabilities: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+    """The token of each row where the cumulative sum of its probabilities exceeds its uniform share of the total."""
     cumulative = probabilities.cumsum(dim=1)
     points = uniform.to(cumulative.device)[:, None] * cumulative[:, -1:]
     # The first token whose cumulative probability is above the point; never one of probability 0.

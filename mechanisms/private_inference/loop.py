@@ -23,6 +23,7 @@ from dpassay.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, 
 from dpassay.accounting.ledger.run import Run
 from dpassay.base import validate
 from dpassay.base.arrays import Bools, Integers
+from dpassay.base.progress import Step, of_part
 from dpassay.data.records import Record
 from dpassay.mechanisms.models.end_rule import EndRule
 from dpassay.mechanisms.models.language_model import LanguageModel
@@ -103,7 +104,7 @@ class Loop:
         writers: dict[int, _Writer] = {}
         with _mapper(self.source) as spread:
             for number, group in enumerate(groups):
-                done = _Progress(progress, number * mechanism.tokens, len(groups) * mechanism.tokens)
+                done = of_part(progress, number * mechanism.tokens, len(groups) * mechanism.tokens)
                 items = [self.inputs.slot(slot) for slot in group]
                 writers |= {w.item.slot: w for w in self._write(number, items, spread, done)}
         return self._generation(writers, running, counts, clusters)
@@ -192,7 +193,7 @@ class Loop:
         """The part of the data that a slot's tokens are charged to; as published, all slots of its label."""
         return f"slot-{slot}" if self.mechanism.variant == "sound" else f"label-{slot // self.mechanism.slots}"
 
-    def _write(self, number: int, group: list[SlotInput], spread: _Map, progress: _Progress) -> list[_Writer]:
+    def _write(self, number: int, group: list[SlotInput], spread: _Map, progress: Step | None) -> list[_Writer]:
         """Generates all tokens of a group of slots."""
         tokens = self.mechanism.tokens
         writers = [_Writer(item) for item in group]
@@ -222,7 +223,8 @@ class Loop:
                     laws = self._laws(writers, rows, outcome, spread)
             self._finish_step(step, writers, outcome, laws, rows)
             laws = None  # they hold the logits, which need not be in memory during the next step
-            progress.step(step + 1)
+            if progress is not None:
+                progress(step + 1, tokens)
         for writer in writers:  # release the contexts of the slots after their group
             writer.item = SlotInput(writer.item.slot, (), (), None)
         return writers
@@ -353,17 +355,6 @@ class Loop:
                 complete=self.rule.stopped(tokens),
                 source=writer.sources[index],
             )
-
-
-class _Progress:
-    """Converts steps of one group to steps of the whole run."""
-
-    def __init__(self, report: Callable[[int, int], None] | None, before: int, total: int) -> None:
-        self._report, self._before, self._total = report, before, total
-
-    def step(self, done: int) -> None:
-        if self._report is not None:
-            self._report(self._before + done, self._total)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ import torch
 from dpassay.base import validate
 from dpassay.data.table_schema import Row
 from dpassay.mechanisms.evolution.loop import text_seed
+from dpassay.mechanisms.models.sampling import inverted
 from dpassay.mechanisms.two_stage.row_tokens import RowTokens, Tokens
 
 if TYPE_CHECKING:
@@ -218,7 +219,4 @@ def _drawn(
             mask[row, list(tokens) or [0]] = False
         scores = scores.masked_fill(mask, -torch.inf)
     scores = (scores - scores.amax(dim=1, keepdim=True)) / temperature
-    cumulative = torch.softmax(scores, dim=1).cumsum(dim=1)
-    points = uniform[:, None] * cumulative[:, -1:]
-    drawn = torch.searchsorted(cumulative, points, right=True)[:, 0]
-    return torch.minimum(drawn, (cumulative < cumulative[:, -1:]).sum(dim=1))
+    return inverted(torch.softmax(scores, dim=1), uniform)
