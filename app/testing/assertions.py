@@ -24,7 +24,7 @@ from dpassay.attacks.black_box.distinguishing import plain
 from dpassay.attacks.black_box.repetitions import repeat
 from dpassay.audits.games.distinguishing import distinguishing_audit
 from dpassay.audits.games.distinguishing_choice import detection_limit
-from dpassay.audits.games.replay.event_assertion import assert_events_hold as assert_events_hold
+from dpassay.audits.games.replay.record_replay import assert_events_hold as assert_events_hold
 from dpassay.audits.implications import describe, describe_limit, implied_limit
 from dpassay.audits.result import AuditResult
 from dpassay.base import validate

@@ -26,10 +26,11 @@ Source: Cebere et al., "Privacy in Theory, Bugs in Practice: Grey-Box Auditing o
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from dp_accounting import DpEvent
@@ -38,7 +39,6 @@ from dpassay.accounting import events
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.attacks.black_box.recorder import Data, Mechanism, Recording, Step, record, replay
 from dpassay.audits.games.replay.recorded_randomness import noise_tests, sampling_tests
-from dpassay.audits.games.replay.same_outputs import outputs_equal
 from dpassay.base import validate
 from dpassay.base.number_format import DIGITS, digits_apart, format_number, format_p_value
 
@@ -158,6 +158,58 @@ def record_replay_findings(
     return [*results, *conclusive]
 
 
+def assert_events_hold(
+    mechanism: Mechanism[Data],
+    data: Data,
+    neighbors: Iterable[Data],
+    *,
+    adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+    plan: DpEvent | None = None,
+    recordings: int = 2,
+    tolerance: float = TOLERANCE,
+    false_alarm: float = FALSE_ALARM,
+    seed: int | None = 0,
+) -> None:
+    """Records a mechanism, replays it on neighbours, and fails if an event does not hold.
+
+    Passing is no proof: other neighbours and other histories were not tested (`record_replay_findings`).
+
+    Args:
+        mechanism: called as ``mechanism(data, recorder)``. It passes each query to the recorder, with the event that
+            it charges (`dpassay.attacks.black_box.recorder.Recorder`).
+        data: a small data set.
+        neighbors: of the data; `dpassay.attacks.black_box.enumerated_neighbors.neighbors` lists all.
+        adjacency: add_remove, replace_one or zero_out.
+        plan: the event that the run is accounted as, or that its ledger was charged; None skips this comparison.
+        recordings: number of runs on the data, at least 2. More runs give the tests of samples and noise more power.
+        tolerance: relative excess over a declared value that is ignored; for sums in single precision, about 1e-4.
+        false_alarm: the probability of a failure by chance, over all tests of samples and noise.
+        seed: of the recorder's random numbers, which makes the test reproducible; None uses the operating system's.
+
+    Raises:
+        AssertionError: names each event that does not hold, the declared value and what was found.
+        ValueError: if there is no neighbour, or no rule for the adjacency.
+    """
+    others = list(neighbors)
+    if not others:
+        raise ValueError("neighbors must have at least one neighbour to replay on")
+    result = record_replay_findings(
+        mechanism,
+        data,
+        others,
+        adjacency=adjacency,
+        plan=plan,
+        recordings=recordings,
+        tolerance=tolerance,
+        false_alarm=false_alarm,
+        rng=np.random.default_rng(seed),
+    )
+    if result:
+        name = getattr(mechanism, "__name__", type(mechanism).__name__)
+        lines = [f"{name} does not do what it declares ({Adjacency(adjacency)}):", *map(str, result)]
+        raise AssertionError("\n- ".join(lines))
+
+
 def _check_charges(run: Recording, plan: DpEvent | None) -> Iterator[Finding]:
     """Checks that the declared events, composed, are the plan."""
     charged = run.charged()
@@ -247,3 +299,22 @@ def _rounding_error(step: Step, theirs: Step) -> float:
         queries = np.concatenate([step.query, theirs.query])
         return float(2.0**-50 * np.abs(queries[np.isfinite(queries)]).max(initial=0.0))
     return float((step.query.size + 2) * 2.0**-52 * _difference_norm(step, theirs))
+
+
+def outputs_equal(item: Any, other: Any) -> bool:
+    """Whether two outputs are bitwise equal: arrays, containers, dataclasses, and objects that compare by ``==``."""
+    if type(item) is not type(other):
+        return False
+    if dataclasses.is_dataclass(item) and not isinstance(item, type):
+        return all(
+            outputs_equal(getattr(item, field.name), getattr(other, field.name)) for field in dataclasses.fields(item)
+        )
+    if isinstance(item, dict):
+        return item.keys() == other.keys() and all(outputs_equal(value, other[key]) for key, value in item.items())
+    if isinstance(item, list | tuple):
+        return len(item) == len(other) and all(map(outputs_equal, item, other))
+    if hasattr(item, "__array__"):  # also tensors and tables, whose == does not return a bool
+        array, second = np.asarray(item), np.asarray(other)
+        same = array.dtype == second.dtype and array.shape == second.shape
+        return same and bool(np.array_equal(array, second, equal_nan=array.dtype.kind in "fc"))
+    return bool(item == other) or (isinstance(item, float) and math.isnan(item) and math.isnan(other))

@@ -7,7 +7,7 @@ import pytest
 from dp_accounting import dp_event
 
 from dpassay.attacks.black_box.recorder import Recorder
-from dpassay.audits.games.replay.event_assertion import assert_events_hold
+from dpassay.audits.games.replay.record_replay import assert_events_hold
 
 EVENT = dp_event.GaussianDpEvent(2.0)
 

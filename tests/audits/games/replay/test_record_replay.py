@@ -14,8 +14,7 @@ from dpassay.accounting import events
 from dpassay.accounting.events import BoundedRangeSelectionDpEvent
 from dpassay.attacks.black_box.enumerated_neighbors import neighbors
 from dpassay.attacks.black_box.recorder import Recorder, record
-from dpassay.audits.games.replay.record_replay import record_replay_findings
-from dpassay.audits.games.replay.same_outputs import outputs_equal
+from dpassay.audits.games.replay.record_replay import outputs_equal, record_replay_findings
 
 GAUSSIAN = dp_event.GaussianDpEvent(2.0)
 VECTORS = [(0.6, 0.8), (-1.0, 0.0), (0.0, 0.5)]
