@@ -15,7 +15,7 @@ from dpassay.accounting import guarantees
 from dpassay.accounting.adjacency import UNITS, Adjacency, Unit
 from dpassay.accounting.ledger.evidence import Basis
 from dpassay.base.errors import InputError
-from dpassay.claims.data import Data, Strict, is_local, load
+from dpassay.claims.data import Data, Strict, is_local, load, paths_in, with_paths
 from dpassay.data.records import Record
 
 if TYPE_CHECKING:
@@ -239,7 +239,8 @@ class Claim(Strict):
 
     def plan(self) -> Plan:
         """What a run would charge. It reads the data only if the charge depends on where secrets occur."""
-        raise NotImplementedError
+        mechanism: Any = self.generator()
+        return Plan(mechanism.plan())
 
     def load_records(self, download: bool = False) -> list[Record]:
         """The private records that the claim is about.
@@ -254,7 +255,8 @@ class Claim(Strict):
 
     def described(self) -> dict[str, Any]:
         """The claim in JSON types, for a report: files and folders by name only, since paths describe the machine."""
-        body: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
+        named: Self = with_paths(self, lambda path: Path(path.name))
+        body: dict[str, Any] = named.model_dump(mode="json", exclude_none=True)
         body["data"] = self.data.described()
         if is_local(self.model):
             body["model"] = Path(self.model).resolve().name
@@ -270,12 +272,8 @@ class Claim(Strict):
 
     def reads(self, *others: Path | str | None) -> list[Path | None]:
         """Files and folders that the claim names and a run reads, and some others."""
-        named = [*others, self.model if is_local(self.model) else None, *self.data.reads(), *self._parameter_files()]
-        return [None if name is None else Path(name) for name in named]
-
-    def _parameter_files(self) -> list[str]:
-        """Files that the parameters name."""
-        return []
+        named = [*others, self.model if is_local(self.model) else None, *self.data.reads()]
+        return [None if name is None else Path(name) for name in [*named, *paths_in([self.parameters, self.public])]]
 
     def parameter_warnings(self) -> list[str]:
         """What is easily misread in the parameters, a sentence each; nothing here depends on the data."""
@@ -309,7 +307,8 @@ class Claim(Strict):
 
     def located(self, folder: Path) -> Self:
         """The claim with relative paths resolved against the folder of its file."""
+        located: Self = with_paths(self, lambda path: folder / path)
         changes: dict[str, Any] = {"data": self.data.located(folder)}
         if self.model != "builtin" and (folder / self.model).is_dir():
             changes["model"] = str(folder / self.model)
-        return self.model_copy(update=changes)
+        return located.model_copy(update=changes)

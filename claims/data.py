@@ -5,7 +5,7 @@ A new source is a class here and a member of `Data`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -28,6 +28,26 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def with_paths(value: Any, change: Callable[[Path], Path]) -> Any:
+    """A part of a claim, with every path in it changed."""
+    if isinstance(value, Path):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return type(value)(with_paths(part, change) for part in value)
+    if not isinstance(value, BaseModel):
+        return value
+    changed = {name: with_paths(part, change) for name, part in value}
+    return value.model_copy(update={name: part for name, part in changed.items() if part != getattr(value, name)})
+
+
+def paths_in(value: Any) -> list[Path]:
+    """All paths in a part of a claim."""
+    if isinstance(value, Path):
+        return [value]
+    parts = [part for _, part in value] if isinstance(value, BaseModel) else value
+    return [path for part in parts for path in paths_in(part)] if isinstance(parts, list | tuple) else []
+
+
 class DataSource(Strict):
     """Base class of sources of private data."""
 
@@ -44,17 +64,19 @@ class DataSource(Strict):
         """
         raise NotImplementedError
 
-    def reads(self) -> list[str]:
+    def reads(self) -> list[Path]:
         """Files and folders of this machine that `load` reads."""
-        return []
+        return paths_in(self)
 
     def located(self, folder: Path) -> Self:
         """The source with relative paths resolved against a folder, that of the claim's file."""
-        return self
+        located: Self = with_paths(self, lambda path: folder / path)
+        return located
 
     def described(self) -> dict[str, Any]:
         """The source in JSON types, for a report: files and folders by name only, since paths describe the machine."""
-        return self.model_dump(mode="json", exclude_none=True)
+        named: Self = with_paths(self, lambda path: Path(path.name))
+        return named.model_dump(mode="json", exclude_none=True)
 
     def facts(self) -> dict[str, str]:
         """How the data were drawn, as rows of a report."""
@@ -89,15 +111,6 @@ class FileData(DataSource):
     def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> list[Record]:
         return read_records(self.path, text=self.text, label=self.label, id=self.id, user=self.user, labels=labels)
 
-    def reads(self) -> list[str]:
-        return [str(self.path)]
-
-    def located(self, folder: Path) -> Self:
-        return self.model_copy(update={"path": folder / self.path})
-
-    def described(self) -> dict[str, Any]:
-        return {**super().described(), "path": self.path.name}
-
 
 class DatasetData(DataSource):
     """A data set of the library `datasets`: a hub id or a local folder, which is relative to the claim file."""
@@ -115,8 +128,8 @@ class DatasetData(DataSource):
         source = HubDataset(self.name, self.split, self.subset, download)
         return read_records(source, text=self.text, label=self.label, id=self.id, user=self.user, labels=labels)
 
-    def reads(self) -> list[str]:
-        return [self.name] if is_local(self.name) else []
+    def reads(self) -> list[Path]:
+        return [Path(self.name)] if is_local(self.name) else []
 
     def located(self, folder: Path) -> Self:
         if not (folder / self.name).is_dir():
@@ -152,7 +165,7 @@ def load(source: DataSource, count: int | None, download: bool = False, labels: 
 
 
 def _source_name(source: DataSource) -> str:
-    return ", ".join(source.reads()) or str(source.described().get("name", "the source"))
+    return ", ".join(map(str, source.reads())) or str(source.described().get("name", "the source"))
 
 
 def is_local(name: str) -> bool:

@@ -57,17 +57,6 @@ class TableData(DataSource):
             raise ValueError("data.holdout: is missing; it names a file of rows that the generator does not see")
         return builtin_holdout(self.name, count, BUILTIN_SEED)
 
-    def reads(self) -> list[str]:
-        return [str(path) for path in (self.path, self.holdout) if path is not None]
-
-    def located(self, folder: Path) -> Self:
-        named = {"path": self.path, "holdout": self.holdout}
-        return self.model_copy(update={key: folder / path for key, path in named.items() if path is not None})
-
-    def described(self) -> dict[str, Any]:
-        named = {"path": self.path, "holdout": self.holdout}
-        return super().described() | {key: path.name for key, path in named.items() if path is not None}
-
     def facts(self) -> dict[str, str]:
         return {} if self.name is None else {"seed of the public choice of builtin rows": str(BUILTIN_SEED)}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from dpassay.accounting.adjacency import Unit
-from dpassay.claims.base import Plan, parameters_model, public_numbers
+from dpassay.claims.base import parameters_model, public_numbers
 from dpassay.generators.evolution.claim import EMBEDDED_ALONE, NOT_OF_THE_MECHANISM, WRITER_FIELDS, EvolutionClaim
 from dpassay.mechanisms.aug_pe.generator import AugPE
 
@@ -40,9 +40,6 @@ class AugPEClaim(EvolutionClaim):
     @classmethod
     def mechanism_in_words(cls, parameters: Mapping[str, Any]) -> str:
         return "Private evolution of synthetic documents by noisy votes"
-
-    def plan(self) -> Plan:
-        return Plan(self.generator().plan())
 
     def assumptions(self) -> list[str]:
         return [public_numbers("records", labels=bool(self.public.labels)), EMBEDDED_ALONE]

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.base import validate
-from dpassay.claims.base import Count, Number, Plan, Public, parameters_model, public_numbers
+from dpassay.claims.base import Count, Number, Public, parameters_model, public_numbers
 from dpassay.claims.data import Strict
 from dpassay.claims.lints import short_texts
 from dpassay.generators.evolution.claim import EMBEDDED_ALONE, EmbeddingClaim, Endpoint, check_allowed
@@ -146,9 +146,6 @@ class DatasetVectorsClaim(EmbeddingClaim):
             "Dataset vectors: a language model is steered by one noisy release, the direction from its own texts to "
             "the records"
         )
-
-    def plan(self) -> Plan:
-        return Plan(self.generator().plan())
 
     def parameter_warnings(self) -> list[str]:
         return short_texts(self.parameters.writing.longest, "parameters.writing.longest", kept=True)

@@ -349,26 +349,14 @@ class DeclaredClaim(Claim):
     def described(self) -> dict[str, Any]:
         body = super().described()
         del body["data"], body["model"]
-        for part in body["parameters"]["events"]:
-            for key in ("file", "ledger"):
-                if key in part:
-                    part[key] = Path(part[key]).name
         body["audits"] = [Path(audit).name for audit in self.audits]
         return body
 
-    def _parameter_files(self) -> list[str]:
-        return [str(part.path) for part in self.parameters.events if part.path is not None] + list(self.audits)
+    def reads(self, *others: Path | str | None) -> list[Path | None]:
+        return super().reads(*others, *self.audits)
 
     def located(self, folder: Path) -> Self:
-        parts = []
-        for part in self.parameters.events:
-            paths = {key: folder / path for key in ("file", "ledger") if (path := getattr(part, key)) is not None}
-            parts.append(part.model_copy(update=paths))
-        changes: Mapping[str, Any] = {
-            "parameters": self.parameters.model_copy(update={"events": parts}),
-            "audits": [str(folder / audit) for audit in self.audits],
-        }
-        return super().located(folder).model_copy(update=changes)
+        return super().located(folder).model_copy(update={"audits": [str(folder / audit) for audit in self.audits]})
 
 
 def assumptions_of(parts: Sequence[ReadPart]) -> tuple[str, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.base.number_format import format_number
-from dpassay.claims.base import Plan, parameters_model, public_numbers
+from dpassay.claims.base import parameters_model, public_numbers
 from dpassay.claims.data import KEYS, BuiltinData
 from dpassay.claims.lints import short_texts
 from dpassay.generators.evolution.claim import EMBEDDED_ALONE, EmbeddingClaim
@@ -22,6 +22,7 @@ PrivateInferenceParameters: Any = parameters_model(
     "PrivateInferenceParameters",
     PrivateInference,
     {"records", "labels", "context_tokens", "adjacency", "unit", "variant"},
+    centres=(Path | None, None),
 )
 
 
@@ -73,9 +74,6 @@ class PrivateInferenceClaim(EmbeddingClaim):
             "each of which is shown to the language model on its own"
         )
 
-    def plan(self) -> Plan:
-        return Plan(self.generator().plan())
-
     def parameter_warnings(self) -> list[str]:
         tokens, longest = self.parameters.tokens, self.parameters.document_tokens
         results = short_texts(min(tokens, longest or tokens), "parameters.tokens and document_tokens", kept=False)
@@ -98,15 +96,6 @@ class PrivateInferenceClaim(EmbeddingClaim):
             f"{self.unit}s: it is unlikely that any slot runs, and then there is no document."
         ]
 
-    def described(self) -> dict[str, Any]:
-        body = super().described()
-        if self.parameters.centres:
-            body["parameters"]["centres"] = Path(self.parameters.centres).resolve().name
-        return body
-
-    def _parameter_files(self) -> list[str]:
-        return [self.parameters.centres] if self.parameters.centres else []
-
     def assumptions(self) -> list[str]:
         said = [public_numbers(f"units ({self.unit}s)", labels=bool(self.public.labels))]
         if self.parameters.rows == "fixed":
@@ -120,7 +109,3 @@ class PrivateInferenceClaim(EmbeddingClaim):
     def estimate_reasons(self) -> list[str]:
         packed = self.parameters.rows == "packed"
         return [f"claim {self.name!r} packs rows, whose shapes follow the data"] if packed else []
-
-    def located(self, folder: Path) -> Self:
-        located, centres = super().located(folder), self.parameters.centres
-        return located.with_parameters(centres=str(folder / centres)) if centres else located

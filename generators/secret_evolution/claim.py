@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
@@ -30,7 +30,7 @@ class _Source(Strict):
 class ListedSource(_Source):
     """Secrets in a file: one per line, or CSV or JSON Lines with a column `secret` and optional columns `p` and `r`."""
 
-    list: str = Field(description="the path, relative to the claim file")
+    list: Path = Field(description="the path, relative to the claim file")
 
 
 class PatternSource(_Source):
@@ -141,8 +141,9 @@ class SecretEvolutionClaim(EvolutionClaim):
 
     def generator(self) -> SecretEvolution:
         given = self.parameters.model_dump(exclude={*NOT_OF_THE_MECHANISM, "examples", "secrets"})
-        sources = [secret_source(source.model_dump(exclude_none=True)) for source in self.parameters.secrets]
-        return SecretEvolution(**given, secrets=tuple(sources), labels=tuple(self.public.labels), variant=self.variant)
+        written = (source.model_dump(mode="json", exclude_none=True) for source in self.parameters.secrets)
+        sources = tuple(map(secret_source, written))
+        return SecretEvolution(**given, secrets=sources, labels=tuple(self.public.labels), variant=self.variant)
 
     @classmethod
     def mechanism_in_words(cls, parameters: Mapping[str, Any]) -> str:
@@ -179,16 +180,6 @@ class SecretEvolutionClaim(EvolutionClaim):
                 "out"
             )
 
-    def described(self) -> dict[str, Any]:
-        body = super().described()
-        for source in body["parameters"]["secrets"]:
-            if "list" in source:
-                source["list"] = Path(source["list"]).name
-        return body
-
-    def _parameter_files(self) -> list[str]:
-        return [source.list for source in self.parameters.secrets if isinstance(source, ListedSource)]
-
     def parameter_warnings(self) -> list[str]:
         result = super().parameter_warnings()
         if not any(isinstance(source, PresidioSource) for source in self.parameters.secrets):
@@ -198,13 +189,3 @@ class SecretEvolutionClaim(EvolutionClaim):
             "Secrets are found by a recogniser that looks at their values (checksums, names): with another value a "
             "secret might not have been found. That places are public does not cover this.",
         ]
-
-    def located(self, folder: Path) -> Self:
-        located = super().located(folder)
-        sources = [
-            source.model_copy(update={"list": str(folder / source.list)})
-            if isinstance(source, ListedSource)
-            else source
-            for source in self.parameters.secrets
-        ]
-        return located.with_parameters(secrets=sources)

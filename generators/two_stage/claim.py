@@ -5,13 +5,13 @@ from __future__ import annotations
 import filecmp
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from pydantic import Field
 
 from dpassay.accounting.adjacency import Unit
 from dpassay.base.errors import InputError, input_errors
-from dpassay.claims.base import Claim, Count, Number, Plan, Public, parameters_model, public_numbers
+from dpassay.claims.base import Claim, Count, Number, Public, parameters_model, public_numbers
 from dpassay.claims.data import Strict
 from dpassay.claims.tables import PublicTable, TableData, schema_of
 from dpassay.data.table_schema import MADE_FROM, Row, Schema
@@ -91,9 +91,6 @@ class TwoStageClaim(Claim):
             variant=self.variant,
         )
 
-    def plan(self) -> Plan:
-        return Plan(self.generator().plan())
-
     def schema_of_table(self) -> tuple[Schema, str | None]:
         """The public schema, and what its domains were made from, if its file says so."""
         return schema_of(self.data, self.public.columns)
@@ -170,20 +167,6 @@ class TwoStageClaim(Claim):
             "accounts for what they reveal, so every bound is an estimate."
         ]
 
-    def described(self) -> dict[str, Any]:
-        body = super().described()
-        if self.public.columns is not None:
-            body["public"]["columns"] = self.public.columns.name
-        if self.parameters.first_table is not None:
-            named = {"path": self.parameters.first_table.path, "columns": self.parameters.first_table.columns}
-            body["parameters"]["first_table"] |= {key: path.name for key, path in named.items() if path is not None}
-        return body
-
-    def _parameter_files(self) -> list[str]:
-        table = self.parameters.first_table
-        named = [self.public.columns, *([] if table is None else [table.path, table.columns])]
-        return [str(path) for path in named if path is not None]
-
     def target_and_holdout(self, schema: Schema) -> tuple[str, list[Row]]:
         """The column that audits guess, and the rows that the generator does not see.
 
@@ -193,14 +176,3 @@ class TwoStageClaim(Claim):
         data = self.data
         target = schema.names[-1] if data.target is None else schema.names[schema.index(data.target)]
         return target, schema_rows(data.load_holdout(self.public.records), schema)
-
-    def located(self, folder: Path) -> Self:
-        located = super().located(folder)
-        if self.public.columns is not None:
-            public = self.public.model_copy(update={"columns": folder / self.public.columns})
-            located = located.model_copy(update={"public": public})
-        table = self.parameters.first_table
-        if table is not None:
-            paths = {key: folder / path for key in ("path", "columns") if (path := getattr(table, key)) is not None}
-            located = located.with_parameters(first_table=table.model_copy(update=paths))
-        return located
