@@ -6,10 +6,10 @@ import types
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from dpassay.base.errors import InputError
 from dpassay.base.validate import did_you_mean
@@ -58,17 +58,12 @@ def _unique_mapping(loader: _UniqueKeyLoader, node: yaml.MappingNode, deep: bool
 _UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
 
 
-Kinds: TypeAlias = Mapping[str, type[Claim]]
-"""Name of a mechanism → class of its claims."""
-
-
-def read_claim(path: str | Path, kinds: Kinds) -> Claim:
-    """Reads and validates a claim file. Relative paths in it are resolved against the folder of the file.
+def content_of(path: Path) -> dict[str, Any]:
+    """The content of a claim file.
 
     Raises:
-        InputError: one line that names the file, the key, what was given and what is allowed.
+        InputError: one line that names the file, if it is no mapping in YAML.
     """
-    path = Path(path)
     try:
         data = yaml.load(_text(path), Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
     except InputError:
@@ -88,24 +83,15 @@ def read_claim(path: str | Path, kinds: Kinds) -> Claim:
         ) from None
     if not isinstance(data, dict):
         raise InputError(f"{path}: a claim is a YAML mapping with the keys {', '.join(Claim.model_fields)}")
-    return _validated(data, f"{path}: ", kinds).located(path.parent)
+    return data
 
 
-def make_claim(content: Mapping[str, Any], kinds: Kinds) -> Claim:
-    """A claim from the content of a claim file.
-
-    Args:
-        content: keys and values as in the file; relative paths are resolved against the current folder.
-        kinds: of claims.
+def validated(data: dict[str, Any], where: str, kinds: Mapping[str, type[Claim]]) -> Claim:
+    """The claim of a file with this content; error messages begin with `where`.
 
     Raises:
         InputError: one line that names the key, what was given and what is allowed.
     """
-    return _validated(dict(content), "", kinds).located(Path())
-
-
-def _validated(data: dict[str, Any], where: str, kinds: Kinds) -> Claim:
-    """The claim of a file with this content; error messages begin with `where`."""
     if "mechanism" not in data:
         raise InputError(f"{where}mechanism: is missing")
     model = kinds.get(str(data["mechanism"]))
@@ -198,9 +184,3 @@ def _inside(kind: Any) -> list[Any]:
     if typing.get_origin(kind) in (typing.Union, types.UnionType, Annotated, list, tuple):
         return [inner for part in typing.get_args(kind) for inner in _inside(part)]
     return [kind]
-
-
-def json_schema(kinds: Kinds) -> dict[str, Any]:
-    """The JSON Schema of a claim file, for editors."""
-    union: Any = typing.Union[tuple(kinds.values())]  # noqa: UP007 - of as many as there are
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **TypeAdapter(union).json_schema()}

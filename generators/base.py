@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from dp_accounting import DpEvent
 
@@ -72,16 +72,6 @@ CHANGES = {Adjacency.ADD_REMOVE: "added or removed", Adjacency.REPLACE_ONE: "exc
 """How one unit differs between neighbouring data sets, in words."""
 
 
-def threat_model(known: str, every: str, seen: str, neighbours: str) -> list[str]:
-    """The adversary who knows every record, or row, but one, in the sentences of a report."""
-    return [
-        f"The adversary knows the mechanism, its parameters, {known}, and every {every} but the one in question; it "
-        f"sees {seen}.",
-        neighbours,
-        NOT_SEEN,
-    ]
-
-
 NOT_SEEN = "It does not see the private folder, the machine, or how long the run took."
 """What the adversary of every generator does not see."""
 
@@ -89,17 +79,6 @@ NOT_SEEN = "It does not see the private folder, the machine, or how long the run
 def in_common(many: str) -> str:
     """What many records, or rows, say together is not protected."""
     return f"What many {many} say together may appear in the output: that is what synthetic data are for."
-
-
-def not_protected(public: str, item: str) -> list[str]:
-    """What a guarantee for one record, or row, does not protect."""
-    return [
-        f"{public} are public by assumption.",
-        in_common(f"{item}s"),
-        f"One {item} is protected; what several of them hold in common, such as copies of one {item}, "
-        "is protected less. "
-        f"A person with several {item}s is not protected as one unit.",
-    ]
 
 
 def certified(bounds: Iterable[Bound]) -> float | None:
@@ -137,6 +116,10 @@ class FinishedRun(ABC):
         documents: the output.
         ledger_path: path of the ledger, in the private folder.
         records: all records that were read; private.
+        public_facts: what is public by assumption, in words, with the number of ``{records}``.
+        item: what the guarantee protects one of.
+        known: what the adversary knows besides the mechanism and every other item.
+        seen: what it sees.
     """
 
     claim: Claim
@@ -242,14 +225,19 @@ class FinishedRun(ABC):
         statement: str,
         why: Sequence[str],
         alike: str = "",
+        method: str | None = None,
     ) -> list[Difference]:
         """The difference of a run as published, if the accounting of the event `published` gives a certified bound.
 
-        The reasons are sentences; if there is none, `alike` stands in their place.
+        The reasons are sentences; if there is none, `alike` stands in their place. The published bound is the best, or
+        that of a `method`.
         """
         if self.claim.variant != "as_published":
             return []
-        value = certified(upper_bounds(published(), claimed.guarantee, adjacency=self.adjacency, unit=self.unit))
+        methods = None if method is None else [method]
+        value = certified(
+            upper_bounds(published(), claimed.guarantee, adjacency=self.adjacency, unit=self.unit, methods=methods)
+        )
         if value is None:
             return []
         ours = float("inf") if claimed.certified is None else claimed.certified
@@ -257,13 +245,34 @@ class FinishedRun(ABC):
             Difference(statement=statement, published=value, recomputed=ours, why=" ".join(why) or alike, private=False)
         ]
 
-    @abstractmethod
+    public_facts: ClassVar[str] = ""
+    item: ClassVar[str] = "record"
+    known: ClassVar[str] = ""
+    seen: ClassVar[str] = ""
+
+    @property
+    def neighbours(self) -> str:
+        """What neighbouring data sets are, in a sentence."""
+        return f"Neighbouring data sets differ in one record, which is {CHANGES[self.adjacency]}."
+
     def not_protected(self) -> list[str]:
         """What is not protected even if the claim holds."""
+        item = self.item
+        return [
+            f"{self.public_facts.format(records=self.claim.public.records)} are public by assumption.",
+            in_common(f"{item}s"),
+            f"One {item} is protected; what several of them hold in common, such as copies of one {item}, "
+            f"is protected less. A person with several {item}s is not protected as one unit.",
+        ]
 
-    @abstractmethod
     def threat_model(self) -> list[str]:
         """The adversary that the guarantee is about."""
+        return [
+            f"The adversary knows the mechanism, its parameters, {self.known}, and every {self.item} but the one in "
+            f"question; it sees {self.seen}.",
+            self.neighbours,
+            NOT_SEEN,
+        ]
 
     @abstractmethod
     def side_channels(self) -> list[str]:

@@ -100,7 +100,11 @@ class Documents:
             if known is None and not run.finished:
                 known = commit(run, Charge(key=key, stage=STAGE, event=dp_event.NoOpDpEvent()), chunk)
             if known is None or known.value != chunk:
-                raise LedgerError(_other_documents(run))
+                raise LedgerError(
+                    f"run {run.name!r} committed other documents than this version makes from the same committed "
+                    "values: the tokenizer, or the code that decodes tokens, has changed; use the version of dpassay "
+                    "that started the run"
+                )
 
     def _chunks(self) -> Iterator[dict[str, Json]]:
         """The documents as values to commit, about `CHUNK` characters each; the first also holds columns and files."""
@@ -121,7 +125,8 @@ class Documents:
         Raises:
             LedgerError: if the entries are not documents, or some are missing.
         """
-        values = [_committed_value(run, index) for index in range(run.last_committed(STAGE))]
+        outcomes = [run.outcome(f"{STAGE}/{index}") for index in range(run.last_committed(STAGE))]
+        values: list[Any] = [known and known.value for known in outcomes]
         if not values:
             return None
         try:
@@ -137,18 +142,6 @@ class Documents:
         if not whole:
             raise LedgerError(f"run {run.name!r}: some of its documents are not committed yet; resume it")
         return cls(columns, rows, files)
-
-
-def _other_documents(run: Run) -> str:
-    return (
-        f"run {run.name!r} committed other documents than this version makes from the same committed values: the "
-        "tokenizer, or the code that decodes tokens, has changed; use the version of dpassay that started the run"
-    )
-
-
-def _committed_value(run: Run, index: int) -> Any:
-    known = run.outcome(f"{STAGE}/{index}")
-    return None if known is None else known.value
 
 
 def _row_chunks(rows: Iterable[Sequence[Any]]) -> Iterator[list[list[Json]]]:

@@ -17,7 +17,6 @@ from dpassay.accounting.ledger.run_files import LEDGER, open_ledger, prepare, re
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_files import PRIVATE
 from dpassay.claims.base import Claim
-from dpassay.generators.documents import Documents
 from dpassay.mechanisms.evolution.journal import JournalError
 from dpassay.mechanisms.models.prompts import PromptError
 from dpassay.mechanisms.models.writers import WriterError
@@ -27,7 +26,7 @@ from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
 if TYPE_CHECKING:
     from dpassay.generators.base import FinishedRun, RunSettings
 
-T = TypeVar("T")
+FinishedT = TypeVar("FinishedT", bound="FinishedRun")
 NOTHING_MORE = Basis()
 
 
@@ -99,22 +98,22 @@ def make_in_ledger(
     output: Path,
     plan: DpEvent,
     settings: RunSettings,
-    make: Callable[[Run, Path], tuple[T, Documents]],
+    make: Callable[[Run, Path], FinishedT],
     about: Mapping[str, Json],
     basis: Basis = NOTHING_MORE,
-) -> tuple[T, Documents, Path]:
-    """What `make` makes of a run in the claim's ledger, its documents, and the path of the ledger.
+) -> FinishedT:
+    """What `make` makes of a run in the claim's ledger.
 
     Documents are committed before the run is finished, and written beside the ledger. Arguments and errors are those of
-    `open_run`; `make` is given the run and the private folder, and `basis` is joined to that of the claim.
+    `open_run`; `make` is given the run and the path of the ledger, and `basis` is joined to that of the claim.
     """
     ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
     with open_run(claim, ledger, plan, settings, claim.basis().joined(basis), about) as run:
-        made, documents = make(run, ledger.parent)
-        documents.commit(run)
+        made = make(run, ledger)
+        made.documents.commit(run)
     with input_errors():
-        documents.write(ledger.parent)
-    return made, documents, ledger
+        made.documents.write(ledger.parent)
+    return made
 
 
 class PlannedMechanism(Protocol):

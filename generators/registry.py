@@ -6,11 +6,15 @@ function `audit`.
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
+from dpassay.base.private_files import PRIVATE
 from dpassay.claims import read
 from dpassay.claims.base import Claim
 from dpassay.generators.aug_pe.claim import AugPEClaim
@@ -41,7 +45,8 @@ def read_claim(path: str | Path) -> Claim:
     Raises:
         InputError: one line that names the file, the key, what was given and what is allowed.
     """
-    return read.read_claim(path, CLAIMS)
+    path = Path(path)
+    return read.validated(read.content_of(path), f"{path}: ", CLAIMS).located(path.parent)
 
 
 def make_claim(content: Mapping[str, Any]) -> Claim:
@@ -53,12 +58,13 @@ def make_claim(content: Mapping[str, Any]) -> Claim:
     Raises:
         InputError: one line that names the key, what was given and what is allowed.
     """
-    return read.make_claim(content, CLAIMS)
+    return read.validated(dict(content), "", CLAIMS).located(Path())
 
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a claim file, for editors."""
-    return read.json_schema(CLAIMS)
+    union: Any = typing.Union[tuple(CLAIMS.values())]  # noqa: UP007 - of as many as there are
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **TypeAdapter(union).json_schema()}
 
 
 def mechanism_in_words(claim: Mapping[str, Any]) -> str:
@@ -74,8 +80,16 @@ def mechanism_in_words(claim: Mapping[str, Any]) -> str:
 def generate(claim: Claim, output: Path, settings: RunSettings) -> FinishedRun:
     """Runs the generator of a claim into a folder, or resumes the run that the folder holds.
 
-    Runners need torch, so they are imported here and not when a claim is read.
+    What is made is committed to the ledger, ``private/ledger.sqlite``, before the run is finished, and written beside
+    it with a journal of all texts. Runners need torch, so they are imported here and not when a claim is read.
+
+    Raises:
+        InputError: if the data, the secrets or the model are invalid, or the folder holds another run; nothing has been
+            written then. Also if an endpoint fails during the run; the same command resumes it.
     """
+    from dpassay.accounting.ledger.run_files import check_ledger_is_there
+
+    check_ledger_is_there(output / PRIVATE)
     runner = import_module(f"dpassay.generators.{claim.mechanism}.run")
     done: FinishedRun = runner.generate(claim, output, settings)
     return done

@@ -92,7 +92,7 @@ def figure(comparison: Comparison, panels: Sequence[Panel], about: str, key: str
     def draw(width: int) -> MatplotlibFigure:
         return _draw(width, panels, looks, estimates, about, notes)
 
-    rows = [(row.bound.method, _value(row.bound), text.RIGOR[row.bound.rigor]) for row in comparison.rows]
+    rows = [(row.bound.method, format_upper(row.bound.value), text.RIGOR[row.bound.rigor]) for row in comparison.rows]
     sign = text.SYMBOLS.get(comparison.quantity, comparison.quantity.replace("_", " "))
     return svg.both(
         key,
@@ -125,10 +125,6 @@ def _infinite(panel: Panel) -> list[str]:
     counts = {curve.method: sum(map(math.isinf, curve.values)) for curve in panel.curves}
     sign = text.SYMBOLS.get(panel.quantity, panel.quantity.replace("_", " "))
     return [f"{name} has no finite {sign} at {count} points" for name, count in counts.items() if count]
-
-
-def _value(bound: Any) -> str:
-    return format_upper(bound.value)
 
 
 def _looks(methods: Sequence[str]) -> Mapping[str, tuple[str, Any, str]]:

@@ -104,7 +104,7 @@ def _rendered(assay: Assay | Release, mechanism: str) -> str:
     private = assay if isinstance(assay, Assay) else None
     claim = claimed(assay.claim)
     audits: Sequence[AuditResult | ReleasedAudit] = assay.audits
-    of_audits = [row for audit in audits for row in _found(audit)]
+    of_audits = [row for audit in audits for row in audit.bounds]
     history = private.history if private else []
     earlier = _distinct(row for past in history for audit in past.audits for row in audit.bounds)
     every = _distinct([*assay.bounds, *of_audits])
@@ -135,7 +135,7 @@ def _rendered(assay: Assay | Release, mechanism: str) -> str:
             AuditSection(
                 audit,
                 tuple(how_it_was_done(audit, claim)),
-                tuple(row_of(bound) for bound in _found(audit)),
+                tuple(row_of(bound) for bound in audit.bounds),
                 too_low(audit, claim),
                 errors(audit),
                 figures.rates(audit, f"rates-{index}") if isinstance(audit, AuditResult) else None,
@@ -171,11 +171,6 @@ def _digests(assay: Assay | Release) -> list[tuple[str, str]]:
     if assay.digests is None:
         return []
     return [("synthetic.jsonl, the documents", assay.digests.documents), ("claim.json", assay.digests.claim)]
-
-
-def _found(audit: AuditResult | ReleasedAudit) -> Sequence[Bound]:
-    """The bounds of an audit; none on the releasable side."""
-    return audit.bounds if isinstance(audit, AuditResult) else ()
 
 
 def _distinct(rows: Iterable[Bound]) -> list[Bound]:
@@ -308,7 +303,7 @@ def too_low(audit: AuditResult | ReleasedAudit, claim: ClaimedValue | None) -> s
     """Says that an audit could not have refuted the claim, where all its ceilings are at most the claim."""
     ceilings = [
         (row.ceiling, row)
-        for row in _found(audit)
+        for row in audit.bounds
         if claim is not None and claim.counts(row) and row.direction is Direction.LOWER and row.ceiling is not None
     ]
     highest, row = max(ceilings, key=lambda pair: pair[0], default=(math.inf, None))

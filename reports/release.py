@@ -54,6 +54,11 @@ class ReleasedAudit(DocumentPart):
     attack: str
     statistics: tuple[str, ...]
 
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """None of them may be released."""
+        return ()
+
 
 class ReleasedLedger(DocumentPart):
     """The head of the ledger, and what was charged if it equals the plan, which was made before any data was read."""

@@ -2,6 +2,8 @@
 
 dp_accounting and OpenDP, which dpassay depends on, are asked when a check runs. Other libraries are not needed: their
 rows have the number that the version printed, or the check evaluates its formula, and the row says which.
+
+Of checks, `noise_multiplier` is σ over the largest norm of a record, `records` n and `delta` δ.
 """
 
 from __future__ import annotations
@@ -61,8 +63,6 @@ def exchanged_gaussian(noise_multiplier: float, delta: float, accountant: str = 
     """A sum with Gaussian noise, as one record is exchanged for its opposite.
 
     Args:
-        noise_multiplier: σ over the largest norm of a record.
-        delta: δ.
         accountant: of dp_accounting, "rdp" or "pld"; by default the row has a number.
     """
     result = DominatingPair.gaussian(noise_multiplier, 2.0).epsilon(delta)
@@ -87,10 +87,7 @@ def sampled_without_replacement(
     """A noisy sum over a sample of fixed size, as one record is exchanged.
 
     Args:
-        records: n.
         sample: m.
-        noise_multiplier: σ over the largest norm of a record.
-        delta: δ.
         moved_by: how far the exchange moves the sum of a sample that has the record, in these norms.
     """
     event = dp_event.SampledWithoutReplacementDpEvent(records, sample, dp_event.GaussianDpEvent(noise_multiplier))
@@ -119,7 +116,6 @@ def gaussian_mixture(
         shifts: their means.
         noise: their standard deviation.
         unit: a factor of means and standard deviation.
-        delta: δ.
         step: of the losses that the library counts, by default its own.
     """
     event = dp_event.MixtureOfGaussiansDpEvent(noise * unit, [unit * shift for shift in shifts], list(weights))
@@ -179,7 +175,6 @@ def poisson_samples(
 
     Args:
         noise_multipliers, rates, steps: of each part of a run.
-        delta: δ.
         accountant: "rdp" or "pld" of dp_accounting, or "central_limit"; by default the row has a number. For one part.
         width: relative width of the certified interval.
     """
@@ -259,10 +254,8 @@ def once_an_epoch(
     records after it move up, and each batch loses its first and gains the first of the next.
 
     Args:
-        noise_multiplier: σ over the largest norm of a record.
         batches: whole batches of an epoch.
         epochs: passes over the data.
-        delta: δ.
         adjacency: "zero_out" or "add_remove".
     """
     moved, count = (1.0, epochs) if adjacency == "zero_out" else (2.0, epochs * batches)

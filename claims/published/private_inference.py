@@ -2,7 +2,8 @@
 
 Logit vectors are as they are after clipping: their largest entry is c and none is below −c. Losses are differences of
 two log-probabilities of the released medians; `ex_post.slack` bounds what floats err by in such a difference
-(docs/proofs/ex-post.md, Theorem 5) and is subtracted from what is called a lower bound.
+(docs/proofs/ex-post.md, Theorem 5) and is subtracted from what is called a lower bound. Of checks, `clip` is c and
+`temperature` τ.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ def published_cost(rows: Rows, token: int, temperature: float, *, right_of_even:
     Args:
         rows: clipped logits.
         token: the released token.
-        temperature: τ.
         right_of_even: the right-median of a batch of even size in every coordinate; by default b, the larger of the
             middle values.
     """
@@ -132,8 +132,6 @@ def fixed_size_batches(
     Args:
         batch_size: an even number.
         batches: an even number.
-        clip: c.
-        temperature: τ.
         assignment: "in_order", where batches are cut from the records in order, or "by_record", where each record has
             its batch by itself.
     """
@@ -298,8 +296,6 @@ def actual_batch_size(
     Args:
         batch_size: s.
         vocabulary: V.
-        clip: c.
-        temperature: τ.
         tokens: of the batch.
         records: n, for δ = n^−1.1.
         denominator: "actual" or "fixed".

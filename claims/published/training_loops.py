@@ -1,4 +1,7 @@
-"""Checks of what training loops of libraries do beside the noisy sum that their accountants know."""
+"""Checks of what training loops of libraries do beside the noisy sum that their accountants know.
+
+Of checks, `noise_multiplier` is σ over the clipping norm, `records` n, `batch` the size of a batch and `delta` δ.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +42,7 @@ def scale_of_noise(
     Args:
         records: n of the larger data set.
         batch: size of a batch, as the data loader has it.
-        noise_multiplier: σ over the clipping norm.
         dimensions: parameters of the model.
-        steps: how many.
-        delta: δ.
     """
     (rate, divisor), (other_rate, other) = (rate_and_divisor(n, batch) for n in (records, records - 1))
     numbers, ratio = dimensions * steps, (max(divisor, other) / min(divisor, other)) ** 2
@@ -77,7 +77,6 @@ def noise_for_another_sensitivity(
         clipping_norm: of the update that gets noise.
         sensitivity: for which the noise is computed.
         epsilon: for which the noise is computed.
-        delta: δ.
     """
     noise = sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
     result = DominatingPair.gaussian(noise, clipping_norm).epsilon(delta)
@@ -177,14 +176,11 @@ def fractions_of_clipped_records(
     Args:
         noise_multiplier: σ of the gradients of all groups together.
         groups: of parameters, each with its threshold and its fraction.
-        records: n.
         expected_batch: n times the sampling rate, known to all.
         fraction_noise: standard deviation of the noise of a fraction.
         learning_rate: η of thresholds C·e^(η(fraction − target)).
         target_quantile: of these.
         thresholds: the least, the first and the largest.
-        steps: how many.
-        delta: δ.
     """
     rate = expected_batch / records
     sizes = np.arange(1, 40 * expected_batch)
@@ -225,7 +221,6 @@ def counts_of_clipped_units(noise_multiplier: float, units: int, delta: float, s
     Args:
         noise_multiplier: that is asked for.
         units: records or clients, whose number is public.
-        delta: δ.
         stated: whether the claim is the ε of a Gaussian with this noise multiplier, and no number of the row.
     """
     of_count = units / 20
@@ -266,8 +261,6 @@ def fixed_number_of_clients(population: int, sample: int, noise_multiplier: floa
     Args:
         population: clients of the larger population.
         sample: drawn without replacement.
-        noise_multiplier: σ over the clipping norm.
-        delta: δ.
     """
     claimed = RdpAccountant().compose(GaussianDpEvent(noise_multiplier)).get_epsilon(delta)
     rate = sample / population
@@ -291,13 +284,6 @@ def drawn_with_replacement(records: int, batch: int, noise_multiplier: float, st
 
     All gradients are 0 but that of one record, which is 1, or counts as 0 in D′. The binomial probabilities of how
     often a batch has it err by less than 1e-12 in all, which a hundredth of δ pays for.
-
-    Args:
-        records: n.
-        batch: size of a batch.
-        noise_multiplier: σ over the clipping norm.
-        steps: how many.
-        delta: δ.
     """
     times = np.arange(batch + 1)
     chances = stats.binom.pmf(times, batch, 1 / records)

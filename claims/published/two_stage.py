@@ -83,11 +83,8 @@ def poisson_samples(
     """The ε of equation (12), against a certified bound.
 
     Args:
-        records: n.
         batch_size: b, expected.
         epochs: for T = epochs·n/b steps.
-        noise_multiplier: σ.
-        delta: δ.
         sampler: "poisson", or "none", where each step has all rows.
     """
     rate, steps = batch_size / records, records * epochs // batch_size

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,21 +11,17 @@ from pathlib import Path
 import numpy as np
 
 from dpassay.accounting.adjacency import Adjacency
-from dpassay.accounting.guarantees import Guarantee
 from dpassay.accounting.ledger.run_files import prepare
 from dpassay.attacks.black_box.repetitions import repeat
 from dpassay.attacks.canaries.reconstruction import PREFIX, Canaries, extract_keys
 from dpassay.attacks.dataset_vectors.games import GAMES, ReleaseGame
 from dpassay.attacks.dataset_vectors.membership import PROJECTION, REGRESSION, coin_scores
 from dpassay.audits.games.distinguishing import distinguishing_audit
-from dpassay.audits.games.membership import membership_audit
-from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores
-from dpassay.audits.implications import epsilon_to_audit
+from dpassay.audits.games.membership_design import MembershipScores
 from dpassay.audits.result import AuditResult, Rate
 from dpassay.base.arrays import Bools, Floats
-from dpassay.base.errors import input_errors
-from dpassay.base.private_files import create_once
 from dpassay.data.records import Record, with_content_ids
+from dpassay.generators.audits import kept, membership_of_canaries, named_audits
 from dpassay.generators.base import BoundedGuarantee
 from dpassay.generators.dataset_vectors.run import VectorsRun
 from dpassay.generators.ledger_run import open_audit_run
@@ -68,26 +63,16 @@ _MIN_GAMES = 1000
 
 
 def audit(run: VectorsRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
-    """The audits of a finished run that its claim names.
-
-    Args:
-        run: the claimed run.
-        claimed: the first part of the claim.
-        confidence: with which all bounds hold jointly.
-    """
-    audits = {"distinguishing": distinguishing, "membership": membership}
-    asked, folder = run.claim.audits, run.ledger_path.parent / "audits"
-    each = 1 - (1 - confidence) / max(1, len(asked))
-    with input_errors("audits: "):
-        return [audits[name](run, claimed.guarantee, folder / name, each) for name in asked]
+    """The audits of a finished run that its claim names."""
+    return named_audits(run, claimed, confidence, {"distinguishing": distinguishing, "membership": membership})
 
 
-def distinguishing(run: VectorsRun, guarantee: Guarantee, folder: Path, confidence: float) -> AuditResult:
+def distinguishing(run: VectorsRun, claimed: BoundedGuarantee, folder: Path, confidence: float) -> list[AuditResult]:
     """The distinguishing audit of the claimed mechanism, in the worst case of its guarantee.
 
     Args:
         run: the claimed run, of whose label with the fewest records a record is in question.
-        guarantee: the claim.
+        claimed: the claim.
         folder: keeps the scores of games; private.
         confidence: of the bound.
     """
@@ -128,7 +113,7 @@ def distinguishing(run: VectorsRun, guarantee: Guarantee, folder: Path, confiden
     result = distinguishing_audit(
         list(on_d),
         list(on_d_prime),
-        guarantee=guarantee,
+        guarantee=claimed.guarantee,
         adjacency=run.adjacency,
         unit=run.unit,
         confidence=confidence,
@@ -140,7 +125,7 @@ def distinguishing(run: VectorsRun, guarantee: Guarantee, folder: Path, confiden
     passed = bool(low.max() < high.min())
     right = int((high > low.max()).sum())
     said = result.conclusion if passed else "No conclusion: without noise the two data sets are not told apart."
-    return dataclasses.replace(
+    audited = dataclasses.replace(
         result,
         attack=f"{result.attack}; the score is the log-likelihood ratio of all that is released",
         conclusion=said[0].upper() + said[1:],
@@ -148,6 +133,7 @@ def distinguishing(run: VectorsRun, guarantee: Guarantee, folder: Path, confiden
         controls=(Rate("runs without noise told apart", right, CONTROL_GAMES, confidence),),
         controls_passed=passed,
     )
+    return [audited]
 
 
 def without_noise(mechanism: DatasetVectors) -> DatasetVectors:
@@ -183,19 +169,17 @@ class KeyCoins:
     @classmethod
     def kept(cls, path: Path, count: int, adjacency: Adjacency, records: Iterable[Record]) -> KeyCoins:
         """The coins in a file, which is written first if it is missing; no key is that of a record of the claim."""
-        if not path.exists():
+
+        def draw() -> dict[str, object]:
             taken = {key for record in records for key in extract_keys(record.text)}
             drawn = Canaries.draw(min(50_000, 2 * count + len(taken)), never=0)
             free = [key for key in drawn.keys if key not in taken]
             if len(free) < 2 * count:
                 raise ValueError("membership: the records hold nearly all keys of five digits; leave this audit out")
-            body = {
-                "keys": free[:count],
-                "others": free[count : 2 * count],
-                "included": drawn.included[:count].tolist(),
-            }
-            create_once(path, json.dumps(body) + "\n")
-        body = json.loads(path.read_text())
+            included = drawn.included[:count].tolist()
+            return {"keys": free[:count], "others": free[count : 2 * count], "included": included}
+
+        body = kept(path, draw)
         others = body["others"] if adjacency is Adjacency.REPLACE_ONE else []
         return cls(tuple(body["keys"]), tuple(others), np.array(body["included"], dtype=np.bool_))
 
@@ -209,7 +193,7 @@ class KeyCoins:
         return with_content_ids(rows)
 
 
-def membership(run: VectorsRun, guarantee: Guarantee, folder: Path, confidence: float) -> AuditResult:
+def membership(run: VectorsRun, claimed: BoundedGuarantee, folder: Path, confidence: float) -> list[AuditResult]:
     """The membership audit: fair coins choose canaries, which are looked for in the vectors and in texts.
 
     Two runs of their own over the claim's data and canaries, each with its ledger and its coins: one with the claimed
@@ -218,7 +202,7 @@ def membership(run: VectorsRun, guarantee: Guarantee, folder: Path, confidence: 
 
     Args:
         run: the claimed run.
-        guarantee: the claim.
+        claimed: the claim.
         folder: of the runs; private.
         confidence: of the bound.
     """
@@ -226,17 +210,7 @@ def membership(run: VectorsRun, guarantee: Guarantee, folder: Path, confidence: 
     bare = without_noise(run.mechanism)
     played = _play(run, run.mechanism, folder, "membership")
     control = _play(run, bare, folder, "positive control")
-    delta, claimed = epsilon_to_audit(guarantee)
-    design = MembershipDesign(
-        fair_coins=True,
-        swapped=run.adjacency is Adjacency.REPLACE_ONE,
-        adjacency=run.adjacency,
-        unit=run.unit,
-        delta=delta,
-        confidence=confidence,
-        claimed_epsilon=claimed,
-    )
-    return membership_audit(played, design, control=control)
+    return [membership_of_canaries(run, claimed.guarantee, played, control, confidence)]
 
 
 def with_canaries(mechanism: DatasetVectors, coins: int) -> DatasetVectors:

@@ -126,11 +126,7 @@ class DatasetVectorsClaim(EmbeddingClaim):
         return tuple(given[label] for label in self.public.labels if label in given)
 
     def check_allowed(self, allowed: str | None) -> None:
-        """Checks that the user who runs the claim allows its judge.
-
-        Raises:
-            InputError: if the judge has another address.
-        """
+        """As the function of that name, for what the claim sends to its judge."""
         check_allowed(self.parameters.judge, allowed, "parameters.judge: synthetic texts")
 
     def with_texts(self, texts: int | None) -> Self:

@@ -8,13 +8,10 @@ from pathlib import Path
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.ledger.run import Run
-from dpassay.accounting.ledger.run_files import check_ledger_is_there
 from dpassay.base.errors import input_errors
-from dpassay.base.private_files import PRIVATE
-from dpassay.generators.base import CHANGES, BoundedGuarantee, FinishedRun, RunSettings, not_protected, threat_model
+from dpassay.generators.base import BoundedGuarantee, FinishedRun, RunSettings
 from dpassay.generators.dataset_vectors.claim import STATES_ALIKE, DatasetVectorsClaim
 from dpassay.generators.dataset_vectors.texts import JOURNAL, judged, load_writer, write_all
-from dpassay.generators.documents import Documents
 from dpassay.generators.evolution.run import CUT_TEXTS
 from dpassay.generators.ledger_run import make_in_ledger
 from dpassay.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
@@ -42,6 +39,9 @@ class VectorsRun(FinishedRun):
     writer: ShotWriter
     result: DatasetVectorsResult
     vectors: ReleasedVectors
+    public_facts = "The number of records ({records}), that of each label and the set of labels"
+    known = "the language model"
+    seen = "the noisy votes, the noisy vectors and all texts"
 
     def _row_assumption(self) -> str:
         if self.result.exact:
@@ -69,18 +69,6 @@ class VectorsRun(FinishedRun):
 
     def endings(self) -> tuple[bool, str]:
         return False, CUT_TEXTS
-
-    def not_protected(self) -> list[str]:
-        public = f"The number of records ({self.claim.public.records}), that of each label and the set of labels"
-        return not_protected(public, "record")
-
-    def threat_model(self) -> list[str]:
-        return threat_model(
-            "the language model",
-            "record",
-            "the noisy votes, the noisy vectors and all texts",
-            f"Neighbouring data sets differ in one record, which is {CHANGES[self.adjacency]}.",
-        )
 
     def side_channels(self) -> list[str]:
         return [
@@ -113,16 +101,8 @@ class VectorsRun(FinishedRun):
 
 
 def generate(claim: DatasetVectorsClaim, output: Path, settings: RunSettings) -> VectorsRun:
-    """Releases vectors as claimed and writes texts under them, or resumes the run that `output` holds.
-
-    Texts and vectors are committed to the ledger before the run is finished. They and the journal of all texts are
-    written to ``private/``.
-
-    Raises:
-        InputError: if the data or the model is invalid, or the folder holds another run; nothing has been written then.
-    """
+    """Releases vectors as claimed and writes texts under them (`dpassay.generators.registry.generate`)."""
     claim.check_allowed(settings.allow_endpoint)
-    check_ledger_is_there(output / PRIVATE)
     mechanism, records = claim.generator(), claim.load_records(settings.download)
     with input_errors():
         if settings.download:
@@ -131,27 +111,25 @@ def generate(claim: DatasetVectorsClaim, output: Path, settings: RunSettings) ->
         mechanism.check(records, writer)
     of_journal = {"mechanism": repr(mechanism), "writer": repr(writer), "model": writer.model.fingerprint}
 
-    def make(run: Run, folder: Path) -> tuple[tuple[DatasetVectorsResult, ReleasedVectors], Documents]:
-        with Journal(folder / JOURNAL, of_journal) as journal:
+    def make(run: Run, ledger: Path) -> VectorsRun:
+        with Journal(ledger.with_name(JOURNAL), of_journal) as journal:
             with settings.progress.stage("Releasing vectors") as step:
                 result = mechanism.release(records, writer, run, journal=journal, progress=step, source=settings.source)
             protected = mechanism.releasable and settings.source.name == OS_ENTROPY.name
             vectors = ReleasedVectors.of(mechanism, result, writer, protected=protected)
             documents = write_all(claim, vectors, writer, journal, settings)
-        files = {"vectors.safetensors": vectors.to_bytes()}
-        return (result, vectors), dataclasses.replace(documents, files=files)
+        return VectorsRun(
+            claim=claim,
+            settings=settings,
+            plan=mechanism.plan(),
+            documents=dataclasses.replace(documents, files={"vectors.safetensors": vectors.to_bytes()}),
+            ledger_path=ledger,
+            records=records,
+            mechanism=mechanism,
+            writer=writer,
+            result=result,
+            vectors=vectors,
+        )
 
     about = {"model": writer.model.fingerprint, **judged(claim)}
-    (result, vectors), documents, ledger = make_in_ledger(claim, output, mechanism.plan(), settings, make, about)
-    return VectorsRun(
-        claim=claim,
-        settings=settings,
-        plan=mechanism.plan(),
-        documents=documents,
-        ledger_path=ledger,
-        records=records,
-        mechanism=mechanism,
-        writer=writer,
-        result=result,
-        vectors=vectors,
-    )
+    return make_in_ledger(claim, output, mechanism.plan(), settings, make, about)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -33,8 +34,6 @@ from dpassay.data.records import Record
 
 if TYPE_CHECKING:
     from dpassay.audits.result import AuditResult
-
-_BLOCK = 2**20
 
 COMPLETE = "The declared parts are everything that was computed from these records."
 """The assumption of every declared claim."""
@@ -146,24 +145,18 @@ class ReadPart:
     Attributes:
         label: how a report names it.
         event: what it cost, `count` times included.
-        assumptions: what the bounds rest on, sentences.
-        estimate: why bounds are estimates; empty if they are not.
-        exact: whether the event is what ran, under the assumptions; or else worse.
+        basis: what the bounds rest on; unstated is what neither a file nor the claim states.
         stated: the ε that its file states itself.
         sha256: of its file; None without one.
         hints: why it has no bound and what to state for one, sentences.
-        unstated: those assumptions that neither a file nor the claim states.
     """
 
     label: str
     event: DpEvent
-    assumptions: tuple[str, ...]
-    estimate: tuple[str, ...] = ()
-    exact: bool = True
+    basis: Basis
     stated: float | None = None
     sha256: str | None = None
     hints: tuple[str, ...] = ()
-    unstated: tuple[Unstated, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -210,7 +203,7 @@ class DeclaredClaim(Claim):
 
     def plan(self) -> Plan:
         parts = self.read_parts()
-        return Plan(events.compose([(part.event, 1) for part in parts]), exact=all(part.exact for part in parts))
+        return Plan(events.compose([(part.event, 1) for part in parts]), exact=basis_of_parts(parts).exact)
 
     def read_parts(self, anchor: Path | None = None) -> list[ReadPart]:
         """All parts, in order.
@@ -261,16 +254,8 @@ class DeclaredClaim(Claim):
             assumed.append(f"{part.label}: Its events are charged for {unit.charged_for}, as the claim declares.")
         repeated = RepeatedEvent(reading.event, part.count)
         event = events.compose([(repeated.event, repeated.count)])
-        return ReadPart(
-            part.label,
-            event,
-            tuple(assumed),
-            exact=reading.exact,
-            stated=state.stated,
-            sha256=digest,
-            hints=reading.hints,
-            unstated=_of_part(part, reading.unstated),
-        )
+        basis = Basis(tuple(assumed), exact=reading.exact, unstated=_of_part(part, reading.unstated))
+        return ReadPart(part.label, event, basis, state.stated, digest, reading.hints)
 
     def _of_ledger(self, part: DeclaredPart, ledger: Ledger) -> ReadPart:
         runs = [ledger.run(name) for name in ledger.runs()]
@@ -291,15 +276,13 @@ class DeclaredClaim(Claim):
         if not ledger.anchored:
             assumed.append(NEWEST)
         check_used(Stated(conditions=frozenset(part.conditions)), {item.name for item in basis.unstated})
-        return ReadPart(
-            part.label,
-            event,
+        of_part = Basis(
             tuple(f"{part.label}: {item}" for item in assumed),
             tuple(f"{part.label}: {item}" for item in basis.estimates),
-            exact=basis.exact,
-            sha256=ledger.identity,
-            unstated=_of_part(part, [item for item in basis.unstated if item.name not in part.conditions]),
+            basis.exact,
+            _of_part(part, [item for item in basis.unstated if item.name not in part.conditions]),
         )
+        return ReadPart(part.label, event, of_part, sha256=ledger.identity)
 
     def _is_of_unit(self, unit: Unit) -> bool:
         """Whether events for one unit count for the claim: for its own, or for the records of its groups."""
@@ -307,16 +290,16 @@ class DeclaredClaim(Claim):
         return unit == own or (own.is_group and unit == Unit())
 
     def assumptions(self) -> list[str]:
-        return list(assumptions_of(self.read_parts()))
+        return list(self.basis().assumptions)
 
     def unstated(self) -> list[Unstated]:
-        return [item for part in self.read_parts() for item in part.unstated]
+        return list(self.basis().unstated)
 
     def estimate_reasons(self) -> list[str]:
         parts = self.read_parts()
         audits = self.read_audits(events.compose([(part.event, 1) for part in parts])) if self.audits else []
         return [
-            *(item for part in parts for item in part.estimate),
+            *basis_of_parts(parts).estimates,
             *(f"an audit that claim {self.name!r} names: {item}" for audit in audits for item in audit.contradictions),
         ]
 
@@ -359,11 +342,6 @@ class DeclaredClaim(Claim):
         return super().located(folder).model_copy(update={"audits": [str(folder / audit) for audit in self.audits]})
 
 
-def assumptions_of(parts: Sequence[ReadPart]) -> tuple[str, ...]:
-    """What the bounds on a procedure with these parts rest on, sentences."""
-    return (COMPLETE, *dict.fromkeys(item for part in parts for item in part.assumptions))
-
-
 def _of_part(part: DeclaredPart, unstated: Sequence[Unstated]) -> tuple[Unstated, ...]:
     """What a part leaves open, in sentences that name it."""
     return tuple(Unstated(item.name, f"{part.label}: {item.sentence}") for item in unstated)
@@ -371,31 +349,29 @@ def _of_part(part: DeclaredPart, unstated: Sequence[Unstated]) -> tuple[Unstated
 
 def basis_of_parts(parts: Sequence[ReadPart]) -> Basis:
     """What bounds on a procedure with these parts rest on; what audits of it show is no part of it."""
-    estimates = tuple(reason for part in parts for reason in part.estimate)
-    unstated = tuple(item for part in parts for item in part.unstated)
-    return Basis(assumptions_of(parts), estimates, exact=all(part.exact for part in parts), unstated=unstated)
+    return functools.reduce(Basis.joined, (part.basis for part in parts), Basis((COMPLETE,)))
 
 
 def _state_of(part: DeclaredPart, adjacency: Adjacency, unit: Unit) -> State:
     """What a part says."""
     if part.file is not None:
         return read_state(part.file)
-    stated: dict[str, Any] = {
-        "adjacency": adjacency,
-        "sampler": part.sampler,
-        "records": part.records,
-        "unit": unit,
-    }
+    ran: SampledGaussian | RepeatedEvent
     if part.dp_sgd is not None:
-        steps = SampledGaussian(part.dp_sgd.noise_multiplier, part.dp_sgd.sample_rate, part.dp_sgd.steps)
-        return State(library="declared", what="the claim", parts=(steps,), **stated)
-    event = declared_event(part.event or {})
-    return State(library="declared", what="the claim", parts=(RepeatedEvent(event),), **stated)
+        ran = SampledGaussian(part.dp_sgd.noise_multiplier, part.dp_sgd.sample_rate, part.dp_sgd.steps)
+    else:
+        ran = RepeatedEvent(declared_event(part.event or {}))
+    return State(
+        library="declared",
+        what="the claim",
+        parts=(ran,),
+        adjacency=adjacency,
+        sampler=part.sampler,
+        records=part.records,
+        unit=unit,
+    )
 
 
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

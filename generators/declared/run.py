@@ -11,7 +11,7 @@ from dpassay.accounting import events
 from dpassay.accounting.guarantees import ApproxDP
 from dpassay.accounting.ledger.entries import Charge, Json
 from dpassay.accounting.ledger.evidence import Basis
-from dpassay.accounting.ledger.run_files import check_ledger_is_there, prepare
+from dpassay.accounting.ledger.run_files import prepare
 from dpassay.accounting.registry import upper_bounds
 from dpassay.base.errors import InputError
 from dpassay.base.number_format import format_number
@@ -68,10 +68,10 @@ class DeclaredRun(FinishedRun):
         return [
             *(
                 f"{part.label}: its bound rests on conditions that nobody states: "
-                f"{', '.join(dict.fromkeys(item.name for item in part.unstated))}. If they hold, list them under "
+                f"{', '.join(dict.fromkeys(item.name for item in part.basis.unstated))}. If they hold, list them under "
                 "conditions of the part (normalizer: public is a key of its own)."
                 for part in self.parts_read
-                if part.unstated
+                if part.basis.unstated
             ),
             *self._without_bound(),
         ]
@@ -112,16 +112,11 @@ class DeclaredRun(FinishedRun):
 
 
 def generate(claim: DeclaredClaim, output: Path, settings: RunSettings) -> DeclaredRun:
-    """Charges the parts of a declared procedure to a ledger, or finds them there.
-
-    Raises:
-        InputError: if a part cannot be read, or the folder holds another run; nothing has been written then.
-    """
+    """Charges the parts of a declared procedure to a ledger, or finds them there."""
     if not settings.audited:
         raise InputError(f"{claim.name}: a declared procedure ran elsewhere and generates nothing; use dpassay assay")
     if settings.model is not None:
         raise InputError("--model: a declared procedure has no model; leave it out")
-    check_ledger_is_there(output / PRIVATE)
     parts = claim.read_parts(settings.anchor)
     plan = events.compose([(part.event, 1) for part in parts])
     claim.read_audits(plan)  # fails early

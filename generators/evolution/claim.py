@@ -123,14 +123,7 @@ class EvolutionClaim(EmbeddingClaim):
         )
 
     def check_allowed(self, allowed: str | None) -> None:
-        """Checks that the user who runs the claim allows its endpoint.
-
-        Args:
-            allowed: address that the command line allows; None for none.
-
-        Raises:
-            InputError: if the endpoint has another address.
-        """
+        """As the function of that name, for what the claim sends to its endpoint."""
         check_allowed(self.parameters.endpoint, allowed, "parameters.endpoint: prompts and candidates")
 
     def parameter_warnings(self) -> list[str]:

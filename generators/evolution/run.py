@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from dpassay.base.errors import InputError, input_errors
-from dpassay.generators.base import RunSettings
+from dpassay.claims.base import GeneratorParameters
+from dpassay.generators.base import FinishedRun, RunSettings
 from dpassay.generators.documents import Documents
 from dpassay.generators.evolution.claim import EvolutionClaim
 from dpassay.mechanisms.embedding.load import fetch_embedder
@@ -49,55 +51,61 @@ def documents_of(texts: Iterable[SyntheticText]) -> Documents:
     return Documents({"label": "string", "rank": "int64", "text": "string"}, rows)
 
 
-def endings(claim: EvolutionClaim, writer: Writer) -> tuple[bool, str]:
-    """Whether every text ended by itself, else that is not recorded; and which are kept, in words."""
-    whole = claim.parameters.writing.whole
-    if whole is None and claim.parameters.endpoint is None:
-        whole = writer.model.is_builtin  # type: ignore[attr-defined]
-    if whole:
-        return True, "A text that reached its largest number of tokens was discarded, so every text ended by itself."
-    return False, CUT_TEXTS
+@dataclass(frozen=True, kw_only=True)
+class EvolutionRun(FinishedRun):
+    """A finished run of an evolutionary generator.
+
+    Attributes:
+        mechanism: the generator.
+        writer: of candidates.
+        examples: number of public records of each label in prompts.
+    """
+
+    claim: EvolutionClaim
+    mechanism: GeneratorParameters
+    writer: Writer
+    examples: int = 0
+
+    def endings(self) -> tuple[bool, str]:
+        whole = self.claim.parameters.writing.whole
+        if whole is None and self.claim.parameters.endpoint is None:
+            whole = self.writer.model.is_builtin  # type: ignore[attr-defined]
+        if whole:
+            discarded = "A text that reached its largest number of tokens was discarded"
+            return True, f"{discarded}, so every text ended by itself."
+        return False, CUT_TEXTS
+
+    def side_channels(self) -> list[str]:
+        away = self.claim.parameters.endpoint is not None
+        sent = "Whoever writes candidates is sent prompts and candidates, which released numbers have chosen"
+        lines = [TIMING, sent + ("." if self.examples else ", and no record.")]
+        if self.examples:
+            each = " of each label" if self.claim.public.labels else ""
+            lines.append(
+                f"It is shown up to {self.examples} real records{each} in which no secret was found"
+                + (": they leave this machine for the endpoint." if away else "; it runs on this machine.")
+            )
+        if away and not self.mechanism.releasable:
+            lines.append(
+                "The texts of this run are not protected as claimed, and the endpoint has seen its candidates."
+            )
+        return [*lines, FLOATING_POINT]
+
+    def implementation(self) -> dict[str, str]:
+        endpoint, writer = self.claim.parameters.endpoint, self.writer
+        facts = {
+            "language model": writer.name if endpoint is None else endpoint.model,
+            "fingerprint of the writer (SHA-256)": writer.fingerprint,
+            "source of noise": self.settings.noise_in_words,
+        }
+        if endpoint is None:
+            facts["device"] = f"{writer.model.device} (asked for: {self.settings.device})"  # type: ignore[attr-defined]
+        else:
+            facts["endpoint"] = writer.name
+        return facts | self.claim.data.facts()
 
 
 CUT_TEXTS = "A text that reached its largest number of tokens is kept as it was cut. How many did is not recorded."
-
-
-def facts(claim: EvolutionClaim, settings: RunSettings, writer: Writer) -> dict[str, str]:
-    """The writer, the noise and the data, as rows of a report."""
-    endpoint = claim.parameters.endpoint
-    results = {
-        "language model": writer.name if endpoint is None else endpoint.model,
-        "fingerprint of the writer (SHA-256)": writer.fingerprint,
-        "source of noise": settings.noise_in_words,
-    }
-    if endpoint is None:
-        results["device"] = f"{writer.model.device} (asked for: {settings.device})"  # type: ignore[attr-defined]
-    else:
-        results["endpoint"] = writer.name
-    results |= claim.data.facts()
-    return results
-
-
-def sent_to_writer(claim: EvolutionClaim, *, examples: int = 0, releasable: bool) -> list[str]:
-    """What the writer of candidates receives, in sentences of a report.
-
-    Args:
-        claim: of the run.
-        examples: number of public records of each label in prompts.
-        releasable: whether the numbers that select candidates are protected.
-    """
-    away = claim.parameters.endpoint is not None
-    sent = "Whoever writes candidates is sent prompts and candidates, which released numbers have chosen"
-    lines = [sent + ("." if examples else ", and no record.")]
-    if examples:
-        each = " of each label" if claim.public.labels else ""
-        lines.append(
-            f"It is shown up to {examples} real records{each} in which no secret was found"
-            + (": they leave this machine for the endpoint." if away else "; it runs on this machine.")
-        )
-    if away and not releasable:
-        lines.append("The texts of this run are not protected as claimed, and the endpoint has seen its candidates.")
-    return lines
 
 
 FLOATING_POINT = (

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.accounting.guarantees import Guarantee, PureDP
+from dpassay.accounting.guarantees import PureDP
 from dpassay.accounting.ledger.entries import Json
 from dpassay.accounting.ledger.run_files import LEDGER, prepare
 from dpassay.accounting.registry import upper_bounds
@@ -19,10 +19,11 @@ from dpassay.attacks.private_inference.leave_one_out import reruns
 from dpassay.audits.games import leave_one_out_audit, reconstruction_audit
 from dpassay.audits.games.replay.private_inference import inference_findings, inference_replay_audit
 from dpassay.audits.result import AuditResult
-from dpassay.audits.statistics.one_outcome import Profile, certified_profile
+from dpassay.audits.statistics.one_outcome import certified_profile
 from dpassay.base.progress import Progress, with_progress
 from dpassay.data.batching import unit_records
 from dpassay.data.records import Record
+from dpassay.generators.audits import named_audits
 from dpassay.generators.base import BoundedGuarantee
 from dpassay.generators.ledger_run import open_audit_run, run_errors
 from dpassay.generators.private_inference.canaries import canary_records, kept_canaries
@@ -42,84 +43,49 @@ GAME_CANDIDATES = 512
 
 
 def audit(run: InferenceRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
-    """The audits of a finished run that its claim names.
-
-    Args:
-        run: the claimed run.
-        claimed: the first part of the claim.
-        confidence: of the bounds of the reconstruction audit.
-    """
-    guarantee, progress, audits = claimed.guarantee, run.settings.progress, []
-    if "leave_one_out" in run.claim.audits:
-        pure = upper_bounds(claimed.event, PureDP(0.0), adjacency=run.adjacency, unit=run.unit, methods=["basic"])
-        audits.append(
-            leave_one_out(
-                run,
-                guarantee=guarantee,
-                costs=run.slot_costs() if run.adjacency is Adjacency.ADD_REMOVE else None,
-                a_priori=min((bound.value for bound in pure), default=float("inf")),
-                realised=run.realised_epsilon(),
-                profile=certified_profile(claimed.event, adjacency=run.adjacency, unit=run.unit),
-                progress=progress,
-            )
-        )
-    if "reconstruction" in run.claim.audits:
-        folder = run.ledger_path.parent / "audits"
-        audits.append(reconstruction(run, folder, guarantee=guarantee, confidence=confidence, progress=progress))
-    if "record_replay" in run.claim.audits:
-        audits.append(record_replay(run, progress))
-    return audits
+    """The audits of a finished run that its claim names."""
+    audits = {"leave_one_out": leave_one_out, "reconstruction": reconstruction, "record_replay": record_replay}
+    return named_audits(run, claimed, confidence, audits, exact=("leave_one_out", "record_replay"))
 
 
-def leave_one_out(
-    run: InferenceRun,
-    *,
-    guarantee: Guarantee,
-    costs: Mapping[int, tuple[float, float]] | None,
-    a_priori: float,
-    realised: float | None,
-    profile: Profile | None,
-    progress: Progress,
-) -> AuditResult:
+def leave_one_out(run: InferenceRun, claimed: BoundedGuarantee, folder: Path, confidence: float) -> list[AuditResult]:
     """The leave-one-out audit of a finished run: within batches, and, as an estimate, of the whole pipeline.
 
     Args:
         run: the claimed run; without an observer, batches are not audited.
-        guarantee: the claim.
-        costs: slot → (ε*, Σ γ), for medians.
-        a_priori: the certified pure ε of the charged events.
-        realised: the certified ex-post ε of the run, for medians.
-        profile: the certified curve of the charged events.
-        progress: where to show the reruns.
+        claimed: the guarantee and the events of the run.
+        folder, confidence: not used.
     """
-    observer = run.observer
+    observer, event = run.observer, claimed.event
     losses = observer.losses if observer else np.zeros(len(run.records))
     units = unit_records(run.records, run.key, run.mechanism.unit)  # of each user, the record that a run may use
     chosen = [units[index] for index in _most_and_others(losses[units], RERUNS)]
-    with progress.stage("Leaving records out") as step:
+    with run.settings.progress.stage("Leaving records out") as step:
         taken_out = reruns(run.mechanism, run.records, chosen, run.model, run.generation, run.key, step)
-    return leave_one_out_audit(
+    pure = upper_bounds(event, PureDP(0.0), adjacency=run.adjacency, unit=run.unit, methods=["basic"])
+    result = leave_one_out_audit(
         observer.by_slot() if observer else {},
         [loss.value for loss in taken_out],
         records=len(units),
-        guarantee=guarantee,
+        guarantee=claimed.guarantee,
         adjacency=run.mechanism.adjacency,
         unit=run.mechanism.unit,
         errors=observer.errors_by_slot() if observer else None,
         rerun_error=max(loss.error for loss in taken_out),
-        ex_post_by_slot=costs,
-        a_priori=a_priori,
-        realised=realised,
-        profile=profile,
+        ex_post_by_slot=run.slot_costs() if run.adjacency is Adjacency.ADD_REMOVE else None,
+        a_priori=min((bound.value for bound in pure), default=float("inf")),
+        realised=run.realised_epsilon(),
+        profile=certified_profile(event, adjacency=run.adjacency, unit=run.unit),
         batches_are_kept=run.mechanism.variant == "sound",
         published_is_bound=not run.mechanism.replaces_rows,
     )
+    return [result]
 
 
-def record_replay(run: InferenceRun, progress: Progress) -> AuditResult:
+def record_replay(run: InferenceRun, claimed: BoundedGuarantee, folder: Path, confidence: float) -> list[AuditResult]:
     """Replays every token of a finished run on some neighbours, and compares its loss with its charge."""
     others = replay_neighbors(run.records, run.mechanism.unit, run.mechanism.adjacency)
-    with progress.stage("Replaying neighbours") as step:
+    with run.settings.progress.stage("Replaying neighbours") as step:
         findings = inference_findings(
             run.mechanism,
             run.records,
@@ -128,7 +94,7 @@ def record_replay(run: InferenceRun, progress: Progress) -> AuditResult:
             run.generation,
             key=run.key,
         )
-    return inference_replay_audit(findings, neighbors=len(others), adjacency=run.mechanism.adjacency)
+    return [inference_replay_audit(findings, neighbors=len(others), adjacency=run.mechanism.adjacency)]
 
 
 def replay_neighbors(records: Sequence[Record], unit: Unit, adjacency: Adjacency) -> list[list[Record]]:
@@ -168,34 +134,28 @@ def _most_and_others(losses: np.ndarray, count: int) -> list[int]:
     return [int(index) for index in [*order[:half], *spread]]
 
 
-def reconstruction(
-    run: InferenceRun,
-    folder: Path,
-    *,
-    guarantee: Guarantee,
-    confidence: float,
-    progress: Progress,
-) -> AuditResult:
+def reconstruction(run: InferenceRun, claimed: BoundedGuarantee, folder: Path, confidence: float) -> list[AuditResult]:
     """The reconstruction audit with its positive and negative controls.
 
     Args:
         run: the claimed run. If its data are not canaries, the game is played on another run, over the claim's data
             with canaries added.
-        folder: of the ledgers of the audit's runs; private.
-        guarantee: the claim.
+        claimed: the claim.
+        folder: beside that of the audit's runs and their ledgers; private.
         confidence: of the audit's bound and intervals.
-        progress: where to show the runs of the audit.
     """
+    folder, progress = folder.parent, run.settings.progress
     prepare(folder, run.settings.anchor)  # before the canaries, which are refused without their ledger
     result = _reconstructed(run, run.canaries) if run.canaries is not None else _game(run, folder, progress)
-    return reconstruction_audit(
+    audited = reconstruction_audit(
         result,
-        guarantee=guarantee,
+        guarantee=claimed.guarantee,
         adjacency=run.mechanism.adjacency,
         unit=run.mechanism.unit,
         control=_positive_control(run, folder, progress),
         confidence=confidence,
     )
+    return [audited]
 
 
 def _reconstructed(run: InferenceRun, canaries: Canaries) -> Reconstruction:

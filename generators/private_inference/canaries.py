@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,10 +9,10 @@ import numpy as np
 
 from dpassay.accounting.adjacency import Unit
 from dpassay.attacks.canaries.reconstruction import PREFIX, Canaries
-from dpassay.base.private_files import create_once
 from dpassay.claims.base import Claim
 from dpassay.claims.data import BuiltinData
 from dpassay.data.records import Record, with_content_ids
+from dpassay.generators.audits import kept
 
 
 def plays_on_canaries(claim: Claim) -> bool:
@@ -23,12 +22,13 @@ def plays_on_canaries(claim: Claim) -> bool:
 
 def kept_canaries(path: Path, candidates: int) -> Canaries:
     """The canaries in a file, which is written first if it is missing; of two processes, the first writes it."""
-    if not path.exists():
+
+    def draw() -> dict[str, object]:
         drawn = Canaries.draw(candidates)
-        body = {"keys": drawn.keys, "included": drawn.included.tolist(), "never": drawn.never}
-        create_once(path, json.dumps(body) + "\n")
-    kept = json.loads(path.read_text())
-    return Canaries(tuple(kept["keys"]), np.array(kept["included"], dtype=np.bool_), tuple(kept["never"]))
+        return {"keys": drawn.keys, "included": drawn.included.tolist(), "never": drawn.never}
+
+    body = kept(path, draw)
+    return Canaries(tuple(body["keys"]), np.array(body["included"], dtype=np.bool_), tuple(body["never"]))
 
 
 def canary_records(canaries: Canaries, labels: Sequence[str], unit: Unit) -> list[Record]:

@@ -15,15 +15,14 @@ from dpassay.accounting.guarantees import ApproxDP, ExPostDP, Guarantee
 from dpassay.accounting.ledger.entries import Json
 from dpassay.accounting.ledger.evidence import Basis
 from dpassay.accounting.ledger.run import Run
-from dpassay.accounting.ledger.run_files import LEDGER, check_ledger_is_there, open_ledger
-from dpassay.accounting.registry import account, upper_bounds
+from dpassay.accounting.ledger.run_files import LEDGER, open_ledger
+from dpassay.accounting.registry import account
 from dpassay.attacks.canaries.reconstruction import Canaries
 from dpassay.attacks.private_inference.leave_one_out import LeaveOneOut
 from dpassay.audits.result import AuditResult
 from dpassay.base.errors import input_errors
 from dpassay.base.private_files import PRIVATE
-from dpassay.data.records import Record
-from dpassay.generators.base import BoundedGuarantee, FinishedRun, RunSettings
+from dpassay.generators.base import CHANGES, BoundedGuarantee, FinishedRun, RunSettings
 from dpassay.generators.documents import Documents
 from dpassay.generators.ledger_run import make_in_ledger
 from dpassay.generators.private_inference import words
@@ -57,6 +56,12 @@ class InferenceRun(FinishedRun):
     generation: Generation
     canaries: Canaries | None = None
     observer: LeaveOneOut | None = None
+    known = "the batching key, the language model"
+    seen = "all released tokens"
+
+    @property
+    def neighbours(self) -> str:
+        return f"Neighbouring data sets differ by one {self.unit}, {CHANGES[self.adjacency]}."
 
     @property
     def basis(self) -> Basis:
@@ -170,32 +175,17 @@ class InferenceRun(FinishedRun):
                     private=True,
                 )
             )
-        if self.mechanism.variant == "as_published" and isinstance(claimed.guarantee, ApproxDP):
-            published = upper_bounds(
-                self.mechanism.published_plan(),
-                claimed.guarantee,
-                adjacency=self.mechanism.adjacency,
-                unit=self.mechanism.unit,
-                methods=["zcdp"],
+        if isinstance(claimed.guarantee, ApproxDP) and claimed.certified is not None:
+            why = (
+                "One record more shifts every later batch: batches compose instead of running in parallel, and each "
+                "shifted batch has a row replaced, which doubles the range of a mean."
             )
-            if published and claimed.certified is not None:
-                rows.append(
-                    Difference(
-                        statement="Clusters cut into batches of a fixed size",
-                        published=published[0].value,
-                        recomputed=claimed.certified,
-                        why="One record more shifts every later batch: batches compose instead of running in "
-                        "parallel, and each shifted batch has a row replaced, which doubles the range of a mean.",
-                        private=False,
-                    )
-                )
+            statement = "Clusters cut into batches of a fixed size"
+            rows += self.published_difference(self.mechanism.published_plan, claimed, statement, [why], method="zcdp")
         return rows
 
     def not_protected(self) -> list[str]:
         return words.not_protected(self.claim)
-
-    def threat_model(self) -> list[str]:
-        return words.threat_model(self.claim)
 
     def side_channels(self) -> list[str]:
         return words.side_channels(self.generation)
@@ -246,9 +236,6 @@ def load_model(claim: PrivateInferenceClaim, model: str | None, device: str, dow
         return LanguageModel.load(model or claim.model, device, allow_network=download)
 
 
-_Made = tuple[Generation, Sequence[Record], Canaries | None, LeaveOneOut | None]
-
-
 def kept_key(ledger: Path, name: str, anchor: Path | None) -> bytes:
     """The batching key of a run in a ledger; a new one, of 32 bytes, if the run has not begun."""
     known: Mapping[str, Json] = {}
@@ -259,15 +246,7 @@ def kept_key(ledger: Path, name: str, anchor: Path | None) -> bytes:
 
 
 def generate(claim: PrivateInferenceClaim, output: Path, settings: RunSettings) -> InferenceRun:
-    """Runs private inference as claimed, or resumes the run that `output` holds.
-
-    The ledger is ``private/ledger.sqlite``. Documents, batching key and noisy counts are committed to it before the run
-    is finished, and written beside it. The batching key is drawn once.
-
-    Raises:
-        InputError: if the data or the model is invalid, or the folder holds another run; nothing has been written then.
-    """
-    check_ledger_is_there(output / PRIVATE)
+    """Runs private inference as claimed; the batching key is drawn once (`dpassay.generators.registry.generate`)."""
     mechanism, on_canaries = claim.generator(), settings.audited and plays_on_canaries(claim)
     given = () if on_canaries else claim.load_records(settings.download)
     model = load_model(claim, settings.model, settings.device, settings.download)
@@ -276,8 +255,8 @@ def generate(claim: PrivateInferenceClaim, output: Path, settings: RunSettings) 
         rows = mechanism.row_plan(model)
     key = kept_key(output / PRIVATE / LEDGER, claim.name, settings.anchor)
 
-    def make(run: Run, folder: Path) -> tuple[_Made, Documents]:
-        canaries = kept_canaries(folder / "canaries.json", 2 * claim.public.records) if on_canaries else None
+    def make(run: Run, ledger: Path) -> InferenceRun:
+        canaries = kept_canaries(ledger.with_name("canaries.json"), 2 * claim.public.records) if on_canaries else None
         records = given if canaries is None else canary_records(canaries, claim.public.labels, mechanism.unit)
         watched = settings.audited and "leave_one_out" in claim.audits
         observer = loss_observer(mechanism, len(records)) if watched else None
@@ -292,26 +271,23 @@ def generate(claim: PrivateInferenceClaim, output: Path, settings: RunSettings) 
                 progress=step,
                 source=settings.source,
             )
-        return (generation, records, canaries, observer), documents_of(generation, key)
+        return InferenceRun(
+            claim=claim,
+            settings=settings,
+            plan=mechanism.plan(),
+            documents=documents_of(generation, key),
+            ledger_path=ledger,
+            mechanism=mechanism,
+            model=model,
+            records=records,
+            key=key,
+            generation=generation,
+            canaries=canaries,
+            observer=observer,
+        )
 
     about: dict[str, Json] = {"model": model.fingerprint, "rows": rows.to_json(), "key": key.hex()}
-    (generation, records, canaries, observer), documents, ledger = make_in_ledger(
-        claim, output, mechanism.plan(), settings, make, about, words.rows_basis(rows)
-    )
-    return InferenceRun(
-        claim=claim,
-        settings=settings,
-        plan=mechanism.plan(),
-        documents=documents,
-        ledger_path=ledger,
-        mechanism=mechanism,
-        model=model,
-        records=records,
-        key=key,
-        generation=generation,
-        canaries=canaries,
-        observer=observer,
-    )
+    return make_in_ledger(claim, output, mechanism.plan(), settings, make, about, words.rows_basis(rows))
 
 
 def documents_of(generation: Generation, key: bytes) -> Documents:

@@ -8,8 +8,7 @@ from dpassay.accounting.adjacency import Unit
 from dpassay.accounting.ledger.evidence import Basis
 from dpassay.base.number_format import format_number
 from dpassay.claims.base import Claim
-from dpassay.generators.base import CHANGES, in_common
-from dpassay.generators.base import threat_model as adversary
+from dpassay.generators.base import in_common
 from dpassay.generators.private_inference.claim import ROWS_ALIKE
 
 if TYPE_CHECKING:
@@ -69,12 +68,6 @@ def not_protected(claim: Claim) -> list[str]:
     if not Unit.parse(claim.unit).needs_user:
         lines.append("A person with several records is not protected as one unit.")
     return lines
-
-
-def threat_model(claim: Claim) -> list[str]:
-    """The adversary that the guarantee is about."""
-    neighbours = f"Neighbouring data sets differ by one {claim.unit}, {CHANGES[claim.adjacency]}."
-    return adversary("the batching key, the language model", "record", "all released tokens", neighbours)
 
 
 def side_channels(generation: Generation) -> list[str]:

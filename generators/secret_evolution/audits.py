@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -14,9 +13,9 @@ from dpassay.attacks.secrets.games import Variant
 from dpassay.auditing.secrets.attack import MAX_VALUES, audit_secret
 from dpassay.audits.result import AuditResult
 from dpassay.base.arrays import Floats, Integers
-from dpassay.base.errors import input_errors
 from dpassay.base.number_format import format_number
 from dpassay.base.progress import Progress
+from dpassay.generators.audits import named_audits
 from dpassay.generators.base import BoundedGuarantee
 from dpassay.generators.secret_evolution.run import SecretEvolutionRun
 from dpassay.mechanisms.secret_evolution.incidence import Incidence
@@ -26,38 +25,27 @@ _RANKED = 1000  # secrets whose r is compared to choose the one to attack
 
 
 def audit(run: SecretEvolutionRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
-    """The audit of a finished run.
+    """The audits of a finished run that its claim names."""
+    return named_audits(run, claimed, confidence, {"secret_reconstruction": _of_run})
 
-    Args:
-        run: the claimed run.
-        claimed: the first part of the claim.
-        confidence: of the audit.
-    """
+
+def _of_run(run: SecretEvolutionRun, claimed: BoundedGuarantee, folder: Path, confidence: float) -> list[AuditResult]:
     assert isinstance(claimed.guarantee, SecretProtection)
-    with input_errors("audits: "):
-        result = secret_reconstruction(
-            run.mechanism,
-            run.claimed_incidence(),
-            run.result.noise,
-            claimed.guarantee,
-            run.ledger_path.parent / "audits",
-            confidence,
-            run.settings.progress,
-            run.labels,
-        )
+    result = secret_reconstruction(
+        run.claim.variant,
+        run.claimed_incidence(),
+        run.result.noise,
+        claimed.guarantee,
+        folder.parent,
+        confidence,
+        run.settings.progress,
+        run.labels,
+    )
     return [result]
 
 
-class Releasing(Protocol):
-    """The part of a mechanism that the audit uses."""
-
-    @property
-    def variant(self) -> str:
-        """``sound`` or ``as_published``."""
-
-
 def secret_reconstruction(
-    mechanism: Releasing,
+    variant: Variant,
     incidence: Incidence,
     noise: SecretNoise,
     guarantee: SecretProtection,
@@ -69,7 +57,7 @@ def secret_reconstruction(
     """The secret reconstruction audit of a claim, on the secret with the largest r.
 
     Args:
-        mechanism: its variant decides the release.
+        variant: of the release.
         incidence: where secrets occur.
         noise: of the claimed run, with the inclusion probabilities.
         guarantee: the claim, for every secret.
@@ -89,7 +77,6 @@ def secret_reconstruction(
         return _without_games(
             f"a secret would take 1/p = {format_number(1 / guarantee.p)} values, and at most {MAX_VALUES} are"
         )
-    variant: Variant = "as_published" if mechanism.variant == "as_published" else "sound"
     return audit_secret(
         drawn,
         noise.sigma,

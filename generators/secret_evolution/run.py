@@ -13,44 +13,29 @@ from dp_accounting import DpEvent
 from dpassay.accounting.guarantees import Guarantee, SecretProtection
 from dpassay.accounting.ledger.entries import Json
 from dpassay.accounting.ledger.run import Run
-from dpassay.accounting.ledger.run_files import check_ledger_is_there
 from dpassay.accounting.registry import upper_bounds
 from dpassay.accounting.secret_protection.groups import of_group
 from dpassay.audits.result import AuditResult
 from dpassay.base.arrays import Integers
 from dpassay.base.errors import input_errors
-from dpassay.base.private_files import PRIVATE
 from dpassay.data.batching import label_indices
 from dpassay.data.records import Record
-from dpassay.generators.base import NOT_SEEN, BoundedGuarantee, FinishedRun, RunSettings, certified
-from dpassay.generators.documents import Documents
-from dpassay.generators.evolution.run import (
-    FLOATING_POINT,
-    JOURNAL,
-    TIMING,
-    documents_of,
-    endings,
-    facts,
-    load_writer,
-    sent_to_writer,
-)
+from dpassay.generators.base import NOT_SEEN, BoundedGuarantee, RunSettings, certified
+from dpassay.generators.evolution.run import JOURNAL, EvolutionRun, documents_of, load_writer
 from dpassay.generators.ledger_run import make_in_ledger
 from dpassay.generators.secret_evolution.claim import SecretEvolutionClaim
-from dpassay.mechanisms.models.writers import Writer
 from dpassay.mechanisms.secret_evolution.generator import EvolutionResult, SecretEvolution
 from dpassay.mechanisms.secret_evolution.incidence import Incidence
 from dpassay.reports.assay import Difference, MechanismTables, SecretGroup, Secrets, SecretSource
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecretEvolutionRun(FinishedRun):
+class SecretEvolutionRun(EvolutionRun):
     """A finished run of secret-protected evolution.
 
     Attributes:
-        mechanism: the generator.
         incidence: where secrets occur; public.
         labels: shape (n,), the index of each record's label; public.
-        writer: of candidates.
         result: texts, noise and sources of secrets.
     """
 
@@ -58,7 +43,6 @@ class SecretEvolutionRun(FinishedRun):
     mechanism: SecretEvolution
     incidence: Incidence
     labels: Integers
-    writer: Writer
     result: EvolutionResult
 
     @property
@@ -143,9 +127,6 @@ class SecretEvolutionRun(FinishedRun):
             ),
         ]
 
-    def endings(self) -> tuple[bool, str]:
-        return endings(self.claim, self.writer)
-
     def not_protected(self) -> list[str]:
         result = self.result.detected
         lines = [
@@ -174,15 +155,8 @@ class SecretEvolutionRun(FinishedRun):
             NOT_SEEN,
         ]
 
-    def side_channels(self) -> list[str]:
-        examples = self.claim.parameters.examples
-        sent = sent_to_writer(self.claim, examples=examples, releasable=self.mechanism.releasable)
-        return [TIMING, *sent, FLOATING_POINT]
-
     def implementation(self) -> dict[str, str]:
-        return facts(self.claim, self.settings, self.writer) | {
-            "fingerprint of the places of secrets (SHA-256)": self.incidence.fingerprint
-        }
+        return super().implementation() | {"fingerprint of the places of secrets (SHA-256)": self.incidence.fingerprint}
 
 
 def public_examples(
@@ -203,17 +177,8 @@ def public_examples(
 
 
 def generate(claim: SecretEvolutionClaim, output: Path, settings: RunSettings) -> SecretEvolutionRun:
-    """Runs secret-protected evolution as claimed, or resumes the run that `output` holds.
-
-    Texts are committed to the ledger before the run is finished. They and the journal of all candidates are written to
-    ``private/``.
-
-    Raises:
-        InputError: if the data, the secrets or the writer are invalid, or the folder holds another run; nothing has
-            been written then. Also if an endpoint fails during the run; the same command resumes it.
-    """
+    """Runs secret-protected evolution as claimed (`dpassay.generators.registry.generate`)."""
     claim.check_allowed(settings.allow_endpoint)
-    check_ledger_is_there(output / PRIVATE)
     mechanism, records = claim.generator(), claim.load_records(settings.download)
     claim.check_records(len(records))
     with input_errors():
@@ -228,30 +193,30 @@ def generate(claim: SecretEvolutionClaim, output: Path, settings: RunSettings) -
         "budgets": [[budget.p, budget.r] for budget in incidence.budgets],
     }
 
-    def make(run: Run, folder: Path) -> tuple[EvolutionResult, Documents]:
+    def make(run: Run, ledger: Path) -> SecretEvolutionRun:
         with settings.progress.stage("Generating") as step:
             result = mechanism.generate(
                 records,
                 writer,
                 run,
-                journal=folder / JOURNAL,
+                journal=ledger.with_name(JOURNAL),
                 incidence=incidence,
                 progress=step,
                 source=settings.source,
             )
-        return result, documents_of(result.texts)
+        return SecretEvolutionRun(
+            claim=claim,
+            settings=settings,
+            plan=plan,
+            documents=documents_of(result.texts),
+            ledger_path=ledger,
+            records=records,
+            mechanism=mechanism,
+            incidence=incidence,
+            labels=label_indices(records, mechanism.labels),
+            writer=writer,
+            examples=claim.parameters.examples,
+            result=result,
+        )
 
-    result, documents, ledger = make_in_ledger(claim, output, plan, settings, make, about)
-    return SecretEvolutionRun(
-        claim=claim,
-        settings=settings,
-        plan=plan,
-        documents=documents,
-        ledger_path=ledger,
-        records=records,
-        mechanism=mechanism,
-        incidence=incidence,
-        labels=label_indices(records, mechanism.labels),
-        writer=writer,
-        result=result,
-    )
+    return make_in_ledger(claim, output, plan, settings, make, about)

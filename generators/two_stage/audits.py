@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from dpassay.accounting.adjacency import Adjacency
-from dpassay.accounting.guarantees import Guarantee
 from dpassay.accounting.ledger.run_files import prepare
 from dpassay.attacks.two_stage.membership import (
     LIKELIHOOD,
@@ -23,14 +21,11 @@ from dpassay.attacks.two_stage.membership import (
 )
 from dpassay.auditing.released.design import TableAuditSettings
 from dpassay.auditing.released.run import audit_rows
-from dpassay.audits.games.membership import membership_audit
-from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores
-from dpassay.audits.implications import epsilon_to_audit
+from dpassay.audits.games.membership_design import MembershipScores
 from dpassay.audits.result import AuditResult
 from dpassay.base.arrays import Bools, Floats
-from dpassay.base.errors import input_errors
-from dpassay.base.private_files import create_once
 from dpassay.data.table_schema import Row, Schema
+from dpassay.generators.audits import kept, membership_of_canaries, named_audits
 from dpassay.generators.base import BoundedGuarantee
 from dpassay.generators.ledger_run import open_audit_run
 from dpassay.generators.two_stage.run import TwoStageRun
@@ -80,11 +75,13 @@ class RowCoins:
     @classmethod
     def kept(cls, path: Path, count: int, adjacency: Adjacency, table: Table) -> RowCoins:
         """The coins in a file, which is written first if it is missing; no canary is a row of the table."""
-        if not path.exists():
+
+        def draw() -> dict[str, object]:
             drawn = _drawn(2 * count, table)
             coins = {name: _tossed(many) for name, many in (("included", count), ("spikes", SPIKE_COINS))}
-            create_once(path, json.dumps({"rows": drawn[:count], "others": drawn[count:], **coins}) + "\n")
-        body = json.loads(path.read_text())
+            return {"rows": drawn[:count], "others": drawn[count:], **coins}
+
+        body = kept(path, draw)
         rows, others = ([tuple(row) for row in body[name]] for name in ("rows", "others"))
         included, spikes = (np.array(body[name], dtype=np.bool_) for name in ("included", "spikes"))
         return cls(tuple(rows), tuple(others) if adjacency is Adjacency.REPLACE_ONE else (), included, spikes)
@@ -133,22 +130,11 @@ def _drawn(count: int, table: Table) -> list[Row]:
 
 
 def audit(run: TwoStageRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
-    """The audits of a finished run that its claim names.
-
-    Args:
-        run: the claimed run.
-        claimed: the first part of the claim.
-        confidence: with which all bounds hold jointly.
-    """
-    audits = {"canaries": canaries, "released": released}
-    asked, folder = run.claim.audits, run.ledger_path.parent / "audits"
-    each = 1 - (1 - confidence) / max(1, len(asked))
-    with input_errors("audits: "):
-        collected = [audits[name](run, claimed.guarantee, folder / name, each) for name in asked]
-    return [result for results in collected for result in results]
+    """The audits of a finished run that its claim names."""
+    return named_audits(run, claimed, confidence, {"canaries": canaries, "released": released})
 
 
-def canaries(run: TwoStageRun, guarantee: Guarantee, folder: Path, confidence: float) -> list[AuditResult]:
+def canaries(run: TwoStageRun, claimed: BoundedGuarantee, folder: Path, confidence: float) -> list[AuditResult]:
     """The canary audit: fair coins choose spikes and canary rows; gradients, model and synthetic rows are searched.
 
     Two runs of their own, in a ledger of their own, each with its coins: one with the claimed mechanism, over the
@@ -160,7 +146,7 @@ def canaries(run: TwoStageRun, guarantee: Guarantee, folder: Path, confidence: f
 
     Args:
         run: the claimed run.
-        guarantee: the claim.
+        claimed: the claim.
         folder: of the runs; private.
         confidence: with which the bounds of both results hold jointly.
 
@@ -170,29 +156,19 @@ def canaries(run: TwoStageRun, guarantee: Guarantee, folder: Path, confidence: f
     prepare(folder, run.settings.anchor)
     played = _play(run, folder, "canaries")
     control = _play(run, folder, "positive control")
-    delta, claimed = epsilon_to_audit(guarantee)
-    results = []
-    for own, known, guesses in zip(played, control, (GUESSES, ()), strict=True):
-        design = MembershipDesign(
-            guesses=tuple(sorted({min(guess, len(own.included)) for guess in guesses})),
-            fair_coins=True,
-            swapped=run.adjacency is Adjacency.REPLACE_ONE,
-            adjacency=run.adjacency,
-            unit=run.unit,
-            delta=delta,
-            confidence=1 - (1 - confidence) / 2,
-            claimed_epsilon=claimed,
-        )
-        results.append(membership_audit(own, design, control=known))
-    return results
+    guesses = tuple(sorted({min(guess, len(played[0].included)) for guess in GUESSES}))
+    return [
+        membership_of_canaries(run, claimed.guarantee, own, known, 1 - (1 - confidence) / 2, of_these)
+        for own, known, of_these in zip(played, control, (guesses, ()), strict=True)
+    ]
 
 
-def released(run: TwoStageRun, guarantee: Guarantee, folder: Path, confidence: float) -> list[AuditResult]:
+def released(run: TwoStageRun, claimed: BoundedGuarantee, folder: Path, confidence: float) -> list[AuditResult]:
     """The audit of the synthetic table: what it repeats of the table, compared with rows that the run did not read.
 
     Args:
         run: the claimed run.
-        guarantee: the claim; no ε follows, since no coins decided which rows the run read.
+        claimed: the claim; no ε follows, since no coins decided which rows the run read.
         folder: unused, since nothing is kept.
         confidence: with which all intervals and p-values hold jointly.
 

@@ -150,22 +150,15 @@ class TwoStageClaim(Claim):
         return {f"{MADE_FROM} of {key}": origin for key, origin in self._made_from().items()}
 
     def estimate_reasons(self) -> list[str]:
-        origin = self.schema_origin()
-        if origin is None:
-            return []
-        return [
-            f"a schema of claim {self.name!r} was made from {origin} rows, and nothing accounts for what its domains "
-            "reveal"
-        ]
+        made = f"a schema of claim {self.name!r} was made from {self.schema_origin()} rows"
+        return [f"{made}, and nothing accounts for what its domains reveal"] if self.schema_origin() else []
 
     def parameter_warnings(self) -> list[str]:
-        origin = self.schema_origin()
-        if origin is None:
-            return []
-        return [
-            f"A schema of this claim was made from {origin} rows. Its domains are then not public, and nothing here "
-            "accounts for what they reveal, so every bound is an estimate."
-        ]
+        warning = (
+            f"A schema of this claim was made from {self.schema_origin()} rows. Its domains are then not public, and "
+            "nothing here accounts for what they reveal, so every bound is an estimate."
+        )
+        return [warning] if self.schema_origin() else []
 
     def target_and_holdout(self, schema: Schema) -> tuple[str, list[Row]]:
         """The column that audits guess, and the rows that the generator does not see.

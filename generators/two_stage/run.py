@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpassay.accounting.ledger.run import Run
-from dpassay.accounting.ledger.run_files import check_ledger_is_there
 from dpassay.base.errors import input_errors
 from dpassay.base.private_files import PRIVATE
 from dpassay.data.records import Record
 from dpassay.data.table_schema import Row
-from dpassay.generators.base import CHANGES, BoundedGuarantee, FinishedRun, RunSettings, not_protected, threat_model
+from dpassay.generators.base import CHANGES, BoundedGuarantee, FinishedRun, RunSettings
 from dpassay.generators.documents import Documents
 from dpassay.generators.ledger_run import make_in_ledger
 from dpassay.generators.two_stage.claim import ROWS_ALIKE, TwoStageClaim
@@ -47,6 +46,14 @@ class TwoStageRun(FinishedRun):
     model: LanguageModel
     tokens: RowTokens
     trained: Trained
+    public_facts = "The number of rows ({records}) and the schema of the table, with all its domains,"
+    item = "row"
+    known = "the language model, the public table"
+    seen = "the weights after every step, and all synthetic rows"
+
+    @property
+    def neighbours(self) -> str:
+        return f"Neighbouring tables differ in one row, which is {CHANGES[self.adjacency]}."
 
     @property
     def checkpoints(self) -> Path:
@@ -77,18 +84,6 @@ class TwoStageRun(FinishedRun):
     def endings(self) -> tuple[bool, str]:
         return True, "Every row is whole: each of its columns has a value of the schema, or is empty where it may be."
 
-    def not_protected(self) -> list[str]:
-        public = f"The number of rows ({self.claim.public.records}) and the schema of the table, with all its domains,"
-        return not_protected(public, "row")
-
-    def threat_model(self) -> list[str]:
-        return threat_model(
-            "the language model, the public table",
-            "row",
-            "the weights after every step, and all synthetic rows",
-            f"Neighbouring tables differ in one row, which is {CHANGES[self.adjacency]}.",
-        )
-
     def side_channels(self) -> list[str]:
         return [
             "All passes over rows have one shape, but the number of passes of a step follows the size of its batch; do "
@@ -112,15 +107,7 @@ class TwoStageRun(FinishedRun):
 
 
 def generate(claim: TwoStageClaim, output: Path, settings: RunSettings) -> TwoStageRun:
-    """Fine-tunes a model as claimed and samples rows from it, or resumes the run that `output` holds.
-
-    Rows are committed to the ledger before the run is finished. They, their journal, and the checkpoints of the model
-    are written to ``private/``.
-
-    Raises:
-        InputError: if the data or the model is invalid, or the folder holds another run; nothing has been written then.
-    """
-    check_ledger_is_there(output / PRIVATE)
+    """Fine-tunes a model as claimed and samples rows from it; checkpoints are kept in ``private/``, too."""
     mechanism = claim.generator()
     table, public = claim.tables(settings.download)
     if "released" in claim.audits:
@@ -133,34 +120,32 @@ def generate(claim: TwoStageClaim, output: Path, settings: RunSettings) -> TwoSt
         training = TwoStageTraining(mechanism, model, table, folder, public=public, source=settings.source)
     sampler = RowSampler(seed=mechanism.seed, **claim.parameters.generation.model_dump(exclude={"rows"}))
 
-    def make(run: Run, private: Path) -> tuple[Trained, Documents]:
+    def make(run: Run, ledger: Path) -> TwoStageRun:
         folder.mkdir(mode=0o700, exist_ok=True)
         with settings.progress.stage("Training") as step:
             trained = training.run(run, step)
         of_journal = {"sampler": repr(sampler), "weights": trained.model.fingerprint}
-        with Journal(private / JOURNAL, of_journal) as journal, input_errors():
+        with Journal(ledger.with_name(JOURNAL), of_journal) as journal, input_errors():
             rows = write_rows(
                 trained.model, training.tokens, sampler, claim.parameters.generation.rows, journal, settings
             )
         columns = {column.name: column.kind for column in table.schema.columns}
-        return trained, Documents(columns, [table.schema.cells(row) for row in rows])
+        return TwoStageRun(
+            claim=claim,
+            settings=settings,
+            plan=mechanism.plan(),
+            documents=Documents(columns, [table.schema.cells(row) for row in rows]),
+            ledger_path=ledger,
+            records=records,
+            mechanism=mechanism,
+            table=table,
+            public=public,
+            model=model,
+            tokens=training.tokens,
+            trained=trained,
+        )
 
-    about = {"model": model.fingerprint}
-    trained, documents, ledger = make_in_ledger(claim, output, mechanism.plan(), settings, make, about)
-    return TwoStageRun(
-        claim=claim,
-        settings=settings,
-        plan=mechanism.plan(),
-        documents=documents,
-        ledger_path=ledger,
-        records=records,
-        mechanism=mechanism,
-        table=table,
-        public=public,
-        model=model,
-        tokens=training.tokens,
-        trained=trained,
-    )
+    return make_in_ledger(claim, output, mechanism.plan(), settings, make, {"model": model.fingerprint})
 
 
 def write_rows(

@@ -96,4 +96,4 @@ def test_paths_of_centres_are_relative_to_the_claim_file(folder: Path) -> None:
     claim = read_claim(claim_file(folder))
     mechanism = claim.generator()
     assert isinstance(mechanism, PrivateInference)
-    assert mechanism.centres == str(folder / "public" / "centres.safetensors")
+    assert mechanism.centres == folder / "public" / "centres.safetensors"

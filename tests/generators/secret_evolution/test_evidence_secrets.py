@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from scipy.sparse import csr_array
 from dpassay.accounting.guarantees import SecretProtection
 from dpassay.accounting.secret_protection.noise import blowup, noise_for
 from dpassay.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
-from dpassay.attacks.secrets.games import SecretGame
+from dpassay.attacks.secrets.games import SecretGame, Variant
 from dpassay.auditing.secrets import attack
 from dpassay.auditing.secrets.attack import number_of_games, number_of_values
 from dpassay.audits.result import AuditResult
@@ -39,9 +38,9 @@ def noise(chances: list[float], sigma: float, rounds: int) -> SecretNoise:
 
 
 def play(
-    folder: Path, made: SecretNoise, result: Incidence, *, variant: str = "sound", claim: SecretProtection = CLAIM
+    folder: Path, made: SecretNoise, result: Incidence, *, variant: Variant = "sound", claim: SecretProtection = CLAIM
 ) -> AuditResult:
-    return secret_reconstruction(SimpleNamespace(variant=variant), result, made, claim, folder, 0.95, Progress())
+    return secret_reconstruction(variant, result, made, claim, folder, 0.95, Progress())
 
 
 @pytest.fixture(autouse=True)
@@ -80,9 +79,7 @@ def test_records_of_other_labels_are_not_added_up(tmp_path: Path) -> None:
     assert item is not None
     assert item.tolist() == [1.0]
     assert blowup([0.0, 0.0, 1.0], made.sigma, 0.1).lower > 0.55
-    played = secret_reconstruction(
-        SimpleNamespace(variant="sound"), result, made, CLAIM, tmp_path, 0.95, Progress(), np.array([0, 1, 0])
-    )
+    played = secret_reconstruction("sound", result, made, CLAIM, tmp_path, 0.95, Progress(), np.array([0, 1, 0]))
     assert played.details["best_guess"][0] < CLAIM.r
 
 
