@@ -70,52 +70,47 @@ def print_account(account: Account) -> None:
             f"What {what}, at {account.adjacency}, unit {account.unit}: no finite bound"
             + (f" ({tried})." if tried else "."),
             soft_wrap=True,
-            highlight=False,
         )
     else:
         console.print(_table(account, account.bounds, f"What {what}"))
     if account.whole_plan:
         console.print(_table(account, account.whole_plan, "If each unfinished run charges its whole plan"))
-    for hint in account.hints:
-        console.print(hint, markup=False, soft_wrap=True, highlight=False)
-    notes = [note for ledger in account.ledgers for note in ledger.notes()]
+    notes = [*account.hints, *(note for ledger in account.ledgers for note in ledger.notes())]
     notes += [f"assumed: {sentence}" for sentence in account.assumptions]
     notes += [f"an estimate: {sentence}" for sentence in account.doubts]
     for note in (*notes, *(note for file in account.foreign for note in file.notes())):
-        console.print(note, markup=False, soft_wrap=True, highlight=False)
+        console.print(note, soft_wrap=True)
     asked = [name for name in account.unsupported if name != SecretProtectionAccountant.name]
     if account.bounds and not account.unit.is_secret:
         if asked:
-            console.print(f"No bound by {', '.join(asked)} (--json says why).", highlight=False, soft_wrap=True)
+            console.print(f"No bound by {', '.join(asked)} (--json says why).", soft_wrap=True)
     else:
         for name, reason in account.unsupported.items():
-            console.print(f"{name}: {reason}", markup=False)
+            console.print(f"{name}: {reason}", highlight=True)
 
 
 def _samplers(account: Account) -> Table:
     """The best bound for each way in which records may have been sampled."""
-    from rich.table import Table
+    from dpassay.cli.table_console import folded
 
-    table = Table(title="How records were sampled is not recorded; state it with --sampler")
-    for column in ("if the sampler was", "at", "at most", "rigor"):
-        table.add_column(column, overflow="fold")
+    rows = []
     for item in account.if_sampled:
         bound = item.bound
         value, rigor = ("no bound", "") if bound is None else (format_upper(bound.value), bound.rigor)
-        table.add_row(item.sampler, item.adjacency, value, rigor)
-    return table
+        rows.append([item.sampler, item.adjacency, value, rigor])
+    title = "How records were sampled is not recorded; state it with --sampler"
+    return folded(title, ("if the sampler was", "at", "at most", "rigor"), rows)
 
 
 def _table(account: Account, bounds: Sequence[Bound], title: str) -> Table:
     """Bounds as rows; with a column for lower ends where an accountant encloses the exact value."""
-    from rich.table import Table
+    from dpassay.cli.table_console import folded
 
-    table = Table(title=f"{title}, at {account.adjacency}, unit {account.unit}")
     enclosed = any(bound.interval for bound in bounds)
     function = "p" if account.unit.is_secret else "δ"
     of = ["claimed"] if account.budgets else []
-    for column in ("accountant", "quantity", *of, *(["at least"] if enclosed else []), "at most", function, "rigor"):
-        table.add_column(column, overflow="fold")
+    columns = "accountant", "quantity", *of, *(["at least"] if enclosed else []), "at most", function, "rigor"
+    rows = []
     claimed = [[format_number(budget.r)] for budget in account.budgets]
     for bound, whose in zip(bounds, claimed or [[]] * len(bounds), strict=True):
         note = " (private: depends on the data)" if bound.private else ""
@@ -123,5 +118,5 @@ def _table(account: Account, bounds: Sequence[Bound], title: str) -> Table:
         argument = bound.at if account.unit.is_secret else bound.delta
         at = "" if argument is None else format_number(argument)
         quantity = bound.quantity.replace("_", "-") + note
-        table.add_row(bound.method, quantity, *whose, *least, format_upper(bound.value), at, bound.rigor)
-    return table
+        rows.append([bound.method, quantity, *whose, *least, format_upper(bound.value), at, bound.rigor])
+    return folded(f"{title}, at {account.adjacency}, unit {account.unit}", columns, rows)

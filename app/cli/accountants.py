@@ -46,7 +46,7 @@ def _print(results: dict[str, tuple[Support, ...]], *, reasons: bool) -> None:
     for adjacency, answers in results.items():
         methods = [name for name in ACCOUNTANTS if any(a.method == name and a.rigor for a in answers)]
         if not methods:
-            console.print(f"{adjacency}: no accountant has a bound for any kind of event", highlight=False)
+            console.print(f"{adjacency}: no accountant has a bound for any kind of event")
             continue
         table = Table(title=adjacency, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
         table.add_column("event")
@@ -63,7 +63,7 @@ def _print(results: dict[str, tuple[Support, ...]], *, reasons: bool) -> None:
                 if answer.reason is not None:
                     kinds.setdefault((answer.method, answer.reason), []).append(answer.example)
             for (_, reason), examples in kinds.items():
-                console.print(f"{'; '.join(examples)}: {reason}", highlight=False)
+                console.print(f"{'; '.join(examples)}: {reason}")
     console.print("C: certified, numerical error included. E: an estimate, which supports no claim. –: no bound.")
     if not reasons:
         console.print("With --adjacency the reasons of those without a bound are listed; --json has all of them.")

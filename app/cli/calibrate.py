@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -10,9 +10,6 @@ from dpassay.base import defaults
 from dpassay.base.terminal import say
 from dpassay.cli.options import REQUIRED, Adjacency, Json, Option, Quiet, options_of, show, with_options
 from dpassay.jobs.mechanisms import CALIBRATED, Command
-
-if TYPE_CHECKING:
-    from dpassay.accounting.calibration.calibration import Calibration
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,12 +42,6 @@ Method = Annotated[str | None, typer.Option(help="Accountant that computes the b
 Tolerance = Annotated[float, typer.Option(help="Relative tolerance of the parameter that is found.")]
 
 
-def _show(result: Calibration, json_: bool, quiet: bool) -> None:
-    from dpassay.jobs.calibrate import in_words
-
-    show(result.to_json(), lambda: say("\n".join(in_words(result))), json_, quiet)
-
-
 def _mechanism(name: str, command: Command) -> None:
     """Adds the command about a mechanism."""
     mechanism = command.mechanism
@@ -59,12 +50,13 @@ def _mechanism(name: str, command: Command) -> None:
     parameters = options_of(mechanism, optional=mechanism.finds.values())
 
     def run(find: str, tolerance: float, json_: bool, quiet: bool, **given: Any) -> None:
-        from dpassay.jobs.calibrate import Goal, calibrate_mechanism
+        from dpassay.jobs.calibrate import Goal, calibrate_mechanism, in_words
 
         parts = {name: given.pop(name) for name, _, _ in parameters}
         goal = {name.removeprefix("target_"): value for name, value in given.items()}
         goal.setdefault("adjacency", mechanism.adjacency)
-        _show(calibrate_mechanism(mechanism, Goal(**goal, tolerance=tolerance), find, parts), json_, quiet)
+        result = calibrate_mechanism(mechanism, Goal(**goal, tolerance=tolerance), find, parts)
+        show(result.to_json(), lambda: say("\n".join(in_words(result))), json_, quiet)
 
     options = [
         *(option for option in parameters if option[2] is REQUIRED),

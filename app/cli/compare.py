@@ -158,15 +158,13 @@ def _print(compared: Compared) -> None:
     console.print(table)
     for name, reason in result.unsupported.items():
         if name not in result.inapplicable:
-            console.print(f"{name}: {reason}", markup=False, highlight=False)
+            console.print(f"{name}: {reason}")
     if result.inapplicable:
         names = ", ".join(result.inapplicable)
-        console.print(
-            f"No bound for mechanisms of this kind: {names} (`dpassay accountants` says why).", highlight=False
-        )
+        console.print(f"No bound for mechanisms of this kind: {names} (`dpassay accountants` says why).")
     notes = [f"{row.bound.method}: {note}" for row in result.rows for note in row.notes]
     notes += [note for panel in compared.panels for note in panel.notes]
     for note in dict.fromkeys((*notes, *compared.assumptions)):
-        console.print(f"Note: {note}", markup=False, highlight=False)
+        console.print(f"Note: {note}")
     if compared.figure is not None:
-        console.print(f"Figure: {compared.figure}", markup=False, highlight=False)
+        console.print(f"Figure: {compared.figure}")

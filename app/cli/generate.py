@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from dpassay.base.terminal import say
-from dpassay.cli.options import AllowEndpoint, Anchor, Device, Download, Json, Model, NewRun, Quiet, progress, show
+from dpassay.cli.options import AllowEndpoint, Anchor, Device, Download, Json, Model, NewRun, Quiet, call, show
 
 
 def generate(
-    config: Annotated[Path, typer.Argument(help="A claim file; it needs neither guarantee nor audits.")],
+    claim: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="A claim file; it needs neither guarantee nor audits.")
+    ],
     output: NewRun,
     vectors: Annotated[
         Path | None,
@@ -36,42 +38,25 @@ def generate(
 
     With --vectors, a model writes texts that are steered by vectors released before (post-processing), into DIR itself.
     """
+    options = locals()
     from dpassay.base.errors import InputError
     from dpassay.base.outputs import check_device, check_output_folder
     from dpassay.generators.registry import read_claim
 
-    configured, on = read_claim(config), check_device(device)
-    check_output_folder(output, configured.reads(config, model))
+    claim = read_claim(config)
+    check_device(device)
+    check_output_folder(output, claim.reads(config, model))
     from dpassay.jobs import generate as job  # loads torch, so the claim is checked first
     from dpassay.reports.text import output_in_words
 
     if vectors is not None:
-        written = job.generate_from_vectors(
-            configured,
-            vectors,
-            output,
-            texts=texts,
-            model=model,
-            device=on,
-            download=download,
-            allow_endpoint=allow_endpoint,
-            progress=progress(json_, quiet),
-        )
+        written = call(job.generate_from_vectors, options, claim=claim, config=None, anchor=None)
         count = len(written.documents.rows)
         show(written.to_json(), lambda: say(f"{count} documents in {written.path}"), json_, quiet)
         return
     if texts is not None:
         raise InputError("--texts: goes with --vectors; a run writes as many texts as the claim says")
-    run = job.generate(
-        configured,
-        output,
-        model=model,
-        device=on,
-        download=download,
-        anchor=anchor,
-        allow_endpoint=allow_endpoint,
-        progress=progress(json_, quiet),
-    )
+    run = call(job.generate, options, claim=claim, config=None)
     summary = run.to_json()
 
     def in_words() -> None:

@@ -78,8 +78,8 @@ def utility(
     from dpassay.cli.table_console import show_measures
     from dpassay.utility import table_measures as job
 
-    path = output_file(options.pop("synthetic"), options.pop("output"), job.NAME, (real, held_out, schema))
-    result = job.measure_table(synthetic, call(job.TableSettings, options))
+    path = output_file(synthetic, output, job.NAME, (real, held_out, schema))
+    result = job.measure_table(synthetic, call(job.TableSettings, options, synthetic=None, output=None))
     show_measures(result, (_comparison_rows(result), _classifier_rows(result)), path, json_, quiet)
 
 

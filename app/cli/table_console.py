@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ class TableConsole(Console):
     """Prints tables to standard output, without markup; control characters are escaped."""
 
     def __init__(self) -> None:
-        super().__init__(markup=False, emoji=False)
+        super().__init__(markup=False, emoji=False, highlight=False)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """A string as it is printed."""
@@ -31,6 +31,16 @@ Rows = tuple[str, list[str], list[list[str]]]
 """A title, columns, of which the first holds names and the others numbers, and rows."""
 
 
+def folded(title: str, columns: Iterable[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table whose cells are folded where the terminal is narrow."""
+    table = Table(title=title)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
 def show_measures(result: Result, tables: Iterable[Rows | None], path: Path, json_: bool, quiet: bool) -> None:
     """Writes measures to a private file, and shows them after a note that they are private."""
     document = result.to_json()
@@ -38,7 +48,7 @@ def show_measures(result: Result, tables: Iterable[Rows | None], path: Path, jso
 
     def in_words() -> None:
         console = TableConsole()
-        console.print(f"PRIVATE. {document['private']}", markup=False, highlight=False)
+        console.print(f"PRIVATE. {document['private']}")
         for title, columns, rows in filter(None, tables):
             table = Table(title=title, title_justify="left")
             for number, column in enumerate(columns):

@@ -61,8 +61,8 @@ def utility(
     from dpassay.cli.table_console import show_measures
     from dpassay.utility import measures as job
 
-    path = output_file(options.pop("synthetic"), options.pop("output"), job.NAME, (real, held_out))
-    result = job.measure(synthetic, call(job.UtilitySettings, options))
+    path = output_file(synthetic, output, job.NAME, (real, held_out))
+    result = job.measure(synthetic, call(job.UtilitySettings, options, synthetic=None, output=None))
     tables = _embedding_rows(result), _side_rows(result), _overlap_rows(result), _classifier_rows(result)
     show_measures(result, tables, path, json_, quiet)
 

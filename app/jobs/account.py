@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dp_accounting import DpEvent, dp_event
+from pydantic_core import to_jsonable_python
 
 from dpassay.accounting import events, registry
 from dpassay.accounting.adjacency import Adjacency, Unit
@@ -64,8 +65,8 @@ class LedgerState:
 
     def to_json(self) -> dict[str, Any]:
         """The state as plain JSON types."""
-        lists = {key: list(getattr(self, key)) for key in ("unfinished", "assumptions", "estimates")}
-        return {**asdict(self), "path": str(self.path), **lists}
+        body: dict[str, Any] = to_jsonable_python(self)
+        return body
 
     def notes(self) -> list[str]:
         """The state in sentences."""
@@ -210,7 +211,11 @@ def account(
     files = [Path(item) for item in several if not isinstance(item, Claim) and not _is_claim(item)]
     with contextlib.ExitStack() as stack:
         with input_errors():
-            _check_arguments(delta, method, p)
+            for name, value in (("delta", delta), ("p", p)):
+                if value is not None:
+                    validate.open_probability(**{name: value})
+            if method is not None:
+                validate.one_of(tuple(ACCOUNTANTS), method=method)
             stated = Stated.of(adjacency, sampler, records, unit, normalizer, conditions)
             inputs = stack.enter_context(open_inputs(files, stated, claims=claims, anchor=anchor))
             if delta is None and not claims:
@@ -329,15 +334,6 @@ def _hints(
 
 def _is_claim(given: str | Path | Claim) -> bool:
     return isinstance(given, Claim) or is_claim_file(given)
-
-
-def _check_arguments(delta: float | None, method: str | None, p: float | None) -> None:
-    if delta is not None:
-        validate.open_probability(delta=delta)
-    if p is not None:
-        validate.open_probability(p=p)
-    if method is not None:
-        validate.one_of(tuple(ACCOUNTANTS), method=method)
 
 
 Question = tuple[int | None, Guarantee]

@@ -39,13 +39,7 @@ from dpassay.reports.release import claim_digest, releasable
 
 @dataclasses.dataclass(frozen=True)
 class Proof:
-    """What the ledger of the claimed run proves.
-
-    Attributes:
-        parts: guarantees with their upper bounds, the claimed guarantee first.
-        ledger: head, entries and composition of the ledger.
-        warnings: of `lints.private_warnings`.
-    """
+    """What the ledger of the claimed run proves: guarantees with upper bounds, the claimed guarantee first."""
 
     parts: list[BoundedGuarantee]
     ledger: LedgerSummary
@@ -54,14 +48,7 @@ class Proof:
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """Results of all audits of a run: those of this assay, and those of earlier verdicts.
-
-    Attributes:
-        audits: of this assay.
-        confidence: of their finite-sample bounds.
-        earlier: earlier verdicts on the run, with their audits.
-        refuted_runs: names of other runs in the ledger with an equal plan that were refuted.
-    """
+    """Audits of this assay at a joint confidence, earlier verdicts with theirs, and refuted runs with an equal plan."""
 
     audits: list[AuditResult]
     confidence: float
@@ -210,19 +197,16 @@ def worst_verdict(done: FinishedRun, parts: list[BoundedGuarantee], evidence: Ev
     change: the releasable page states what is proven of the mechanism as described, and must not depend on audits of
     private data.
     """
-    contradictions = evidence.contradictions
-    verdicts = []
-    for index, part in enumerate(parts):
-        result = [] if index else evidence.bounds
-        verdicts.append(
-            decide(
-                part.guarantee,
-                adjacency=done.adjacency,
-                unit=done.unit,
-                bounds=[*part.bounds, *result],
-                contradictions=contradictions,
-            )
+    verdicts = [
+        decide(
+            part.guarantee,
+            adjacency=done.adjacency,
+            unit=done.unit,
+            bounds=[*part.bounds, *([] if index else evidence.bounds)],
+            contradictions=evidence.contradictions,
         )
+        for index, part in enumerate(parts)
+    ]
     worst = min(verdicts, key=lambda verdict: ("REFUTED", "UNPROVEN", "SUPPORTED").index(verdict.name))
     seen = dict.fromkeys(sentence for verdict in verdicts for sentence in verdict.contradictions)
     first = verdicts[0]

@@ -53,11 +53,7 @@ class Goal:
     tolerance: float = defaults.TOLERANCE
 
     def target(self) -> Target:
-        """The target as a guarantee.
-
-        Raises:
-            ValueError: unless exactly one target is given, with the parameter it needs and no other.
-        """
+        """The target; a `ValueError` unless exactly one is given, with the parameter it needs and no other."""
         given = {name: value for name in ("epsilon", "mu", "beta", "r") if (value := getattr(self, name)) is not None}
         if len(given) != 1:
             raise ValueError("give one of --target-epsilon, --target-mu, --target-beta and --target-r")
@@ -77,11 +73,7 @@ class Goal:
                 return SecretProtection(self.p or 0.0, self.r or 0.0)
 
     def search(self, make_event: Callable[[float], DpEvent], search: ParameterSearch) -> Calibration:
-        """The value of the parameter that meets the target.
-
-        Raises:
-            InputError: if no value in the bracket meets the target, or no accountant bounds the event.
-        """
+        """The value that meets the target; an `InputError` if none in the bracket does, or nothing is bounded."""
         hint = "--target-mu without --delta: " if self.mu is not None and self.delta is None else ""
         with input_errors(hint):
             if self.method is not None:
@@ -137,12 +129,9 @@ def calibrate_mechanism(
 
     Args:
         mechanism: a class of `CALIBRATED`.
-        goal: the target.
+        goal: the target; an `InputError` if no value meets it.
         find: a word of `mechanism.finds`.
-        given: the other parameters.
-
-    Raises:
-        InputError: if a parameter is missing, superfluous or out of range, or no value meets the target.
+        given: the other parameters; an `InputError` if one is missing, superfluous or out of range.
     """
     with input_errors():
         target = goal.target()

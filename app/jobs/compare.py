@@ -96,16 +96,13 @@ class Compared:
 def compare_mechanism(
     mechanism: Mechanism, at: float, *, adjacency: str | None = None, settings: ComparisonSettings
 ) -> Compared:
-    """The bounds of all accountants on one mechanism.
+    """The bounds of all accountants on one mechanism; an `InputError` for parameters out of range.
 
     Args:
         mechanism: with its parameters.
         at: what the bounds are at: δ, or for a secret the probability p of guessing it before, in (0, 1).
         adjacency: which data sets are neighbours; None for the mechanism's own default.
         settings: how to compare.
-
-    Raises:
-        InputError: for parameters out of range.
     """
     adjacency = mechanism.adjacency if adjacency is None else adjacency
     match mechanism:
@@ -134,9 +131,8 @@ def _secret(secret: Secret, p: float, settings: ComparisonSettings) -> Compared:
     with settings.progress.stage("accountants") as step:
         methods = settings.methods or SECRET_METHODS
         result = compare_secret(release, p, secret.rounds, methods=methods, progress=step)
-    curves: tuple[Panel, ...] = ()
-    if settings.output is not None:
-        curves = secret_panels(release, secret.rounds, result, seconds=settings.seconds)
+    drawn = settings.output is not None
+    curves = secret_panels(release, secret.rounds, result, seconds=settings.seconds) if drawn else ()
     assumptions = result.rows[0].bound.assumptions if result.rows else ()
     return _with_figure(Compared(secret.in_words(secret.adjacency), result, curves, assumptions), settings)
 
@@ -151,9 +147,8 @@ def _vectors(vectors: Vectors, delta: float, adjacency: str, settings: Compariso
     with settings.progress.stage("accountants") as step:
         methods = settings.methods or LAYER_METHODS
         result = compare_layers(released, delta=delta, methods=methods, progress=step, **asked)
-    curves: tuple[Panel, ...] = ()
-    if settings.output is not None:
-        curves = layer_panels(released, result, seconds=settings.seconds, **asked)
+    drawn = settings.output is not None
+    curves = layer_panels(released, result, seconds=settings.seconds, **asked) if drawn else ()
     return _with_figure(Compared(vectors.in_words(relation), result, curves, vectors.notes(relation)), settings)
 
 
@@ -165,17 +160,9 @@ def ledgers(
     anchor: Path | None = None,
     **statements: Unpack[StatementWords],
 ) -> Compared:
-    """The charges of one or several ledgers, and of files of other libraries.
+    """The bounds of all accountants on what ledgers were charged, and on files of other libraries.
 
-    Args:
-        paths: of ledgers over one data set, and of files of other libraries about it.
-        delta: δ in (0, 1).
-        settings: how to compare.
-        anchor, statements: as for `dpassay.account`.
-
-    Raises:
-        InputError: if a file is not a ledger or does not verify, adjacencies differ, the unit is a secret, or a
-            parameter is out of range.
+    Args and errors are those of `dpassay.account`, and the unit must not be a secret.
     """
     with input_errors():
         settings.check()

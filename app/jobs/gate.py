@@ -138,7 +138,12 @@ def gate(
     total = account(files, delta=policy.delta, anchor=anchor, limit=policy.epsilon, **statements)
     result = _compared(total, policy)
     if result.passed and total.unstated and not assume:
-        raise InputError(_unstated(total))
+        files_of = dict.fromkeys(of for of, _ in total.unstated)
+        raise InputError(
+            f"{', '.join(files_of)}: the cost is within the policy only under conditions that nobody states; if they "
+            f"hold, give {options(item for _, item in total.unstated)}, or --assume to take all of them as given "
+            "(without it, dpassay account prints them)"
+        )
     if summary is not None:
         try:
             with summary.open("a", encoding="utf-8") as file:
@@ -146,16 +151,6 @@ def gate(
         except OSError as error:
             raise InputError(f"{summary}: cannot be written: {error.strerror or error}") from None
     return result
-
-
-def _unstated(total: Account) -> str:
-    """What nobody states, and how to state it, in one line."""
-    files = dict.fromkeys(of for of, _ in total.unstated)
-    return (
-        f"{', '.join(files)}: the cost is within the policy only under conditions that nobody states; if they hold, "
-        f"give {options(item for _, item in total.unstated)}, or --assume to take all of them as given (without it, "
-        "dpassay account prints them)"
-    )
 
 
 def _compared(total: Account, policy: Policy) -> Gated:

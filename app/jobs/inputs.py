@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
 from dp_accounting import DpEvent
+from pydantic_core import to_jsonable_python
 
 from dpassay.accounting import events
 from dpassay.accounting.adjacency import Adjacency, Unit
@@ -68,13 +69,8 @@ class ForeignFile:
 
     def to_json(self) -> dict[str, Any]:
         """The file as plain JSON types."""
-        return {
-            **asdict(self),
-            "path": str(self.path),
-            "assumptions": list(self.assumptions),
-            "remarks": list(self.remarks),
-            "unstated": [asdict(item) for item in self.unstated],
-        }
+        body: dict[str, Any] = to_jsonable_python(self)
+        return body
 
     def notes(self) -> list[str]:
         """The file in sentences."""

@@ -29,13 +29,7 @@ _PRIVATE = """\
 
 @dataclass(frozen=True, slots=True)
 class SchemaTemplate:
-    """The schema that was written.
-
-    Attributes:
-        path: of the file.
-        columns: in the order of the sample.
-        public: whether the sample was declared public.
-    """
+    """The schema that was written: its columns in the order of the sample, and whether that was declared public."""
 
     path: Path
     columns: tuple[str, ...]
@@ -47,13 +41,7 @@ class SchemaTemplate:
 
 
 def write_schema(sample: Path, output: Path, *, public: bool = False, ignore: Sequence[str] = ()) -> SchemaTemplate:
-    """Writes the schema of a sample, whose domains are those of the sample.
-
-    Args:
-        sample: a .jsonl, .csv or .parquet file.
-        output: the YAML file to write; it must not exist.
-        public: whether the sample is public. If not, claims that use the schema warn of it.
-        ignore: columns that are left out, such as ids.
+    """Writes the schema of a sample, whose domains are those of the sample, to a new YAML file.
 
     Raises:
         InputError: one line without any value, if a file or a column is invalid.

@@ -27,23 +27,14 @@ MAX_VERDICTS = 40
 
 @dataclass(frozen=True)
 class RecordedVerdict:
-    """A verdict in the ledger.
-
-    Attributes:
-        past: the verdict, and the bounds it rests on; private.
-        public: the releasable part of its assay.
-    """
+    """A verdict in the ledger with the bounds it rests on, which is private, and the releasable part of its assay."""
 
     past: PastVerdict
     public: Release
 
 
 def recorded(run: Run) -> list[RecordedVerdict]:
-    """The verdicts on a run, oldest first.
-
-    Raises:
-        LedgerError: if an entry is not a verdict of this version.
-    """
+    """The verdicts on a run, oldest first; a `LedgerError` if an entry is not a verdict of this version."""
     try:
         return [
             RecordedVerdict(PastVerdict.model_validate(body["verdict"]), Release.model_validate(body["public"]))
@@ -74,15 +65,7 @@ def record(run: Run, verdict: PastVerdict, public: Release) -> None:
 
 
 def confidence_of_next(earlier: Sequence[PastVerdict], audited: bool) -> float:
-    """The confidence of the finite-sample audits of the next verdict, 1 − β/2^j for the j-th.
-
-    Args:
-        earlier: the verdicts so far.
-        audited: whether the next verdict includes audits.
-
-    Raises:
-        InputError: if there are too many verdicts for another one with audits.
-    """
+    """The confidence of the finite-sample audits of the next verdict, 1 − β/2^j for the j-th."""
     if audited and len(earlier) >= MAX_VERDICTS:
         raise InputError(
             f"this run has {len(earlier)} verdicts. All audits of a run share one probability of error, so another one "

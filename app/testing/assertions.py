@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import bisect
 import copy
 import functools
 from collections.abc import Callable, Sequence
@@ -205,12 +206,9 @@ def _check_can_refute(claim: Guarantee, runs: int, confidence: float) -> None:
     enough = runs
     while not detection_limit(claim, enough, confidence=confidence).can_refute and enough < 10**12:
         enough *= 2
-    least = enough // 2
-    while enough - least > 1:
-        middle = (least + enough) // 2
-        least, enough = (
-            (least, middle) if detection_limit(claim, middle, confidence=confidence).can_refute else (middle, enough)
-        )
+    enough = bisect.bisect_left(
+        range(enough), True, enough // 2 + 1, key=lambda n: detection_limit(claim, n, confidence=confidence).can_refute
+    )
     advice = (
         f"take more than {enough} runs" if enough < 10**12 else "no number of runs is enough; test smaller parts of it"
     )
@@ -283,16 +281,7 @@ def _message(mechanism: Mechanism, claim: Guarantee, result: AuditResult, which:
 
 
 def recorded_run(claim: Claim, output: Path, *, seed: int, device: str = "cpu") -> FinishedRun:
-    """Runs the generator of a claim with noise from a seed instead of the operating system's entropy.
-
-    The ledger says ``noise: recorded``, and the documents go to ``private/``.
-
-    Args:
-        claim: as for `dpassay.generate`.
-        output: folder for ``private/``.
-        seed: of the noise.
-        device: where the model runs.
-    """
+    """`dpassay.generate` with noise from a seed instead of the operating system's entropy: it cannot be released."""
     from dpassay.jobs import generate
 
     return generate.generate(claim, output, device=device, source=Recorded(seed))
