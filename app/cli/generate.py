@@ -12,9 +12,7 @@ from dpassay.cli.options import AllowEndpoint, Anchor, Device, Download, Json, M
 
 
 def generate(
-    claim: Annotated[
-        Path, typer.Argument(metavar="CONFIG", help="A claim file; it needs neither guarantee nor audits.")
-    ],
+    config: Annotated[Path, typer.Argument(help="A claim file; it needs neither guarantee nor audits.")],
     output: NewRun,
     vectors: Annotated[
         Path | None,
