@@ -21,6 +21,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from dpassay import __version__
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.audits.implications import describe
+from dpassay.audits.verdict import check_confidence
+from dpassay.base import validate
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.former_name import FORMER_NAME
 from dpassay.base.private_files import write_private
@@ -45,10 +47,33 @@ class Claimed(Part):
     epsilon: float
     delta: float
 
+    @property
+    def guarantee(self) -> PureDP | ApproxDP:
+        """The claim as a guarantee."""
+        return _guarantee(self.epsilon, self.delta)
 
-def guarantee(epsilon: float, delta: float) -> PureDP | ApproxDP:
-    """The guarantee of a claimed ε and δ."""
+
+def _guarantee(epsilon: float, delta: float) -> PureDP | ApproxDP:
     return ApproxDP(epsilon, delta) if delta else PureDP(epsilon)
+
+
+def claimed_guarantee(epsilon: float | None, delta: float) -> PureDP | ApproxDP | None:
+    """The guarantee of a claimed ε and δ; None without an ε."""
+    return None if epsilon is None else _guarantee(epsilon, delta)
+
+
+def planned_claim(epsilon: float | None, delta: float | None, confidence: float) -> PureDP | ApproxDP | None:
+    """The claim that an audit is planned to test; None for none.
+
+    Raises:
+        ValueError: one line, if a number is invalid, there is a δ alone, or no claim is refuted at this confidence.
+    """
+    if epsilon is None and delta is not None and delta > 0:
+        raise ValueError("a δ belongs to a claim; give --epsilon too")
+    claim = claimed_guarantee(epsilon, delta or 0.0)
+    validate.open_probability(confidence=confidence)
+    check_confidence(confidence, claim)
+    return claim
 
 
 def version_error(path: Path, error: ValidationError) -> InputError:
@@ -171,7 +196,7 @@ def report_header(folder: Path, claim: Claimed | None) -> dict[str, Any]:
         "name": folder.resolve().name,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "claim": claim.model_dump() if claim else None,
-        "guarantee": describe(guarantee(claim.epsilon, claim.delta)) if claim else "",
+        "guarantee": describe(claim.guarantee) if claim else "",
         "versions": {
             "dpassay": __version__,
             "python": platform.python_version(),

@@ -150,13 +150,7 @@ def _unchecked(file: Any) -> Any:
 
 
 def _computed(planned: PlannedCanaries, manifest_expected: bool, progress: Progress | None) -> CanaryBound:
-    """The result of the scores.
-
-    Args:
-        planned: the plan.
-        manifest_expected: whether the hash of the manifest was given from outside.
-        progress: where to show that synthetic files are compared with their hashes; None not to read them.
-    """
+    """The result of the scores. Synthetic files are compared with their hashes, but not if there is no progress."""
     plan, scores = planned.plan, read_scores(planned)
     if not scores.scorings:
         raise InputError(

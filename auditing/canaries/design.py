@@ -17,7 +17,7 @@ from dpassay.accounting.bounds import Bound
 from dpassay.accounting.group_privacy import for_group
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.auditing.canaries.kinds import CanaryKind
-from dpassay.auditing.files import guarantee
+from dpassay.auditing.files import planned_claim
 from dpassay.audits.detection import Detectable, detectable
 from dpassay.audits.statistics.ceilings import OneRun
 from dpassay.audits.statistics.one_run import canaries_needed, epsilon_one_run, epsilons_one_run
@@ -254,11 +254,7 @@ def planned_design(
         ValueError: one line, if a number is invalid, or no number of canaries could refute the claim.
     """
     validate.integer(minimum=1, scorings=scorings)
-    if epsilon is None and delta is not None and delta > 0:
-        raise ValueError("a δ belongs to a claim; give --epsilon too")
-    claim = guarantee(epsilon, delta or 0.0) if epsilon is not None else None
-    validate.open_probability(confidence=confidence)
-    check_confidence(confidence, claim)  # that of all audits together
+    claim = planned_claim(epsilon, delta, confidence)  # the confidence is that of all audits together
     if holdout:
         audits = audits_of(kind.of_text, unit.needs_user)
         each_confidence(confidence, audits * scorings)  # of other audits, which must be below 1

@@ -27,7 +27,6 @@ from dpassay.auditing.files import (
     SCORES,
     Claimed,
     Part,
-    guarantee,
     read_json,
     read_sealed,
     version_error,
@@ -218,7 +217,7 @@ class CanariesPlan(Part):
             scorings=self.scorings,
             confidence=self.confidence,
             unit=Unit.parse(self.unit),
-            claim=guarantee(self.claim.epsilon, self.claim.delta) if self.claim else None,
+            claim=None if self.claim is None else self.claim.guarantee,
             delta=self.delta,
         )
 

@@ -194,13 +194,7 @@ def _files_of(plan: CanariesPlan) -> dict[str, str]:
 
 
 def _other_scores(planned: PlannedCanaries, result: str, given: Path, unprotected: bool) -> CanaryScores:
-    """The scores of planned files other than this one, and those of a run without protection.
-
-    Args:
-        planned: the plan.
-        result: hash of this file.
-        given: this file.
-        unprotected: whether this file is of a run without protection.
+    """The scores of planned files other than this one, which has this hash, and those of a run without protection.
 
     Raises:
         InputError: if there are as many as were planned, or this file was scored as that of the other run.

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from dpassay import __version__
-from dpassay.auditing.files import OF_THE_TIME, Claimed, comparable, guarantee, recomputed_bound, sealed, write_bound
-from dpassay.auditing.many_runs.files import PlannedRuns, Results, read_plan
-from dpassay.audits.games.many_runs import ManyRuns, detectable_leak, power
+from dpassay.auditing.files import OF_THE_TIME, Claimed, comparable, recomputed_bound, sealed, write_bound
+from dpassay.auditing.many_runs.files import ARMS, PlannedRuns, Results, read_plan
+from dpassay.audits.games.many_runs import detectable_leak, power
 from dpassay.audits.result import AuditResult
 from dpassay.audits.verdict import decide
 from dpassay.base.errors import InputError
@@ -133,7 +133,8 @@ def computed(planned: PlannedRuns) -> RunsBound:
     results = Results(planned)
     if not results.by_run:
         raise InputError(f"{planned.folder}: holds no runs; make them with `dpassay audit runs run {planned.folder} …`")
-    arms = {arm: _of(planned, results, arm) for arm in ("claimed", "unprotected") if results.of(arm)}
+    # Bounds are those of every round that was made, whether or not the run would have stopped before it.
+    arms = {arm: results.audit(arm, stop=False).result() for arm in ARMS if results.of(arm)}
     if "claimed" not in arms:
         raise InputError(f"{planned.folder}: holds no runs of the generator as it is claimed to be")
     audit, claim = arms["claimed"], planned.plan.claim
@@ -145,8 +146,7 @@ def computed(planned: PlannedRuns) -> RunsBound:
     refuted = None
     if claim is not None:
         design = planned.plan.design()
-        promised = guarantee(claim.epsilon, claim.delta)
-        verdict = decide(promised, adjacency=design.adjacency, unit=design.unit, bounds=audit.bounds)
+        verdict = decide(claim.guarantee, adjacency=design.adjacency, unit=design.unit, bounds=audit.bounds)
         refuted = verdict.name == "REFUTED"
     return RunsBound(
         planned=planned,
@@ -155,11 +155,3 @@ def computed(planned: PlannedRuns) -> RunsBound:
         unprotected=arms.get("unprotected"),
         generator_seconds=sum(results.seconds.values()),
     )
-
-
-def _of(planned: PlannedRuns, results: Results, arm: str) -> AuditResult:
-    # Bounds are those of every round that was made, whether or not the run would have stopped before it.
-    audit = ManyRuns(planned.plan.design(stop=False))
-    for item, features in results.of(arm).items():
-        audit.add(item, features)
-    return audit.result()

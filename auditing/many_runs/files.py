@@ -21,10 +21,11 @@ from pydantic import AliasChoices, Field, FiniteFloat, ValidationError
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.attacks.black_box.output_features import Features, OutputFeatures
 from dpassay.attacks.black_box.worst_cases import FINDS, ColumnFacts, Event, NeighboringData
-from dpassay.auditing.files import MANIFEST, PLAN, Claimed, Part, guarantee, version_error
+from dpassay.auditing.files import MANIFEST, PLAN, Claimed, Part, version_error
 from dpassay.audits.games.many_runs import (
     MAX_RUNS,
     GeneratorRun,
+    ManyRuns,
     ManyRunsDesign,
     Pair,
     Power,
@@ -71,6 +72,11 @@ class PlannedEvent(Part):
 
     feature: str
     threshold: FiniteFloat
+
+    @property
+    def event(self) -> Event:
+        """The event in the form that audits take."""
+        return Event(self.feature, self.threshold)
 
 
 class PlannedPair(Part):
@@ -128,7 +134,7 @@ class RunsPlan(Part):
                     pair.name,
                     pair.data,
                     pair.neighbor,
-                    tuple(Event(event.feature, event.threshold) for event in pair.events),
+                    tuple(item.event for item in pair.events),
                     FINDS[pair.name],
                 )
                 for pair in self.pairs
@@ -137,7 +143,7 @@ class RunsPlan(Part):
             confidence=self.confidence,
             adjacency=Adjacency(self.adjacency),
             unit=Unit.parse(self.unit),
-            claim=guarantee(self.claim.epsilon, self.claim.delta) if self.claim else None,
+            claim=None if self.claim is None else self.claim.guarantee,
             delta=self.delta,
             failures=self.failures,
             stop=stop,
@@ -236,7 +242,7 @@ class PlannedRuns:
                     held[pair.neighbor],
                     pair.target,
                     tuple(pair.novel),
-                    tuple(Event(event.feature, event.threshold) for event in pair.events),
+                    tuple(item.event for item in pair.events),
                 )
                 for pair in self.plan.pairs
             ],
@@ -480,6 +486,13 @@ class Results:
     def of(self, arm: str) -> dict[GeneratorRun, dict[str, Features]]:
         """The results of one arm."""
         return {made.run: features for made, features in self.by_run.items() if made.arm == arm}
+
+    def audit(self, arm: str, *, stop: bool = True) -> ManyRuns:
+        """The audit of one arm by its results so far."""
+        audit = ManyRuns(self._planned.plan.design(stop=stop))
+        for item, features in self.of(arm).items():
+            audit.add(item, features)
+        return audit
 
 
 def _checked(features: Any, pairs: Sequence[str]) -> dict[str, Features]:

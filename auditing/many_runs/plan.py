@@ -24,7 +24,7 @@ from dpassay.attacks.black_box.worst_cases import (
 )
 from dpassay.attacks.canaries.rows import ColumnRange
 from dpassay.auditing.data import Data, write_rows
-from dpassay.auditing.files import PLAN, Claimed, guarantee
+from dpassay.auditing.files import PLAN, Claimed, planned_claim
 from dpassay.auditing.many_runs.files import (
     DATA,
     PlannedColumn,
@@ -41,7 +41,6 @@ from dpassay.audits.games.many_runs import (
     ManyRunsDesign,
     runs_needed,
 )
-from dpassay.audits.verdict import check_confidence
 from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
 from dpassay.base.number_format import format_number, format_upper
@@ -130,12 +129,7 @@ def plan(
             like=str(like),
             suffix=suffix,
             data_sets=_write_data_sets(partial, data_sets, form),
-            columns=[
-                PlannedColumn(
-                    name=column.name, kind=column.kind, low=column.low, high=column.high, decimals=column.decimals
-                )
-                for column in columns
-            ],
+            columns=[PlannedColumn.model_validate(column, from_attributes=True) for column in columns],
             pairs=[
                 PlannedPair(
                     name=pair.name,
@@ -143,7 +137,7 @@ def plan(
                     neighbor=neighbor,
                     target={name: _plain(cell) for name, cell in pair.target.items()},
                     novel=list(pair.novel),
-                    events=[PlannedEvent(feature=event.feature, threshold=event.threshold) for event in pair.events],
+                    events=[PlannedEvent.model_validate(event, from_attributes=True) for event in pair.events],
                 )
                 for pair, (data, neighbor) in zip(pairs, indices, strict=True)
             ],
@@ -182,12 +176,7 @@ def _check_texts(path: Path, pairs: Sequence[NeighboringData]) -> None:
 
 def _checked_unit(unit: str, epsilon: float | None, delta: float, adjacency: str, confidence: float) -> Unit:
     """The unit of a claim; raises `ValueError` if the claim cannot be tested."""
-    if epsilon is not None:
-        guarantee(epsilon, delta)
-        validate.open_probability(confidence=confidence)
-        check_confidence(confidence, epsilon)
-    elif delta:
-        raise ValueError("a δ belongs to a claim; give --epsilon too")
+    planned_claim(epsilon, delta, confidence)
     group = Unit.parse(unit)
     if group.is_secret or group.needs_user:
         raise ValueError(

@@ -118,9 +118,9 @@ def run(
                     maker.try_once(arm, generator)  # before any run is made, also of the control
                 results.begin(arm, _identity(generator, command=function is None))
             for arm, generator in generators.items():
-                if arm != "claimed" and _refuted(planned, results):
+                if arm != "claimed" and results.audit("claimed").result().details.get("refuted"):
                     continue  # what it is for is shown: the audit can find a leak of this generator
-                audit = _audit(planned, results, arm, stop=stop)
+                audit = results.audit(arm, stop=stop)
                 maker.make(audit, arm, generator, results, workers, progress or Progress())
                 if arm == "claimed":
                     reason = audit.stopped
@@ -173,7 +173,7 @@ def score(folder: str | Path, *, unprotected: bool = False, progress: Progress |
         with results.writing():
             for arm in ("claimed", "unprotected") if unprotected else ("claimed",):
                 results.begin(arm, "made elsewhere")
-                audit = _audit(planned, results, arm, stop=True)
+                audit = results.audit(arm)
                 while runs := [MadeRun(arm, item) for item in audit.wanted(_AHEAD)]:
                     read = [item for item in runs if _read_elsewhere(planned, item, features, results, audit)]
                     step(*audit.progress)
@@ -303,17 +303,6 @@ def _words(command: str) -> list[str]:
     if not words:
         raise InputError("the command is empty; write it as in python gen.py {input} {output}")
     return words
-
-
-def _audit(planned: PlannedRuns, results: Results, arm: str, *, stop: bool) -> ManyRuns:
-    audit = ManyRuns(planned.plan.design(stop=stop))
-    for item, features in results.of(arm).items():
-        audit.add(item, features)
-    return audit
-
-
-def _refuted(planned: PlannedRuns, results: Results) -> bool:
-    return bool(_audit(planned, results, "claimed", stop=True).result().details.get("refuted"))
 
 
 def _refuse_finished(folder: Path) -> None:

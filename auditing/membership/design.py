@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dpassay.accounting.adjacency import Unit
 from dpassay.accounting.guarantees import ApproxDP, PureDP
-from dpassay.auditing.files import guarantee
+from dpassay.auditing.files import claimed_guarantee
 from dpassay.audits.games.membership_design import MembershipDesign, Side
 from dpassay.base import defaults
 from dpassay.base.errors import InputError, input_errors
@@ -36,7 +36,7 @@ class MembershipSettings:
     @property
     def claim(self) -> PureDP | ApproxDP | None:
         """The claim, or None."""
-        return None if self.epsilon is None else guarantee(self.epsilon, self.delta)
+        return claimed_guarantee(self.epsilon, self.delta)
 
     def design(self) -> MembershipDesign:
         """The design of the audit.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpassay.accounting.guarantees import ApproxDP, PureDP
-from dpassay.auditing.files import guarantee
+from dpassay.auditing.files import claimed_guarantee
 from dpassay.base import defaults, validate
 from dpassay.base.progress import Progress
 
@@ -41,7 +41,7 @@ class HoldoutSettings:
     @property
     def claim(self) -> PureDP | ApproxDP | None:
         """The claim, or None."""
-        return None if self.epsilon is None else guarantee(self.epsilon, self.delta)
+        return claimed_guarantee(self.epsilon, self.delta)
 
     @property
     def files(self) -> str:
