@@ -24,7 +24,6 @@ from dpassay.audits.result import AuditResult
 from dpassay.base.private_results import DOCUMENTS
 from dpassay.base.progress import Progress
 from dpassay.claims.base import Claim
-from dpassay.claims.lints import public_warnings
 from dpassay.data.records import Record
 from dpassay.generators.documents import Documents
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
@@ -61,11 +60,6 @@ class RunSettings:
     def noise_in_words(self) -> str:
         """Where the noise comes from, for a report."""
         return "operating system entropy" if self.source.name == OS_ENTROPY.name else "recorded"
-
-    def warn(self, claim: Claim) -> None:
-        """Shows what is easily misread in a claim, or in what it would make, before its run begins."""
-        for warning in public_warnings(claim):
-            self.progress.note(f"Warning: {warning}")
 
 
 CHANGES = {Adjacency.ADD_REMOVE: "added or removed", Adjacency.REPLACE_ONE: "exchanged for another"}

@@ -17,6 +17,7 @@ from dpassay.accounting.ledger.run_files import LEDGER, open_ledger, prepare, re
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_files import PRIVATE
 from dpassay.claims.base import Claim
+from dpassay.claims.lints import public_warnings
 from dpassay.mechanisms.evolution.journal import JournalError
 from dpassay.mechanisms.models.prompts import PromptError
 from dpassay.mechanisms.models.writers import WriterError
@@ -73,7 +74,8 @@ def open_run(
                 basis=basis,
             )
         if new:  # what a resumed run is refused for is found later, and must be the only line
-            settings.warn(claim)
+            for warning in public_warnings(claim):
+                settings.progress.note(f"Warning: {warning}")
         with run_errors(ledger):
             yield run
         run.finish()

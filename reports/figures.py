@@ -319,8 +319,7 @@ def rounds(
     top = 1.12 * max(highest, 0.0 if claim is None else claim.value) or 1.0
 
     def draw(width: int) -> MatplotlibFigure:
-        narrow = width == svg.NARROW
-        figure, axes = svg.plot(width, 350 if narrow else 320, left=62, top=86 if narrow else 44, bottom=52)
+        figure, axes = svg.plot(width, wide=320, narrow=350)
         for name, points, colour, style, line in series:
             at, values = zip(*points, strict=True)
             how = "default" if name == "ceiling" else "steps-post"
@@ -334,9 +333,7 @@ def rounds(
         axes.set_ylim(0, top)
         axes.yaxis.set_major_locator(MaxNLocator(5))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: text.tick(value)))
-        axes.xaxis.set_major_locator(MaxNLocator(4 if narrow else 8, integer=True))
-        axes.set_xlabel("rounds, one run on D and one on D′ each")
-        _legend(axes, "ε", narrow)
+        _label_axes(axes, "rounds, one run on D and one on D′ each", "ε", width)
         return figure
 
     against = "" if claim is None else f" The claim is ε at most {format_number(claim.value)}."
@@ -379,14 +376,11 @@ def tokens(costs: Sequence[TokenCost]) -> Figure | None:
     ]
 
     def draw(width: int) -> MatplotlibFigure:
-        narrow = width == svg.NARROW
-        figure, axes = svg.plot(width, 330 if narrow else 320, left=62, top=86 if narrow else 44, bottom=52)
+        figure, axes = svg.plot(width, wide=320, narrow=330)
         floor = _value_axis(axes, [values for _, values, _, _, _ in series])
         for name, values, colour, style, line in series:
             axes.plot(position, np.maximum(values, floor), color=colour, ls=style, lw=line, label=name)
-        axes.xaxis.set_major_locator(MaxNLocator(4 if narrow else 8, integer=True))
-        axes.set_xlabel("position of the token in its document")
-        _legend(axes, "ε of one token", narrow)
+        _label_axes(axes, "position of the token in its document", "ε of one token", width)
         return figure
 
     peak = max(costs, key=lambda cost: cost.mean)
@@ -427,8 +421,7 @@ def batches(costs: Sequence[BatchCost], claim: ClaimedValue | None = None) -> Fi
     line = claim.value if claim is not None and costliest_counts and claim.value > 0 else None
 
     def draw(width: int) -> MatplotlibFigure:
-        narrow = width == svg.NARROW
-        figure, axes = svg.plot(width, 350 if narrow else 330, left=62, top=86 if narrow else 44, bottom=52)
+        figure, axes = svg.plot(width, wide=330, narrow=350)
         floor = _value_axis(axes, [values for _, values, _, _ in series], line)
         if len(costs) <= _STEMS:
             low = np.maximum(np.min([values for _, values, _, _ in series], axis=0), floor)
@@ -442,10 +435,8 @@ def batches(costs: Sequence[BatchCost], claim: ClaimedValue | None = None) -> Fi
             axes.text(
                 rank[-1], line, f"claim {format_number(line)}", ha="right", va="bottom", size=svg.SMALL, weight="bold"
             )
-        axes.xaxis.set_major_locator(MaxNLocator(4 if narrow else 8, integer=True))
         axes.set_xlim(0.2, len(costs) + 0.8)
-        axes.set_xlabel("batches, the costliest first")
-        _legend(axes, "ε of one batch", narrow)
+        _label_axes(axes, "batches, the costliest first", "ε of one batch", width)
         return figure
 
     above = sum(cost.leave_one_out > cost.epsilon for cost in costs)
@@ -502,12 +493,15 @@ def _value_axis(axes: Axes, series: Sequence[np.ndarray], line: float | None = N
     return low
 
 
-def _legend(axes: Axes, unit: str, narrow: bool) -> None:
-    """The legend above the axes, at the left of it what the vertical axis shows."""
+def _label_axes(axes: Axes, x: str, y: str, width: int) -> None:
+    """What the axes show, whole numbers on the horizontal one, and the legend above."""
+    narrow = width == svg.NARROW
+    axes.xaxis.set_major_locator(MaxNLocator(4 if narrow else 8, integer=True))
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
     axes.legend(
         loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=1 if narrow else 3, handlelength=2.2, borderaxespad=0.2
     )
-    axes.set_ylabel(unit)
 
 
 def decades(low: float, high: float, most: int = 6) -> list[float]:

@@ -107,8 +107,9 @@ def canvas(width: float, height: float) -> tuple[MatplotlibFigure, Axes]:
     return figure, axes
 
 
-def plot(width: float, height: float, *, left: float, top: float, bottom: float) -> tuple[MatplotlibFigure, Axes]:
-    """A figure with one pair of axes, whose margins are given in CSS pixels."""
+def plot(width: float, *, wide: float, narrow: float) -> tuple[MatplotlibFigure, Axes]:
+    """A figure with one pair of axes, which is so high, in CSS pixels, on wide screens and on phones."""
+    height, top, left, bottom = (narrow, 86, 62, 52) if width == NARROW else (wide, 44, 62, 52)
     figure = MatplotlibFigure(figsize=(width / 72, height / 72), dpi=72)
     axes = figure.add_axes(
         (left / width, bottom / height, (width - left - 10) / width, (height - top - bottom) / height)

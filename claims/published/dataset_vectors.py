@@ -140,12 +140,12 @@ def released_code(
         sample: ``secret``, or ``known``.
     """
     enough = gaussian.sampled_mu(epsilon, delta, sample_size=drawn, records=records)
-    mu = enough * 2 / sensitivity * (1 - 4 * _ROOM)
+    mu, clips = enough * 2 / sensitivity * (1 - 4 * _ROOM), "" if sensitivity == 1 else f"{format_number(sensitivity)}·"
     result = _epsilon(mu, delta, drawn, records) if sample == "secret" else _epsilon(mu, delta, 1, 1)
     return CheckResult.of(
         f"With a secret sample of {drawn} of {records} records, ε = {format_number(epsilon)} at "
         f"δ = {format_number(delta)} allows μ = {format_number(enough)} for a record in the sample.",
-        f"The noise is made for a sensitivity of {_in_clips(sensitivity)}. {REPLACED} The mean moves by 2C/n: "
+        f"The noise is made for a sensitivity of {clips}C/n. {REPLACED} The mean moves by 2C/n: "
         f"μ = {format_number(mu)}.",
         f"The replaced record is in the sample with probability {format_number(drawn / records)}, in secret."
         if sample == "secret"
@@ -155,10 +155,6 @@ def released_code(
         _with_examples(result, examples),
         within=result,
     )
-
-
-def _in_clips(sensitivity: float) -> str:
-    return "C/n" if sensitivity == 1 else f"{format_number(sensitivity)}·C/n"
 
 
 def first_label_for_all(

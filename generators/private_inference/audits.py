@@ -146,7 +146,10 @@ def reconstruction(run: InferenceRun, claimed: BoundedGuarantee, folder: Path, c
     """
     folder, progress = folder.parent, run.settings.progress
     prepare(folder, run.settings.anchor)  # before the canaries, which are refused without their ledger
-    result = _reconstructed(run, run.canaries) if run.canaries is not None else _game(run, folder, progress)
+    if run.canaries is None:
+        result = _game(run, folder, progress)
+    else:
+        result = reconstruct(run.generation.documents, run.canaries, [record.text for record in run.records])
     audited = reconstruction_audit(
         result,
         guarantee=claimed.guarantee,
@@ -156,10 +159,6 @@ def reconstruction(run: InferenceRun, claimed: BoundedGuarantee, folder: Path, c
         confidence=confidence,
     )
     return [audited]
-
-
-def _reconstructed(run: InferenceRun, canaries: Canaries) -> Reconstruction:
-    return reconstruct(run.generation.documents, canaries, [record.text for record in run.records])
 
 
 def _game(run: InferenceRun, folder: Path, progress: Progress) -> Reconstruction:

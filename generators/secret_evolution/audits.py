@@ -110,11 +110,7 @@ def weakest_secret(incidence: Incidence, noise: SecretNoise, p: float, labels: I
     if not by_law:
         return None
     ranked = sorted(by_law.values(), key=lambda drawn: -float(drawn.sum()))[:_RANKED]
-    return max(ranked, key=lambda drawn: _lower_r(drawn, noise.sigma, p, noise.rounds))
-
-
-def _lower_r(drawn: Floats, sigma: float, p: float, rounds: int) -> float:
-    return lower_r_of_rounds(occurrences(drawn, 1e-12 * p), sigma, p, rounds)
+    return max(ranked, key=lambda drawn: lower_r_of_rounds(occurrences(drawn, 1e-12 * p), noise.sigma, p, noise.rounds))
 
 
 def _without_games(why: str) -> AuditResult:

@@ -75,11 +75,6 @@ def _kind(value: object) -> str | None:
     return _KINDS[results[0]].__name__ if len(results) == 1 else None
 
 
-def _kind_of(source: _Source) -> str:
-    """The key of a source."""
-    return next(kind for kind, item in _KINDS.items() if isinstance(source, item))
-
-
 SecretSource = Annotated[
     Annotated[ListedSource, Tag("ListedSource")]
     | Annotated[PatternSource, Tag("PatternSource")]
@@ -166,7 +161,8 @@ class SecretEvolutionClaim(EvolutionClaim):
         ]
 
     def stated(self) -> dict[str, Any]:
-        return {"sources of secrets": [_kind_of(source) for source in self.parameters.secrets]}
+        kinds = {item: kind for kind, item in _KINDS.items()}
+        return {"sources of secrets": [kinds[type(source)] for source in self.parameters.secrets]}
 
     def check_records(self, result: int) -> None:
         """Checks the number of records in the data against the public number of the claim, if it states one.
