@@ -96,8 +96,9 @@ def validated(data: dict[str, Any], where: str, kinds: Mapping[str, type[Claim]]
         raise InputError(f"{where}mechanism: is missing")
     model = kinds.get(str(data["mechanism"]))
     if model is None:
-        given = str(data["mechanism"])[:80]
-        raise InputError(f"{where}mechanism: must be {_alternatives(kinds)}, not {given!r}{did_you_mean(given, kinds)}")
+        given, (*others, last) = str(data["mechanism"])[:80], kinds
+        known = f"{', '.join(others)} or {last}"
+        raise InputError(f"{where}mechanism: must be {known}, not {given!r}{did_you_mean(given, kinds)}")
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -118,11 +119,6 @@ def _text(path: Path) -> str:
     if len(content) > LARGEST_FILE:
         raise InputError(f"{path}: is larger than {LARGEST_FILE} bytes, which no claim is; name a claim, a YAML file")
     return content.decode("utf-8")
-
-
-def _alternatives(names: typing.Iterable[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _one_line(error: ValidationError, model: type[BaseModel]) -> str:

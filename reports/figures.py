@@ -156,7 +156,8 @@ def _draw_scale(width: int, upper: Sequence[Bound], lower: Sequence[Bound], clai
 def _label(axes: Axes, row: Bound, y: float, claim: ClaimedValue, width: int) -> None:
     """The method, its rigor, its value and its ceiling, in words beside the bar or above it."""
     top, below = (y + 10, y + 28) if width == svg.NARROW else (y + 9, y + 26)
-    note = text.rigor(row) + (", a priori" if _a_priori(row, claim) else "")
+    a_priori = claim.kind == "ex_post" and row.direction is Direction.UPPER and row.quantity == "epsilon"
+    note = text.rigor(row) + (", a priori" if a_priori else "")
     value = "none finite" if row.value == math.inf else text.bound(row).removeprefix(f"{text.symbol(row)} ")
     axes.text(0, top, text.clean(text.method(row.method))[:30], va="center", bbox=svg.HALO)
     axes.text(0, below, note, va="center", size=svg.SMALL, color=svg.MUTED, bbox=svg.HALO)
@@ -183,10 +184,6 @@ def _bar(axes: Axes, x: _Scale, row: Bound, y: float) -> None:
         last = x(row.ceiling)
         axes.plot([end, last], [y] * 2, color=svg.CEILING, lw=1.8, ls=(0, (1.5, 2)))
         axes.plot([last], [y], "D", color=svg.CEILING, ms=8, mec=svg.PAGE, mew=1)
-
-
-def _a_priori(row: Bound, claim: ClaimedValue) -> bool:
-    return claim.kind == "ex_post" and row.direction is Direction.UPPER and row.quantity == "epsilon"
 
 
 def _ceiling_in_words(row: Bound) -> str:
@@ -260,7 +257,11 @@ def _hits(axes: Axes, part: Sequence[Rate], y: float, width: int, colour: str, m
         return left + (right - left) * value / top
 
     bottom = y + sum(_row_height(rate, narrow) for rate in part)
-    _axis(axes, [(x(t), format_percent(t)) for t in _ticks(top) if t <= top], bottom, y - 4)
+    for tick in map(float, MaxNLocator(4).tick_values(0.0, top)):
+        if tick <= top:
+            axes.plot([x(tick)] * 2, [y - 4, bottom], color=svg.RULE, lw=0.6, alpha=0.5)
+            label = format_percent(tick)
+            axes.text(x(tick), bottom + 14, label, ha="center", va="center", size=svg.SMALL, color=svg.MUTED)
     for rate in part:
         lines = _label_lines(rate, narrow)
         middle = y + (16 * len(lines) + 14 if narrow else _row_height(rate, narrow) / 2 - 2)
@@ -512,18 +513,6 @@ def decades(low: float, high: float, most: int = 6) -> list[float]:
         return [tick for tick in ticks if low <= tick <= high]
     step = math.ceil((last - first + 1) / most)
     return [10.0**k for k in range(first, last + 1, step)]
-
-
-def _ticks(top: float) -> list[float]:
-    """Round numbers from 0 to `top`."""
-    return [float(tick) for tick in MaxNLocator(4).tick_values(0.0, top)]
-
-
-def _axis(axes: Axes, ticks: Sequence[tuple[float, str]], bottom: float, top: float) -> None:
-    """Vertical grid lines on a canvas, with their labels below."""
-    for x, label in ticks:
-        axes.plot([x, x], [top, bottom], color=svg.RULE, lw=0.6, alpha=0.5)
-        axes.text(x, bottom + 14, label, ha="center", va="center", size=svg.SMALL, color=svg.MUTED)
 
 
 def one_batch(costs: Sequence[BatchCost]) -> str:

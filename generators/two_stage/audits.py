@@ -78,7 +78,8 @@ class RowCoins:
 
         def draw() -> dict[str, object]:
             drawn = _drawn(2 * count, table)
-            coins = {name: _tossed(many) for name, many in (("included", count), ("spikes", SPIKE_COINS))}
+            many = {"included": count, "spikes": SPIKE_COINS}
+            coins = {name: [bool(secrets.randbits(1)) for _ in range(tosses)] for name, tosses in many.items()}
             return {"rows": drawn[:count], "others": drawn[count:], **coins}
 
         body = kept(path, draw)
@@ -106,10 +107,6 @@ class RowCoins:
                 rows.append(side.rows[index])
                 ids.append(side.ids[index])
         return Table(table.schema, rows, ids)
-
-
-def _tossed(count: int) -> list[bool]:
-    return [bool(secrets.randbits(1)) for _ in range(count)]
 
 
 def _drawn(count: int, table: Table) -> list[Row]:
