@@ -18,7 +18,7 @@ from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.registry import upper_bounds
 from dpassay.base.errors import InputError
 from dpassay.base.number_format import format_upper
-from dpassay.cli.options import Conditions
+from dpassay.cli.options import Statements, options_of
 from dpassay.generators.declared.claim import DeclaredClaim
 from dpassay.generators.registry import read_claim
 from dpassay.jobs.account import account
@@ -49,7 +49,7 @@ def test_the_table_of_samplers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("condition", Condition)
 def test_every_condition_is_on_the_page_and_in_the_help(condition: Condition) -> None:
     assert f"`--condition {condition}` |" in PAGE
-    (option,) = get_args(Conditions)[1:]
+    (option,) = (get_args(annotation)[1] for name, annotation, _ in options_of(Statements) if name == "condition")
     assert re.search(rf"\b{condition}\b", option.help)
 
 
