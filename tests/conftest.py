@@ -51,12 +51,21 @@ def sampled(grid: Sequence[Any]) -> set[Any]:
     return {*kept, *rest[: max(0, -(-len(grid) // SHARE) - len(kept))]}
 
 
+def case_of(node: str) -> str:
+    """A case without the folders of its file."""
+    file, _, case = node.partition("::")
+    return f"{Path(file).name}::{case}"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the other cases of each grid, unless examples are new every time. What is named alone is run."""
+    """Leaves out the other cases of each grid, unless examples are new every time. A case that is named is run."""
     if not settings.default or not settings.default.derandomize:
         return
+    named = {case_of(argument) for argument in config.args if "[" in argument}
     grids = defaultdict[str, list[pytest.Item]](list)
     for item in items:
+        if case_of(item.nodeid) in named:
+            continue
         if item.get_closest_marker("grid") and not item.get_closest_marker("slow"):
             grids[item.nodeid.partition("[")[0]].append(item)
     left_out = {item for grid in grids.values() for item in {*grid} - sampled(grid)}

@@ -411,6 +411,7 @@ def examples(usual: int, more: int = 10) -> settings:
 MINUTES = {("pld", "mixture of Gaussians")}
 
 
+@pytest.mark.grid("name", "kind")
 @pytest.mark.parametrize(
     ("name", "kind", "adjacency"),
     [pytest.param(*row, marks=[pytest.mark.slow] if row[:2] in MINUTES else []) for row in ASKED],

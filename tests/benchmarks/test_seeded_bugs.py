@@ -102,6 +102,7 @@ FINITE = [case for case in (*bugs.BUGS, *bugs.RIGHT) if math.isfinite(case.epsil
 INFINITE = [case for case in bugs.BUGS if math.isinf(case.epsilon)]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("case", FINITE, ids=lambda case: case.name)
 def test_a_finite_epsilon_is_attained_and_the_score_is_optimal(case: bugs.Case, noise: Enumerated) -> None:
     """By Neyman and Pearson: the likelihood ratio of an output depends on the score alone, and grows with it."""

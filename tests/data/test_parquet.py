@@ -42,6 +42,7 @@ def read(path: Path) -> tuple[int, str]:
     return int(taken), told
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("options", [{}, {"use_dictionary": False, "data_page_version": "2.0"}])
 def test_a_long_cell_in_a_small_file_is_refused_before_it_is_expanded(tmp_path: Path, options: dict[str, Any]) -> None:
     path = written(tmp_path / "a.parquet", pyarrow.array(["a" * 150_000_000]), **options)
@@ -94,6 +95,7 @@ def test_long_lists_are_refused(tmp_path: Path) -> None:
         list(read_rows(path))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "brotli", "lz4"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_headers_of_pages_are_read_as_pyarrow_reads_them(

@@ -27,6 +27,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "interop.md").read_text(e
 STEPS = (1.0, 0.01, 500)
 
 
+@pytest.mark.slow
 def test_the_table_of_samplers(tmp_path: Path) -> None:
     assert "500 steps, a sample rate of .01 and a noise multiplier of 1" in PAGE
     (tmp_path / "state.json").write_text(json.dumps({"history": [STEPS], "mechanism": "rdp"}))

@@ -55,6 +55,7 @@ def upward(value: float) -> str:
     return "inf" if math.isinf(value) else f"{math.ceil(value * 100) / 100:.2f}"
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", FILES)
 def test_the_plan_is_what_the_file_and_the_table_say(name: str) -> None:
     claim = read_claim(EXAMPLES / name)

@@ -32,6 +32,7 @@ def audited(kind: str, generator: str, tmp_path: Path) -> tuple[int, dict[str, A
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["key", "echo", "table"])
 def test_a_generator_that_remembers_is_found(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """90 guesses of echoes and rows, and about 180 of keys, are nearly all right; all of 45 show ε = 1.
@@ -50,6 +51,7 @@ def test_a_generator_that_remembers_is_found(kind: str, tmp_path: Path, monkeypa
     assert holdout["hits"] <= 3
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["key", "echo", "table"])
 def test_a_generator_that_counts_with_noise_is_not(kind: str, tmp_path: Path) -> None:
     """It has ε = 1, so the audit accuses it with probability at most 1e-6."""

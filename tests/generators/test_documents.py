@@ -93,6 +93,7 @@ def test_files_are_those_of_the_documents(tmp_path: Path) -> None:
     assert [str(kind) for kind in table.schema.types] == list(COLUMNS.values())
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     "other",
     [of("one", "TWO", "three"), of("one", "two"), of("one", "two", "three", "four"), of(label="a"), of("one", key="x")],

@@ -85,6 +85,7 @@ def by_binomials(vocabulary: int) -> float:
     return max(epsilon(p, q), epsilon(q, p))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("vocabulary", "stated"), [(1024, 3.91), (50_257, 20.07), (128_256, 21.895)])
 def test_what_is_lost_grows_with_the_vocabulary(vocabulary: int, stated: float) -> None:
     """Binomial sums of logarithms of factorials: relative errors of 1e-12."""

@@ -94,6 +94,7 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
 OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("approx_dp", "unproven")]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("assay", ["ex_post", "refuted", *OTHERS], indirect=True)
 @pytest.mark.parametrize("side", ["private", pytest.param("release", marks=pytest.mark.slow)])
 def test_on_every_screen(assay: Assay, side: str, open_page: Any) -> None:

@@ -80,6 +80,7 @@ def batch(slot: int, epsilon: float, loss: float = 0.0) -> BatchCost:
     )
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     "costs",
     [

@@ -194,6 +194,7 @@ def test_as_published_is_labelled(assays: dict[str, Assay]) -> None:
         assert "variant: as published" not in render(assay, side=side)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("side", SIDES)
 def test_hostile_text_stays_text(assay: Assay, side: str) -> None:
     def poison(value: object) -> object:
@@ -216,6 +217,7 @@ def test_hostile_text_stays_text(assay: Assay, side: str) -> None:
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
 
 
+@pytest.mark.grid
 def test_the_same_assay_gives_the_same_bytes(assay: Assay) -> None:
     first = render(assay, side="private")
     DRAWN.clear()

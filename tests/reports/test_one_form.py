@@ -182,6 +182,7 @@ def on_the_command_line(result: AuditResult, claim: Guarantee, capsys: pytest.Ca
     return capsys.readouterr().out
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", PAGES)
 def test_page_and_command_print_what_an_audit_found_in_one_form(
     name: str, assays: dict[str, Assay], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -22,6 +22,7 @@ def test_what_is_written_meets_the_schema_and_reads_back(assay: Assay, tmp_path:
     assert load(file) == assay
 
 
+@pytest.mark.grid
 def test_the_schema_refuses_what_is_none(assay: Assay) -> None:
     data = json.loads(assay.model_dump_json())
     changes: list[dict[str, Any]] = [{"schema": 2}, {"verdict": "PASSED"}, {"surprise": 1}, {"bounds": [{}]}]

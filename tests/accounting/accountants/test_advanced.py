@@ -103,6 +103,7 @@ def test_the_optimum_is_the_enumeration_rounded_up(epsilons: list[float], share:
     assert got <= exact * (1 + 1e-12) + 64 * 2.0**-53 * (1 + sum(epsilons))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("count", "epsilon"), [(1, 0.3), (7, 1.5), (30, 0.1), (400, 0.05), (5000, 0.01)])
 def test_equal_epsilons_give_the_published_optimum(count: int, epsilon: float) -> None:
     for index in {0, count // 5, count // 3, count // 2}:

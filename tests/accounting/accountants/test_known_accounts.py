@@ -155,6 +155,7 @@ def test_joint_sampling_of_gaussians_is_one_gaussian() -> None:
 # --- conversions between adjacencies
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", NAMES)
 def test_replacement_doubles_the_sensitivity_of_a_sum(name: str) -> None:
     """dp_accounting's RdpAccountant(REPLACE_ONE) does not, its PLDAccountant does for Gaussians; here all do."""
@@ -185,6 +186,7 @@ def test_a_cost_that_is_stated_is_stated_for_the_adjacency(name: str) -> None:
             assert epsilon(name, "replace_one", (event, 5)) == epsilon(name, "add_remove", (event, 5))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", NAMES)
 def test_disjoint_parts(name: str) -> None:
     """The worst part under add_remove or a public partition, the two worst of three otherwise."""
@@ -322,6 +324,7 @@ def test_accountants_do_not_change() -> None:
     assert empty.compose(gaussian(1.0), 0).epsilon(DELTA).value == 0
 
 
+@pytest.mark.slow
 def test_random_mixed_compositions_agree_between_certified_accountants() -> None:
     """zcdp, gdp and rdp bound the same thing: each is at least what pld finds, less its own truncation."""
     public = random.Random(5)
@@ -356,6 +359,7 @@ def test_mechanisms_of_which_only_epsilon_and_delta_are_known(epsilon_0: float, 
         assert result.interval is None, "what ran may be better"
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("noise", [5e-324, 1e-200, 1e200, 1e308])
 def test_prv_bounds_or_refuses_gaussians_whose_noise_has_no_square(noise: float) -> None:
     """They were a ZeroDivisionError and an OverflowError. With much noise the other release decides."""

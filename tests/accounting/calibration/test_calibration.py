@@ -94,6 +94,7 @@ def assert_encloses(result: Calibration, threshold: float, *, decreasing: bool, 
 # Closed forms
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 5.0, 10.0])
 def test_gaussian_noise_for_epsilon_and_delta(epsilon: float) -> None:
     threshold = 1 / root(lambda mu: gaussian_delta(mu, mpmath.mpf(epsilon)) - mpmath.mpf(1e-5), 1e-6, 20.0)
@@ -118,6 +119,7 @@ def test_replace_one_needs_twice_the_noise_of_a_gaussian() -> None:
     assert_encloses(result, threshold, decreasing=True)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("alpha", "beta"), [(0.01, 0.9), (0.1, 0.1), (1e-6, 0.999)])
 def test_gaussian_noise_for_a_point_of_the_trade_off_curve(alpha: float, beta: float) -> None:
     def gap(mu: mpmath.mpf) -> mpmath.mpf:
@@ -146,6 +148,7 @@ def test_other_currencies_by_the_accountant_that_knows_them() -> None:
     assert (by_lattice.bound.method, by_lattice.bound.delta) == ("lattice", 1e-6)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
 def test_rate_of_a_single_sampled_gaussian(epsilon: float) -> None:
     """One step has δ(ε) = q·δ_{1/σ}(log(1 + (e^ε − 1)/q)); removal is the worse direction (Zhu, Dong and Wang 2022)."""
@@ -163,6 +166,7 @@ def test_rate_of_a_single_sampled_gaussian(epsilon: float) -> None:
     assert_encloses(result, root(gap, 1e-5, 0.999), decreasing=False)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("p", "r"), [(1e-4, 1e-3), (1e-4, 0.02), (0.1, 0.11)])
 def test_noise_for_a_secret_in_one_release(p: float, r: float) -> None:
     weights = poisson_binomial([0.01] * 80)
@@ -257,6 +261,7 @@ def test_an_integer_of_which_more_is_better() -> None:
 # Compositions
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("epsilon", "delta", "rate", "steps"), [(1.0, 1e-5, 0.01, 10_000), (0.3, 1e-6, 0.002, 2000)])
 def test_noise_of_dp_sgd_against_dp_accounting(epsilon: float, delta: float, rate: float, steps: int) -> None:
     result = noise_for_dp_sgd(
@@ -308,6 +313,7 @@ def test_a_profile_holds_at_every_point() -> None:
     assert abs(result.beyond - result.value) <= TOLERANCE * result.value
 
 
+@pytest.mark.slow
 def test_clip_of_a_selection_where_only_an_upper_bound_is_known() -> None:
     """zCDP: ρ = 367η²/8, η = 2c/(64·1.5), and ε(ρ) by the conversion; c = 9 has 9.888715."""
     delta = 108000**-1.1
@@ -342,6 +348,7 @@ def test_clip_of_a_selection_where_only_an_upper_bound_is_known() -> None:
 # Many targets
 
 
+@pytest.mark.slow
 def test_many_targets_share_what_is_learnt() -> None:
     targets = [ApproxDP(epsilon, 1e-5) for epsilon in (4.0, 0.5, 1.0, 2.0, 0.7, 1.4, 2.8)]
     many = calibrate_many(sgd(0.01, 1000), targets, **NOISE)

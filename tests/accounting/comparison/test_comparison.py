@@ -289,6 +289,7 @@ def test_a_ledger_holds_every_event_that_it_ever_held() -> None:
         assert events.to_json(events.from_json(written)) == written
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_support_is_what_accountants_do(adjacency: Adjacency) -> None:
     """Whoever is said to have a bound composes the event, and the others refuse it with the very reason."""

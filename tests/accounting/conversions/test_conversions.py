@@ -55,6 +55,7 @@ def test_delta_of_one_order_is_rounded_up(order: float, divergence: float, epsil
         assert got <= exact + 32 * 2.0**-53 * ((a - 1) * (d + epsilon + 10) + 10)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("rho", [1e-6, 0.01, 0.5, 3.0, 200.0])
 @pytest.mark.parametrize("delta", [1e-3, 1e-10])
 def test_zcdp_takes_the_best_order(rho: float, delta: float) -> None:

@@ -297,6 +297,7 @@ def worst_binary(order: float, divergence: float, epsilon: float) -> mpf:
     return value((low + high) / 2)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("order", "divergence", "epsilon"),
     [(10, 0.5, 1.418), (10, 0.05, 0.5), (4, 0.1, 1.0), (2, 0.01, 0.1), (1.1, 0.3, 0.0), (2, 1e-6, 1e-4), (2.5, 5, 0.0)],

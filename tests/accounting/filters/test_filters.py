@@ -265,6 +265,7 @@ def adaptive_delta(
     return max(ratio - math.exp(epsilon), 0.0)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("method", "options"),
     [
@@ -624,6 +625,7 @@ BUDGETS: list[tuple[Guarantee, dict[str, object]]] = [
 ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("budget", "options"), BUDGETS)
 @given(picks=st.lists(st.integers(0, len(SPENDS) - 1), max_size=25))
 @settings(max_examples=8, derandomize=True)

@@ -110,6 +110,7 @@ def test_a_stop_chosen_from_the_outcomes_beats_an_accountant(epsilon: float, del
     assert best_stop(epsilon, exact_readings(epsilon, delta)) > 2.7 * delta
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.05), (0.3, 1e-3)])
 @pytest.mark.parametrize("name", ODOMETERS)
 def test_no_stop_beats_an_odometer(name: str, epsilon: float, delta: float) -> None:
@@ -120,6 +121,7 @@ def test_no_stop_beats_an_odometer(name: str, epsilon: float, delta: float) -> N
         assert worst > 0.97 * delta  # and nothing is given away
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", ["zcdp", "rdp", "one order", "two orders"])
 def test_looking_back_needs_the_simultaneous_reading(name: str) -> None:
     def make() -> Odometer:

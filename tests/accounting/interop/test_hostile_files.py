@@ -136,6 +136,7 @@ def replaced(content: Any, rng: random.Random) -> Any:
     return rng.choice(kinds)
 
 
+@pytest.mark.grid
 @pytest.mark.usefixtures("nothing_runs")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_mutations_of_every_sample(tmp_path: Path, path: Path) -> None:
@@ -162,6 +163,7 @@ def test_there_are_enough_samples() -> None:
 DEEP = 100_000
 
 
+@pytest.mark.grid
 @pytest.mark.usefixtures("nothing_runs")
 @pytest.mark.parametrize(
     "content",

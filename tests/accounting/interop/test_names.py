@@ -46,6 +46,7 @@ def with_text(content: Any) -> Iterator[Any]:
         yield {"x": PRIVATE}
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("path", sorted(FILES.glob("*.json")), ids=lambda path: path.name)
 def test_no_text_of_a_json_file_is_shown(tmp_path: Path, path: Path) -> None:
     changed = list(with_text(json.loads(path.read_text())))

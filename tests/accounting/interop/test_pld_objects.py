@@ -47,6 +47,7 @@ def exact_finite(p: Sequence[float], q: Sequence[float], epsilon: float) -> mpma
         )
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("discretization", [0.1, 0.01])
 @pytest.mark.parametrize("mu", [0.3, 1.0])
 def test_estimates_of_a_gaussian_bound_its_exact_curve(mu: float, discretization: float) -> None:
@@ -63,6 +64,7 @@ def test_estimates_of_a_gaussian_bound_its_exact_curve(mu: float, discretization
         assert exact_profile(below, 0.5) >= exact_gaussian(mu, 0.5 + 2 * discretization)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("pessimistic", [True, False])
 def test_rounding_is_on_the_safe_side_of_the_pair_s_own_bounds(pessimistic: bool) -> None:
     """In exact arithmetic, at corners: not below upper bounds there, and not above lower bounds at the next one."""
@@ -144,6 +146,7 @@ def test_directions_are_those_of_dp_accounting() -> None:
     assert made[False].self_compose(30).get_epsilon_for_delta(1e-5) <= ours.upper
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("connect", [True, False])
 def test_from_dp_accounting_is_an_upper_bound_only(connect: bool) -> None:
     """At least what the library answers of the object itself, up to its float error, and within the lattice's width."""
@@ -170,6 +173,7 @@ def test_a_pair_that_goes_and_comes_back_is_no_better() -> None:
     assert pair.self_compose(2).epsilon(1e-5).lower <= twice <= pair.self_compose(2).epsilon(1e-5).upper * 1.005
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("pair", "symmetric"),
     [
@@ -236,6 +240,7 @@ def test_what_is_refused() -> None:
         LossDistribution(0, np.array([0.5, -0.1]), 0.1, 0.1)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("share", "infinity", "message"),
     [

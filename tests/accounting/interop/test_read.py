@@ -419,6 +419,7 @@ def test_fixed_batches_need_a_number_of_records_that_fits(records: int | None) -
 SAMPLERS = [Stated(sampler=sampler, adjacency=Adjacency.REPLACE_ONE, records=1000) for sampler in Sampler]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", range(4))
 def test_mutated_files_are_read_or_refused_in_one_line(tmp_path: Path, seed: int) -> None:
     """4 times 600 mutations of JSON and of text, under every sampler."""

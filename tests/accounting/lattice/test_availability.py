@@ -115,6 +115,7 @@ def never_worse(answer: Bound, known: dict[str, float]) -> None:
         assert answer.value == known[answer.source]
 
 
+@pytest.mark.slow
 @examples(12, 1600)
 @given(event=events, adjacency=adjacencies, delta=deltas)
 def test_there_is_always_an_answer(event: DpEvent, adjacency: Adjacency, delta: float) -> None:
@@ -298,6 +299,7 @@ def _sampled(noise: float, rate: float, count: int) -> DpEvent:
     return dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise)), count)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     "parts",
     [

@@ -20,6 +20,7 @@ def laws_of(pair: DominatingPair, side: str) -> list[tuple[Law, int]]:
     return [(getattr(part, side), count) for part, count in parts]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_it_bounds_the_exact_delta(family: str, seed: int) -> None:

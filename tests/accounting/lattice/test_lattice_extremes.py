@@ -192,6 +192,7 @@ def test_pure_losses_near_and_beyond_the_largest_double(size: float, count: int,
         holds_blowup(pair, exact, 1e-3, side)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("size", [300.0, 600.0, 800.0])
 def test_a_pure_loss_near_the_largest_double_beside_a_gaussian(size: float) -> None:
     pair = DominatingPair.approx_dp(size, 1e-9).compose(DominatingPair.gaussian(0.1))
@@ -280,6 +281,7 @@ def test_the_loss_of_laplace_noise_is_one_over_its_scale_and_not_that_rounded(sc
 POWERS = [1 - 2.0**-52, 1 - 2.0**-53, 1e-300]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("p", POWERS)
 @pytest.mark.parametrize("sigma", [0.1, 1.0, 100.0])
 def test_tests_that_nearly_always_or_never_reject(p: float, sigma: float) -> None:
@@ -322,6 +324,7 @@ def test_any_noise(noise: float, kind: str, rate: float) -> None:
     holds_everywhere(plain.poisson_sampled(rate), exact, epsilons, [0.4, 1e-9])
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("shift", [1e-16, 1e-60, 1e-160, 1e-300])
 @pytest.mark.parametrize("rate", [0.5, 1e-9])
 def test_mixtures_with_a_shift_that_is_next_to_nothing(shift: float, rate: float) -> None:
@@ -370,6 +373,7 @@ QUIET: dict[str, DominatingPair] = {
 RUNS_OF_SECONDS = ("hardly any noise, twice", "a rate of 1e-5, twice")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in RUNS_OF_SECONDS else name for name in QUIET]
 )
@@ -498,6 +502,7 @@ def half_lines(event: TruncatedPoissonSampledDpEvent, others: int, x: Real, *, n
 TRUNCATED = [(1000, 10, 0.5), (1000, 10, 0.01), (1000, 100, 0.01), (4, 3, 0.9), (12, 1, 0.3)]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("size", "limit", "rate"), TRUNCATED)
 @pytest.mark.parametrize("null", [False, True])
 @pytest.mark.parametrize("count", [1, pytest.param(10, marks=pytest.mark.slow)])
@@ -589,6 +594,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: count
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     "family", [pytest.param(name, marks=[pytest.mark.slow] * (name == "discrete_gaussian")) for name in FAMILIES]
 )

@@ -73,6 +73,7 @@ def agree(sigma: float, rate: float, count: int, delta: float) -> None:
     assert ours.lower <= pld <= ours.upper + STEP, where
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     "configuration",
     [

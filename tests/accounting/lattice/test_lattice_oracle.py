@@ -86,6 +86,7 @@ def check(case: Case, chance: random.Random) -> None:
             assert other.lower <= 1 - exact.blowup(p, side) <= other.upper, (where, p, other)
 
 
+@pytest.mark.grid
 @pytest.mark.filterwarnings("ignore::dpassay.accounting.lattice.pairs.WidthNotMet")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_single_mechanisms(family: str) -> None:
@@ -233,6 +234,7 @@ def test_a_continuous_mechanism_with_a_finite_one(seed: int) -> None:
 STEPS = [(0.8, 0.005, 1000, 1e-6), (1.0, 0.01, 10_000, 1e-5), (0.6, 0.001, 5000, 1e-7), (2.0, 0.1, 2000, 1e-6)]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("sigma", "rate", "count", "delta"), STEPS)
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("width", [1e-3, 1e-5])
@@ -257,6 +259,7 @@ DENSITIES: dict[str, Any] = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 @pytest.mark.parametrize("epsilon", [-0.3, 0.0, 0.21])
 def test_the_oracle_agrees_with_the_integral_of_densities(kind: str, epsilon: float) -> None:
@@ -312,6 +315,7 @@ def test_the_oracles_powers_agree() -> None:
             assert abs(by_hand - power.delta(epsilon, side)) < mp.mpf(10) ** -50
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("sigma", "rate", "count", "delta"), STEPS)
 def test_inversion_has_ten_digits(sigma: float, rate: float, count: int, delta: float) -> None:
     """With both steps halved nothing changes; and a composed Gaussian is a Gaussian."""

@@ -339,6 +339,7 @@ def test_disjoint_parts(names: list[str], chance: random.Random, delta: float) -
 CURVES = ["laplace", "sampled_gaussian", "replaced_gaussian", "mixture", "discrete_gaussian", "finite", "approx_dp"]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("family", CURVES)
 @pytest.mark.parametrize("side", DIRECTIONS)
 def test_whole_curves_contain_the_truth(family: str, side: Direction) -> None:
@@ -355,6 +356,7 @@ def test_whole_curves_contain_the_truth(family: str, side: Direction) -> None:
     assert all(a <= 1 - t <= b for a, t, b in zip(low, powers, high, strict=True))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("family", ["laplace", "sampled_gaussian", "mixture", "approx_dp"])
 def test_the_gaussian_envelope(family: str) -> None:
     """At the upper μ the Gaussian curve lies above wherever δ(ε) exceeds δ; a little below the lower one not."""

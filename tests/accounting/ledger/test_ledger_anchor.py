@@ -200,6 +200,7 @@ def test_an_anchor_never_moves_backwards(little: Any, path: Path, tmp_path: Path
 HASH = "a" * 64
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     "text",
     [

@@ -206,6 +206,7 @@ def test_killed_at_a_point(tmp_path: Path, point: str, step: int) -> None:
     watch.finish()
 
 
+@pytest.mark.slow
 def test_killed_at_one_point_after_the_other(tmp_path: Path) -> None:
     """The same run is killed at every point, each time resumed from where the kill before left it."""
     watch = Watch(Files(tmp_path))
@@ -247,6 +248,7 @@ def kill_at_random(folder: Path, kills: int, seed: int) -> dict[int, int]:
     raise AssertionError(f"only {sum(results.values())} kills hit a run in progress")
 
 
+@pytest.mark.slow
 def test_killed_at_random(tmp_path: Path) -> None:
     wanted = number(8, 100)
     results = kill_at_random(tmp_path, kills=wanted, seed=2)

@@ -91,6 +91,7 @@ def test_more_rounds_need_more_noise_and_no_more_than_that() -> None:
     assert sp.noise_for([0.999999, 1e-6], P, 1e-3, 10) == 0
 
 
+@pytest.mark.slow
 def test_noise_of_several_rounds_for_secrets_is_the_largest_of_their_own() -> None:
     generator = np.random.default_rng(8)
     secrets = [generator.uniform(0, 0.03, int(generator.integers(20, 90))) for _ in range(4)]

@@ -154,6 +154,7 @@ def covers(event: SecretReleaseDpEvent, tails: list[Fraction]) -> bool:
     return all((sum(weights[k:], Fraction(event.remainder))) / total >= tail for k, tail in enumerate(tails))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_every_secret_is_covered_at_hardly_more_noise_than_the_worst_needs(rounds: int) -> None:
     """Secrets of very different kinds; a single law above all of a group would need over 1 % more."""

@@ -103,6 +103,7 @@ def one(epsilon: Number, eta: Number) -> Number:
 # --- the enclosure
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("eta", [1e-3, 0.1875, 2.0, 20.0])
 def test_one_selection_is_exact(eta: float) -> None:
     """The closed form is the maximum over t, and lies within the enclosure at its nodes and between them."""
@@ -121,6 +122,7 @@ def test_one_selection_is_exact(eta: float) -> None:
             assert interval.upper <= exact * (1 + max(1.0, eta) ** 2 * (1 / (0.29 * 256)) ** 2)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("eta", [0.1875, 1.5, 6.0])
 @pytest.mark.parametrize("share", [0.0, 0.4, 0.95, 1.4, 1.8])
 def test_two_selections_against_the_search(eta: float, share: float) -> None:
@@ -364,6 +366,7 @@ def test_single_steps_of_the_first_row() -> None:
     assert bound.value == pytest.approx(10.97, abs=0.005)
 
 
+@pytest.mark.slow
 def test_long_sequences_and_mixtures_of_ranges() -> None:
     """10⁵ selections of η√n/2 = 1 are close to a Gaussian of μ = 1, whose ε(1e-6) is 4.8886 by its closed form."""
     count, delta = 100_000, 1e-6

@@ -230,6 +230,7 @@ def test_an_interruption_says_truthfully_whether_it_resumes(
     assert (result.returncode, result.stdout, result.stderr) == (130, "", says)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("module", ["typer", "dpassay.claims.read", "dpassay.jobs.assay", "numpy", "torch"])
 def test_an_interruption_while_modules_are_imported_is_one_line(module: str, claim: Path) -> None:
     """The signal arrives where a module would be looked for, as Ctrl-C while the libraries load."""
@@ -342,6 +343,7 @@ def test_user_data_in_three_formats(claim: Path, tmp_path: Path) -> None:
         assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 @pytest.mark.parametrize(
     "line",

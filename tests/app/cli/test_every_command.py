@@ -35,6 +35,7 @@ def test_there_are_as_many_commands_as_the_groups_say() -> None:
     )
 
 
+@pytest.mark.grid
 @each
 def test_help_has_two_names_and_an_example(words: tuple[str, ...]) -> None:
     long, short = run(*words, "--help"), run(*words, "-h")

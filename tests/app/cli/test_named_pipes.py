@@ -63,6 +63,7 @@ def test_a_pipe_that_a_command_is_given_is_one_line(
     assert not Path("new").exists()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("command", "name", "says"),
     [

@@ -148,6 +148,7 @@ ODD: dict[str, tuple[Callable[[], None], str, list[str]]] = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", ODD)
 def test_a_run_on_an_odd_path_is_refused_and_leaves_nothing(name: str, here: Path) -> None:
     make, says, options = ODD[name]
@@ -169,6 +170,7 @@ def test_the_same_command_works_when_the_path_is_free(here: Path) -> None:
     }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     "name", ["synthetic.jsonl", "synthetic.parquet", "batching-key.txt", "assay.json", "report.html"]
 )
@@ -199,6 +201,7 @@ RELEASES: dict[str, tuple[Callable[[], None], str, str]] = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", RELEASES)
 def test_a_release_to_an_odd_path_is_refused_and_leaves_nothing(
     name: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -346,6 +349,7 @@ def inputs(here: Path, centres: Centres, monkeypatch: pytest.MonkeyPatch) -> Non
     Path("schema.yaml").write_text("columns: [{name: target, type: number, low: 0, high: 6}]")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands_that_write_on_a_full_disk_and_where_something_lies(name: str, inputs: None) -> None:
     made, arguments = COMMANDS[name]

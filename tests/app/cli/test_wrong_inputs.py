@@ -200,6 +200,7 @@ REFUSED: dict[str, tuple[str, str, bytes, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", REFUSED)
 def test_wrong_records_are_one_line_until_they_are_mended(name: str, tmp_path: Path) -> None:
     kind, columns, content, says = REFUSED[name]
@@ -266,6 +267,7 @@ ACCEPTED: dict[str, tuple[str, str, bytes, list[str]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_odd_records_run_as_they_are(name: str, tmp_path: Path) -> None:
     kind, columns, content, texts = ACCEPTED[name]
@@ -276,6 +278,7 @@ def test_odd_records_run_as_they_are(name: str, tmp_path: Path) -> None:
     assert len({record.id for record in records}) == len(texts)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
 def test_a_record_longer_than_the_context_is_cut_by_itself(kind: str, tmp_path: Path) -> None:
     """A record of a million words in one line; what the model is shown of the others is the same without it."""
@@ -396,6 +399,7 @@ def case(tmp_path: Path) -> Case:
     return case
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_wrong_model_is_one_line(name: str, saved: Path, case: Case) -> None:
     damage, says = DAMAGED[name]
@@ -441,6 +445,7 @@ ODD: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", ODD)
 def test_an_odd_model_runs(name: str, saved: Path, case: Case) -> None:
     folder = case.folder / "model"

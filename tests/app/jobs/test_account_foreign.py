@@ -135,6 +135,7 @@ def test_a_group_over_sampled_steps_is_told_what_follows_from_one_record(tmp_pat
     assert "the group it follows" in compared.stderr
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("unit", "says"),
     [

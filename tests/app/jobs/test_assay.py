@@ -58,6 +58,7 @@ def released_page(done: Assay) -> str:
     return re.sub(r"\d+ \w+ \d{4}, \d\d:\d\d UTC", "then", page)
 
 
+@pytest.mark.slow
 def test_median_loss_exact_cost_and_published_cost_are_in_order_in_every_batch(tmp_path: Path) -> None:
     done = assay.assay(read_claim(claim_file(tmp_path)), tmp_path / "out").document
     assert done.verdict == "SUPPORTED"
@@ -195,6 +196,7 @@ def test_shipped_claims_come_out_as_the_readme_says(name: str, verdict: str, tmp
         assert 0 in difference
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("adjacency", "parameters"),
     [
@@ -235,6 +237,7 @@ def test_a_run_that_breaks_its_events_supports_nothing(tmp_path: Path, monkeypat
     assert pages[0] == pages[1]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("guarantee", ["{type: ex_post, epsilon: 1000.0}", "{type: pure_dp, epsilon: 100000.0}"])
 def test_a_larger_loss_than_the_proof_allows_leaves_the_claim_unproven(
     guarantee: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

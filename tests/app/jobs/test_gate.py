@@ -274,6 +274,7 @@ def test_what_a_ledger_of_a_declared_run_leaves_open_is_left_open(tmp_path: Path
     assert run("gate", stated, "--max-epsilon", 3, "--delta", 1e-6).returncode == 0
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -294,6 +295,7 @@ def test_wrong_input_is_one_line(tmp_path: Path, options: tuple[Any, ...], says:
     assert says in done.stderr
 
 
+@pytest.mark.slow
 def test_the_step_of_the_example_workflow(tmp_path: Path) -> None:
     """Its command in a shell, with a ledger and a claim in the folder, within the policy and not."""
     workflow = yaml.safe_load((ROOT / "examples" / "ci" / "privacy-budget.yml").read_text())

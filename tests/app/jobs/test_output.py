@@ -72,6 +72,7 @@ def test_one_token_makes_no_document_and_nothing_is_released(tmp_path: Path) -> 
     refused(tmp_path)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("generator", OTHERS)
 def test_a_run_of_any_generator_without_documents_is_not_released(
     generator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -234,6 +234,7 @@ def test_a_second_release_and_another_verdict_are_fine(case: Finished) -> None:
     assert case.release(output="third").returncode == 0
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", ["synthetic.jsonl", "synthetic.parquet", "batching-key.txt"])
 def test_an_edited_file_is_not_released_and_is_written_anew(name: str, case: Finished) -> None:
     path = case.private / name

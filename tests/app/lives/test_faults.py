@@ -104,6 +104,7 @@ def warm(lives: Lives, folder: Path, generator: str, url: str) -> None:
     assert lives.live(written(folder / "warm", generator, url).folder, warm=True).code == 0
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_until_there_is_room(lives: Lives, server: TextServer, tmp_path: Path) -> None:
     points = full_everywhere(lives, written(tmp_path / "points", "aug_pe", server.url), FEW)
     small = full_at_sizes(lives, written(tmp_path / "sizes", "aug_pe", server.url), SIZES[::2])

@@ -80,6 +80,7 @@ def server() -> Iterator[TextServer]:
         yield server
 
 
+@pytest.mark.slow
 def test_killed_where_results_appear(server: TextServer, tmp_path: Path) -> None:
     with Lives() as lives:
         assert lives.live(written(tmp_path / "warm", "aug_pe", server.url).folder, warm=True).code == 0

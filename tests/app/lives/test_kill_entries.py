@@ -70,6 +70,7 @@ def killed(lives: Lives, generator: str, folder: Path, url: str, least: int) -> 
     return kills
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     "generator",
     [

@@ -129,6 +129,7 @@ def shown(result: command.Result) -> tuple[int, list[str]]:
     return result.returncode, list(dict.fromkeys(stages))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("claim", ["inference", pytest.param("secrets", marks=pytest.mark.slow), "aug_pe", "vectors"])
 def test_neighbours_are_told_apart_by_nothing_that_is_shown(
     claim: str, tmp_path: Path, small: Path, logged: list[str]

@@ -49,6 +49,7 @@ def test_what_is_done_is_not_run_again_and_the_count_may_grow(tmp_path: Path) ->
     assert (tmp_path / "kept" / FILE).stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("workers", "number"), [(1, signal.SIGKILL), (2, signal.SIGKILL), (2, signal.SIGINT)])
 def test_a_killed_run_goes_on(tmp_path: Path, workers: int, number: signal.Signals) -> None:
     program = (

@@ -33,6 +33,7 @@ def played(of: ReleaseGame, games: int = GAMES) -> tuple[np.ndarray, np.ndarray]
     return on_d, on_d_prime
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("adjacency", [REPLACE_ONE, ADD_REMOVE])
 @pytest.mark.parametrize("votes", [0.0, 2.0])
 @pytest.mark.parametrize("blocks", [1, 3])

@@ -105,6 +105,7 @@ def audit(played: Played, guarantee: Any, reruns: list[Loss]) -> Any:
     )
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("aggregate", ["median", "mean", "none"])
 def test_a_row_left_out_is_a_record_left_out_of_the_sound_pipeline(
     aggregate: str, play: Any, model: LanguageModel

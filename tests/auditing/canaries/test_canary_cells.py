@@ -112,6 +112,7 @@ def test_copies_in_other_parquet_types_are_found(zone: str | None, planned: Path
     assert set(scored(planned, written(rows, tmp_path / "s.parquet", schema))) == {0}
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("column", "change", "what"),
     [
@@ -146,6 +147,7 @@ def test_half_of_the_cells_must_be_read(planned: Path, tmp_path: Path) -> None:
     assert done("score", planned, written([good] * 5 + [bad] * 5, tmp_path / "half.csv"))["rows"] == 10
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_categories_that_are_whole_numbers_are_found_as_floats(ending: str, tmp_path: Path) -> None:
     rows: Rows = [{"code": str(300 + i % 60), "place": "Oslo"} for i in range(400)]
@@ -169,6 +171,7 @@ def test_categories_that_are_whole_numbers_are_found_as_floats(ending: str, tmp_
     assert all(score == 1 for score, of in zip(result, whole, strict=True) if of)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("content", ["", "spent,born,place\n"])
 @pytest.mark.parametrize("kind", ["table", "edge", "category"])
 def test_a_table_without_rows_is_refused(content: str, kind: str, tmp_path: Path) -> None:
@@ -179,6 +182,7 @@ def test_a_table_without_rows_is_refused(content: str, kind: str, tmp_path: Path
     assert not (folder / "scores.json").exists()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("content", ["", "text\n", 'text\n" "\n""\n'])
 @pytest.mark.parametrize("kind", ["key", "echo"])
 def test_a_file_without_text_is_refused(content: str, kind: str, tmp_path: Path) -> None:

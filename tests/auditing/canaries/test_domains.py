@@ -98,6 +98,7 @@ def schema(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 @pytest.mark.parametrize("public", [True, False])
 def test_planting_keeps_types_and_numbers_of_distinct_values(
@@ -219,6 +220,7 @@ def test_plans_that_cannot_be(arguments: tuple[object, ...], message: str, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_claim_of_a_group_is_said_before_anything_is_planned(tmp_path: Path) -> None:
     result = dpassay("plan", "--unit", "group(10)", "--epsilon", 1, "-o", tmp_path / "a")
     assert result.stdout.splitlines()[:2] == [
@@ -233,12 +235,14 @@ def test_the_claim_of_a_group_is_said_before_anything_is_planned(tmp_path: Path)
     assert "says nothing about such a group" in about["claim_in_words"][1]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("epsilon", "canaries"), [(1, 1000), (6, 8000)])
 def test_as_many_canaries_as_the_claim_needs(epsilon: float, canaries: int, tmp_path: Path) -> None:
     """1211 right guesses show ε = 6, and a quarter of 8000 is the first quarter of a doubled 1000 that is more."""
     assert done("plan", "--epsilon", epsilon, "-o", tmp_path / "a")["candidates"] == canaries
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_one_run_serves_all_audits_of_a_table(ending: str, people: list[dict[str, Any]], tmp_path: Path) -> None:
     for row in people:  # `dpassay audit table` compares numbers and text
@@ -300,6 +304,7 @@ def test_one_run_serves_all_audits_of_text(tmp_path: Path) -> None:
         assert result.returncode in (0, 1), result.stderr
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("scorings", [1, 2, 5])
 @pytest.mark.parametrize("case", ["rows", "texts", "users"])
 def test_the_errors_of_all_commands_and_files_add_up_to_no_more_than_was_given(
@@ -409,6 +414,7 @@ def test_a_plan_of_version_0_2_is_read(people: list[dict[str, Any]], tmp_path: P
         assert done("bound", folder)["audit"]["rates"][0]["hits"] > 0
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", ["key", "echo"])
 def test_a_model_is_scored_in_place_of_a_file(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for a model that makes planted canaries twenty nats likelier: every guess is right; seeded."""

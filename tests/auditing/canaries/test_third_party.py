@@ -181,6 +181,7 @@ def test_a_plan_says_how_likely_it_is_to_show_it(tmp_path: Path) -> None:
         assert words in " ".join(result.stdout.split())
 
 
+@pytest.mark.slow
 def test_a_plan_of_keys_says_that_few_printed_keys_show_nothing(tmp_path: Path) -> None:
     """½⁵ is below 5 % and ½⁴ is not; with δ > 0 also 2mδ/v must be, so 1000 keys at δ = 10⁻³ take 40."""
     for delta, least in ((0.0, 5), (1e-3, 40)):
@@ -224,6 +225,7 @@ def test_a_manifest_that_tests_a_claim_at_too_low_a_confidence_is_refused(tmp_pa
         assert "tests a claim at confidence 0.9, but a claim is refuted at 0.95 or more" in refused(*arguments)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("unit", "said"),
     [

@@ -105,6 +105,7 @@ def numbers(audit: Path) -> list[tuple[Any, ...]]:
     return [(row["arm"], row["phase"], row["data"], row["number"]) for row in lines(audit)]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
 def test_a_whole_audit_by_command(tmp_path: Path, suffix: str, workers: int) -> None:
@@ -125,6 +126,7 @@ def test_a_whole_audit_by_command(tmp_path: Path, suffix: str, workers: int) -> 
     assert all(path.stat().st_mode & 0o077 == 0 for path in (audit / "private").rglob("*"))
 
 
+@pytest.mark.slow
 def test_the_number_of_workers_does_not_change_results(tmp_path: Path) -> None:
     """With the seeds of the plan and all runs made."""
     first = plan(tmp_path, "--runs", "40", "--neighbors", "ordinary", "--neighbors", "new_category")
@@ -177,6 +179,7 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.grid
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="asks /proc which processes are alive")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -254,6 +257,7 @@ def test_twenty_kills_lose_and_double_no_run(tmp_path: Path) -> None:
     assert first == second
 
 
+@pytest.mark.grid
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
 def test_a_signal_is_raised_between_runs_only(
@@ -335,6 +339,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", WRONG)
 def test_a_generator_that_cannot_run_is_one_line(name: str, tmp_path: Path) -> None:
     """No run of it is recorded, and a corrected one begins in the same folder."""
@@ -346,6 +351,7 @@ def test_a_generator_that_cannot_run_is_one_line(name: str, tmp_path: Path) -> N
         assert done("run", audit, "--command", COPY)["finished"] is True
 
 
+@pytest.mark.slow
 def test_runs_that_fail_later_are_counted(tmp_path: Path) -> None:
     """On D′ with a record more, the generator always fails: no such pair is tested, unless that is asked for."""
     generator = f"{PYTHON} --do crowded --most 30 --seed {{seed}}"
@@ -365,6 +371,7 @@ def test_runs_that_fail_later_are_counted(tmp_path: Path) -> None:
         assert logs[0].stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("written", [None, 'age,city,note\n1,a,b\n"SECRET'], ids=["nothing", "no CSV"])
 def test_an_output_that_cannot_be_read_is_a_failure(tmp_path: Path, written: str | None) -> None:
     """Also where it cannot be read beyond some row; and what is recorded of the run is read again. D has 30 records."""
@@ -401,6 +408,7 @@ def test_another_command_is_refused(tmp_path: Path) -> None:
     assert (audit / "private" / "results.jsonl").read_bytes() == content
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("how", ["command", "function"])
 def test_a_generator_that_was_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """Or the runs of two generators would be counted as those of one."""
@@ -430,6 +438,7 @@ def test_data_sets_that_are_no_neighbours_are_refused(tmp_path: Path) -> None:
     assert f"the data sets of {body['pairs'][0]['name']} are not neighbours" in refused("run", audit, "--command", COPY)
 
 
+@pytest.mark.slow
 def test_the_two_runs_of_a_round_have_no_fixed_order(tmp_path: Path) -> None:
     """Or a generator that keeps state could be told from one that reads the record. One order 16 times over has
     probability 2^-15."""
@@ -439,6 +448,7 @@ def test_the_two_runs_of_a_round_have_no_fixed_order(tmp_path: Path) -> None:
     assert {tuple(rounds[index : index + 2]) for index in range(0, len(rounds), 2)} == {(0, 1), (1, 0)}
 
 
+@pytest.mark.slow
 def test_a_control_that_always_fails_shows_nothing(tmp_path: Path) -> None:
     audit = plan(tmp_path, "--runs", "40", "--epsilon", "1", "--neighbors", "ordinary")
     failing = f"{sys.executable} {tmp_path / 'later.py'} {{input}} {{output}}"
@@ -478,6 +488,7 @@ def test_a_search_that_is_not_finished_is_not_bounded(tmp_path: Path) -> None:
     done("bound", audit, code=1)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("epsilon", "runs"), [("1", 300), ("4", 488)])
 def test_a_claim_gets_the_runs_that_it_needs(epsilon: str, runs: int, tmp_path: Path) -> None:
     """Fewer than 244 runs never refute ε = 4; twice as many are planned."""
@@ -515,6 +526,7 @@ def test_functions_get_records_of_their_own(tmp_path: Path) -> None:
             assert all(row["features"][""]["age: largest"] < 60 for row in lines(audit))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", ["leak", "right"])
 def test_the_command_and_the_assertion_agree(tmp_path: Path, name: str) -> None:
     """A command, the same as a function, and `assert_never_exceeds` on the neighbours that were planned.
@@ -557,6 +569,7 @@ def test_functions_run_in_processes(tmp_path: Path, workers: int) -> None:
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("name", "more"), [("dies_later", ()), ("hangs_later", ("--timeout", "2"))])
 def test_a_run_that_ends_its_process_or_hangs_has_failed(tmp_path: Path, name: str, more: tuple[str, ...]) -> None:
     """And is recorded, since to make it again would be to choose among outcomes. It fails on D′ only."""
@@ -691,6 +704,7 @@ PLANS: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", PLANS)
 def test_a_plan_that_was_changed_is_refused(name: str, finished: Path, tmp_path: Path) -> None:
     audit = tmp_path / "audit"
@@ -766,6 +780,7 @@ def added(path: Path, line: str) -> None:
     path.write_text(f"{path.read_text()}{line}\n")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", RESULTS)
 def test_results_that_were_changed_are_refused(name: str, finished: Path, tmp_path: Path) -> None:
     audit = tmp_path / "audit"
@@ -844,6 +859,7 @@ def test_half_a_surrogate_pair_is_refused(tmp_path: Path, broken: str) -> None:
     assert not (tmp_path / "audit").exists()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     "types",
     [

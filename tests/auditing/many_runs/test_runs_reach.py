@@ -11,6 +11,7 @@ import pytest
 from dpassay.audits.games import many_runs
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("epsilon", "says"),
     [

@@ -104,6 +104,7 @@ def test_a_report_needs_the_bound_of_its_plan(planned: Path) -> None:
     assert not (planned / "report.html").exists()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("place", "value"),
     [

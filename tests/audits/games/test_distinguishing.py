@@ -56,6 +56,7 @@ def false_alarms(name: str, repetitions: int, runs: int) -> int:
     return sum(audited(draw(g, runs), guarantee).details["refuted"] for _ in range(repetitions))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", BOUNDARY)
 def test_false_alarms_are_within_what_beta_allows(name: str) -> None:
     """A procedure that errs more often than 5% fails here; one at 5% does with probability 1e-4 a mechanism."""

@@ -92,6 +92,7 @@ def test_another_forward_pass_neither_refutes_nor_contradicts(guarantee: Guarant
         assert any("leave_one_out_rerun is only an estimate" in reason for reason in result.reasons)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("path", sorted(CLAIMS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_no_verdict_on_a_shipped_claim_rests_on_another_forward_pass(path: Path) -> None:
     """With what the plan proves and without: a loss of a million moves neither the verdict nor the best lower bound."""

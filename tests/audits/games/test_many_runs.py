@@ -100,6 +100,7 @@ def without(result: AuditResult, *names: str) -> dict[str, Any]:
 LEAKS = {"one": {2: 0.9}, "none": {}, "all": {0: 0.0, **dict.fromkeys(range(1, 12), 1.0)}}
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("leak", LEAKS)
 @pytest.mark.parametrize("pairs", [shared(4), apart(3), shared(1)], ids=["shared", "apart", "one"])
 def test_the_order_of_arrival_does_not_matter(leak: str, pairs: tuple[Pair, ...]) -> None:
@@ -173,6 +174,7 @@ def test_a_claim_that_no_outcome_could_refute_is_not_tested() -> None:
     result.to_json()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("delta", [0.0, 0.1])
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 0.7, 1.2])
 def test_what_could_not_exceed_a_claim_never_does(epsilon: float, delta: float) -> None:
@@ -392,6 +394,7 @@ def test_the_event_is_the_best_of_all_thresholds(drawn: list[tuple[bool, float]]
     assert result == pytest.approx(estimate(event.threshold), abs=1e-9)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("claim", "rates"),
     [

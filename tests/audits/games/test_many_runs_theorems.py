@@ -166,6 +166,7 @@ def test_the_bound_is_that_of_the_rounds_of_the_test_alone(law: Callable[[int], 
     assert (audit.bounds[0].value > 1) is (law is leaking)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("stop", [True, False])
 @pytest.mark.parametrize("law", [at_the_claim, leaking])
 def test_results_may_arrive_in_any_order_and_be_read_at_any_time(law: Callable[[int], Law], stop: bool) -> None:
@@ -184,6 +185,7 @@ ONE = PAIRS[:1]
 MANY = tuple(Pair(f"pair {place}", 2 * place, 2 * place + 1, (Event("feature", 1.0),)) for place in range(8))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("pairs", [ONE, PAIRS, MANY], ids=len)
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 3.0])
 def test_no_outcome_of_fewer_runs_than_are_needed_refutes_a_claim(epsilon: float, pairs: tuple[Pair, ...]) -> None:

@@ -55,6 +55,7 @@ def test_ties_do_not_follow_the_order_of_the_file() -> None:
     assert right == right_guesses(np.zeros(2000), included, 1000, side="in", seed=0)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (1.0, 0.0), (1.0, 1e-4)])
 def test_several_attacks_and_guesses_together_accuse_an_honest_mechanism_at_most_so_often(
     epsilon: float, delta: float

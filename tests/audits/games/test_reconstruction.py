@@ -188,6 +188,7 @@ def test_candidates_with_several_records_are_groups_or_users() -> None:
     assert audit(counts(copies=3), unit=Unit("user")).bounds[0].unit == Unit("user")
 
 
+@pytest.mark.slow
 def test_a_generator_that_ignores_its_data_is_rarely_accused() -> None:
     """1000 runs that print a random share of all keys: ε > 0 and p ≤ 0.05 in at most 5% (false alarm 1e-4 each)."""
     rng = np.random.default_rng(99)

@@ -105,6 +105,7 @@ MAX_ALARMS = stats.binom.ppf(1 - 1e-4, REPETITIONS, 0.05)
 """More false alarms than this happen with probability below 1e-4, if each does with 5%."""
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
 def test_coverage_at_the_boundary(epsilon: float) -> None:
     """Each unit is hit by randomised response to its own coin, which is exactly ε-DP: no bound has more power."""

@@ -109,6 +109,7 @@ def all_drawn(clusters: Any, vectors: Any, drawn: Any, assigned: Any) -> tuple[N
     return exact_sums(clusters, vectors, np.ones_like(drawn), assigned)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("plant", "games"),
     [

@@ -86,6 +86,7 @@ def test_coverage_at_the_boundary(sigma: float) -> None:
     assert 0 < alarms <= MAX_ALARMS
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("p", "r", "sizes"),
     [(0.01, 0.1, (5000, 500)), (0.5, 0.6, (5000, 500)), (1e-3, 1e-2, (1363,)), (1e-4, 1e-3, (150, 20))],

@@ -15,6 +15,7 @@ from dpassay.audits.statistics.binomial import epsilon_clopper_pearson, mu_clopp
 COUNTS = [(200, 12, 58, 200), (90, 10, 30, 70), (50, 50, 50, 50), (500, 0, 0, 500), (10, 90, 60, 40)]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize("delta", [0.0, 0.01])
 def test_jeffreys_is_the_quantile_of_the_posterior(counts: tuple[int, int, int, int], delta: float) -> None:
@@ -46,6 +47,7 @@ def test_they_neither_support_nor_refute_and_say_why() -> None:
         assert bound.value > epsilon_clopper_pearson(*COUNTS[0], delta=1e-5, confidence=0.95).value
 
 
+@pytest.mark.slow
 def test_a_posterior_has_no_coverage() -> None:
     """60 runs each of an event of probability .05·e and .05, which (1, 0)-DP allows exactly: the posterior's 95% ε is
     above 1 with probability .0557, worked out over the counts; Clopper and Pearson's with less than .001.

@@ -26,6 +26,7 @@ from dpassay.audits.statistics.score_thresholds import Band, FixedThreshold, Gri
 from dpassay.audits.statistics.sequential import Wealth
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("rule", ["published", "tight", "adaptive"])
 @pytest.mark.parametrize("delta", [0.0, 1e-3, 0.02, 0.2])
 def test_no_counts_of_one_run_show_more(rule: Rule, delta: float) -> None:
@@ -53,6 +54,7 @@ def test_no_error_rates_show_more() -> None:
         assert_ceiling(bounds, ErrorRates(n1, n0, "mu"), 0.0, 0.6)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("rule", [FixedThreshold(0.5), Split(), Split(0.3), Grid((-1.0, 0.5, 2.0)), Band(), None])
 def test_no_scores_show_more(rule: Threshold | None) -> None:
     """Scores from three values, in every number of each, of 12 and 10 runs; and perfect ones show as much."""
@@ -68,6 +70,7 @@ def test_no_scores_show_more(rule: Threshold | None) -> None:
     assert_ceiling(bounds, Scores(n1, n0, rule), delta, 0.5)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("delta", [0.0, 0.2])
 def test_no_rounds_show_more(delta: float) -> None:
     """All 4⁵ sequences of five rounds, at a confidence of 20% that five rounds can reach."""
@@ -80,6 +83,7 @@ def test_no_rounds_show_more(delta: float) -> None:
     assert result == most > 0
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("delta", [0.0, 1e-4, 0.1])
 @pytest.mark.parametrize("earlier", [0, 4, 50])
 def test_no_rounds_after_earlier_runs_show_more(earlier: int, delta: float) -> None:
@@ -107,6 +111,7 @@ def test_no_rounds_after_earlier_runs_show_more(earlier: int, delta: float) -> N
     assert reached > 0 or earlier
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("delta", [0.0, 1e-3, 0.1])
 def test_the_ceiling_of_rounds_is_that_of_a_replay(delta: float) -> None:
     audit = Sequential(delta=delta, confidence=0.95)

@@ -102,6 +102,7 @@ def test_error_rates_of_many_runs(mechanism: Mechanism) -> None:
     assert mechanism.delta or np.median(result) > 0.4 * mechanism.epsilon
 
 
+@pytest.mark.grid
 @every_mechanism
 def test_one_run_with_a_fixed_number_of_guesses(mechanism: Mechanism) -> None:
     """The 40 candidates with the largest and the 40 with the smallest of 200 scores are guessed."""
@@ -134,6 +135,7 @@ def test_where_delta_counts_the_tight_rule_sees_more_than_the_published_one() ->
     assert tight > published + 0.2
 
 
+@pytest.mark.grid
 @every_mechanism
 def test_disclosures_of_which_the_output_tells_how_many(mechanism: Mechanism) -> None:
     """Every candidate with a score of at least the threshold is disclosed; so K varies, and the bound allows for it."""
@@ -158,6 +160,7 @@ def test_the_p_value_of_disclosures_that_do_not_depend_on_who_is_in() -> None:
     assert int((values[which.reshape(-1)] <= BETA).sum()) <= MAX_ALARMS
 
 
+@pytest.mark.grid
 @every_mechanism
 def test_betting_at_any_time(mechanism: Mechanism) -> None:
     """Wealth is kept at its largest, so the last look shows what any of 80 looks showed."""

@@ -22,6 +22,7 @@ def gaussian_tail(mu: float, loss: float) -> float:
     return float(stats.norm.sf((loss - mu**2 / 2) / mu) + stats.norm.cdf((-loss - mu**2 / 2) / mu))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("mu", [0.1, 0.5, 1.0, 3.0])
 def test_the_tail_of_a_gaussian_is_bounded_and_not_by_much(mu: float) -> None:
     profile = certified_profile(dp_event.GaussianDpEvent(1 / mu), adjacency="add_remove", unit=Unit())

@@ -47,6 +47,7 @@ def test_for_all_mechanisms_it_is_nearly_the_exact_worst_case_and_never_beyond()
     assert largest_gap < 0.1
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])
 def test_gaussian_noise_at_the_boundary_is_rejected_no_more_often_than_stated(mu: float) -> None:
     """Exact: each of 60 candidates has its own Gaussian; all are guessed, and Bin(60, Φ(μ/2)) of them rightly."""
@@ -102,6 +103,7 @@ def rejected_by_definition(
         return bool(r + h > mpmath.mpf(guesses) / m)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("delta", [1e-6, 1e-2])
 @pytest.mark.parametrize("counts", [(100, 80, 70), (40, 40, 40), (40, 40, 22), (300, 12, 11), (30, 1, 1), (60, 60, 50)])
 def test_what_is_said_to_be_rejected_is_rejected_without_rounding(counts: tuple[int, int, int], delta: float) -> None:

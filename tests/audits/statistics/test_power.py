@@ -164,6 +164,7 @@ def test_a_mechanism_exactly_at_its_claim_is_refuted_with_at_most_the_stated_err
         assert alarm <= 1 - confidence + EXACT
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
 @pytest.mark.parametrize("test", [OneRun(300, 40, "tight"), AsPrinted(300), ErrorRates(150, 200)], ids=str)
 def test_power_increases_with_the_leak_and_half_of_it_is_at_the_limit(test: Test, delta: float) -> None:
@@ -261,6 +262,7 @@ def refuted(design: CanariesDesign, leak: Leak, rng: np.random.Generator) -> boo
     return bool(design.refuted_by(third_party_audit(design, included, [scoring], attack="a", kind="key").bounds))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("guesses", "leak", "claim", "delta"),
     [

@@ -34,6 +34,7 @@ def samples(mechanism: str, n: int, generator: np.random.Generator) -> tuple[np.
     return generator.normal(1.0 * (generator.random(n) < q), 1, n), generator.normal(0, 1, n), epsilon, float(delta)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     "mechanism",
     [
@@ -104,6 +105,7 @@ def test_the_band_is_as_wide_as_both_samples_need(delta: float) -> None:
         assert result.value > 0.3
 
 
+@pytest.mark.slow
 def test_the_best_of_all_thresholds_unpaid_for_is_no_bound() -> None:
     """What the rules are for: the largest value over all thresholds, as if it had been fixed, on Laplace noise."""
     generator, alarms = np.random.default_rng(11), 0

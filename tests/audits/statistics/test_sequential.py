@@ -25,6 +25,7 @@ def play(audit: Sequential, rounds: int, p: float, q: float, generator: np.rando
     return seen
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("p", "q", "epsilon", "delta"),
     [
@@ -75,6 +76,7 @@ def test_the_ceiling_is_what_perfect_guesses_reach() -> None:
     assert bound.value > 1.5
 
 
+@pytest.mark.slow
 def test_bounds_and_ceilings_are_decimals_of_the_step() -> None:
     """Multiples of 0.01 in floating point print as 1.89001 when they are rounded up."""
     state = Sequential(delta=0.0, confidence=0.95)

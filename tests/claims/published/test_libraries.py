@@ -114,6 +114,7 @@ def test_composed_gaussians() -> None:
 # Poisson samples
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("row", "sigma", "rate", "count", "delta"),
     [

@@ -182,6 +182,7 @@ def epsilon_of_coins(p: Any, q: Any, count: int) -> float:
     return float(max(epsilon(first, second), epsilon(second, first)))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("vocabulary", "stated", "verdict"),
     [(1024, 3.91, "UNPROVEN"), (50_257, 20.07, "REFUTED"), (128_256, 21.895, "REFUTED"), (256_000, 21.37, "REFUTED")],

@@ -50,6 +50,7 @@ def divergence(order: float, rate: float, sigma: float, *, added: bool) -> float
     return float(mp.log(mp.quad(integrand, [edge * sigma for edge in edges])) / (order - 1))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("order", "rate", "sigma"), [(2, 0.01, 1.0), (8, 0.05, 0.8), (16, 0.01, 1.5)])
 def test_theorem_a4_has_its_inequality_the_wrong_way(order: int, rate: float, sigma: float) -> None:
     """ "If ρ ≥" is right, and nothing below is enough."""
@@ -91,6 +92,7 @@ def theorem_a7(rate: float, sigma: float, steps: int) -> float:
     )
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("epsilon", "epochs"), [(1.0, 10), (8.0, 10), (1.0, 1)])
 def test_theorem_a7_is_sound_and_loose_for_poisson_samples(epsilon: float, epochs: int) -> None:
     """30000 records, batches of 32: what the theorem states lies above the certified ε of the same noise."""

@@ -93,6 +93,7 @@ def gaussian_epsilon(mu: float) -> float:
     return float(optimize.brentq(excess, 1e-6, 50.0, xtol=1e-13))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("epsilon", "verdict", "code"), [(1.6, "SUPPORTED", 0), (1.4, "UNPROVEN", 4)])
 def test_parts_are_composed_and_the_verdict_names_what_is_assumed(
     tmp_path: Path, epsilon: float, verdict: str, code: int
@@ -408,6 +409,7 @@ def test_an_upper_bound_in_the_file_of_an_audit_supports_nothing(tmp_path: Path)
     assert "upper.json: holds an upper bound, which no audit shows" in refused(path)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     "guarantee",
     [None, {"type": "pure_dp", "epsilon": 1000.0}, {"type": "approx_dp", "epsilon": 3.0, "delta": 1e-4}],
@@ -590,6 +592,7 @@ def test_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
     assert "two parts name files with the same content" in refused(twice)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", ["a\tb", "\u200e", " ", "x" * 101])
 def test_a_part_with_a_bad_name_leaves_nothing_and_its_correction_runs(name: str, tmp_path: Path) -> None:
     event = {"class_name": "GaussianDpEvent", "noise_multiplier": 1.0}

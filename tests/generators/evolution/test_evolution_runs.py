@@ -311,6 +311,7 @@ REFUSED: dict[str, tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_wrong_is_one_line_until_it_is_mended(name: str, server: TextServer, tmp_path: Path) -> None:
     changes, rows, says = REFUSED[name]
@@ -355,6 +356,7 @@ def test_a_run_does_not_go_on_without_what_it_was_charged(
     assert len(works(path)) == 3
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", ["candidates.jsonl", "synthetic.jsonl", "synthetic.parquet"])
 def test_a_file_that_cannot_be_written_is_one_line_and_leaves_no_half(
     name: str, server: TextServer, tmp_path: Path

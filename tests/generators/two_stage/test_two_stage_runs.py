@@ -154,6 +154,7 @@ def test_noise_that_is_less_than_stated_is_found(tmp_path: Path, monkeypatch: py
     assert float(assay.bounds[0].value) <= 2.0
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("change", [{"sampling": "shuffled"}, {"loss": "batch"}])
 def test_as_published_is_unproven_and_the_published_number_stands_beside(
@@ -189,6 +190,7 @@ def replaced(number: int, **column: Any) -> dict[str, Any]:
     return {"columns": columns}
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("schema", "changes", "says"),
     [

@@ -74,6 +74,7 @@ def exact_sums(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     return seen
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("labels", [(), ("a", "b")])
 @pytest.mark.parametrize("pairing", ["hashed", "mean"])
 @pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE_ONE])

@@ -100,6 +100,7 @@ def kill_and_resume(folder: Path, kind: str, points: list[tuple[int, float]]) ->
     return hits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STAGES)
 def test_killed_at_random_points(kind: str, tmp_path: Path) -> None:
     """Thirty, five a run, up to three entries apart and up to 20 ms later; in `make test` one of the first two."""

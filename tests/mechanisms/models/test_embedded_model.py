@@ -150,6 +150,7 @@ def test_first_layer_starts_wired_to_the_tokens_before() -> None:
         assert float(result.float().mean()) >= 0.9
 
 
+@pytest.mark.slow
 def test_training_writes_a_folder_that_loads(tmp_path: object) -> None:
     import pathlib
 

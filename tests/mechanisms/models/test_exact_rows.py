@@ -197,6 +197,7 @@ def _with_a_rare_token(network: Any) -> None:
 RARE_TOKEN = 299
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", COUPLINGS)
 def test_a_coupling_that_samples_miss_is_refused_by_its_class(kind: str) -> None:
     """Rows of random tokens keep their bits, and a row beside the rare token does not: only the class tells."""
@@ -265,6 +266,7 @@ def unpinned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpassay.mechanisms.models.decoding.row_modules.pin", lambda network, positions: None)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("architecture", ["phi3-longrope", "llama-dynamic", "gemma3-dynamic"])
 def test_frequencies_are_pinned_to_the_public_length(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unpinned, a row of 50 tokens moves the one beside it, and a check of shorter rows says nothing of it."""
@@ -359,6 +361,7 @@ class SlotDraws(Recorded):
         return source.below(bound)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("architecture", ["gpt2", "gemma2", "phi3-longrope"])
 @pytest.mark.parametrize("aggregate", ["median", "mean"])

@@ -135,6 +135,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("trick", READ)
 def test_a_trick_changes_nothing(trick: str, whole: Path, tmp_path: Path, ran: Callable[[], list[str]]) -> None:
     folder = tmp_path / "model"
@@ -283,6 +284,7 @@ HARMFUL = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("trick", HARMFUL)
 def test_a_template_is_rendered_within_limits(trick: str, monkeypatch: pytest.MonkeyPatch) -> None:
     template, message = HARMFUL[trick]
@@ -295,6 +297,7 @@ def test_a_template_is_rendered_within_limits(trick: str, monkeypatch: pytest.Mo
     assert rendered("prompt", "{{ examples | join }}", {"examples": ["a", "b"]}) == "ab", "and the next one is rendered"
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("body", [ENDLESS.replace("examples", "messages"), "{{ 1 / 0 }}", "{{ 'x' * 10**10 }}"])
 def test_a_chat_template_is_rendered_within_limits(
     body: str, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

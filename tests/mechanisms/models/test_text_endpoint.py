@@ -316,6 +316,7 @@ DRIPS = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("drip", DRIPS)
 def test_the_timeout_bounds_a_whole_call_whatever_is_sent_slowly(drip: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every piece comes long before the timeout, which a socket alone would count from the last piece."""

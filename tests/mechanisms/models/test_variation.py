@@ -52,6 +52,7 @@ def one_by_one(writer: ModelWriter, context: list[int], seed: int) -> tuple[list
     return tokens, False
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.7, "top_p": 0.8}, {"temperature": 1.6}])
 def test_texts_are_those_of_each_row_alone(builtin: LanguageModel, settings: dict[str, Any]) -> None:
     # Logits differ by less than 3e-5 (`row_difference`), and so many tokens come out differently: of 5 texts of at most

@@ -84,6 +84,7 @@ def test_products_in_float32_are_within_the_stated_error(dimension: int, longer:
         assert abs(Fraction(float(result)) - exact) <= power * Fraction(module.score_error(dimension))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("longer", [1.0, 1.9, 50.0])
 @pytest.mark.parametrize(
     ("dimension", "wide"), [(1, 0.1), (3, 0.6), (384, 0.6), (384, 1e-3), (384, 1e-6), (2000, 1e-4)]

@@ -120,6 +120,7 @@ MEDIANS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("kind", "changes"), MEDIANS, ids=str)
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6), size=st.integers(0, 7))
@@ -165,6 +166,7 @@ def slot_laws(
     return laws
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [

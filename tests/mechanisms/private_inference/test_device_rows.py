@@ -206,6 +206,7 @@ RUNS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("changes", RUNS, ids=str)
 def test_runs_are_the_same_wherever_rows_are_aggregated(
     changes: dict[str, Any], table_model: Any, runs: Any, monkeypatch: pytest.MonkeyPatch
@@ -229,6 +230,7 @@ def test_runs_are_the_same_wherever_rows_are_aggregated(
         assert a["log_probability"] == b["log_probability"]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("changes", RUNS[:6], ids=str)
 def test_a_batch_is_given_whole_only_to_those_who_look(
     changes: dict[str, Any], table_model: Any, runs: Any, monkeypatch: pytest.MonkeyPatch

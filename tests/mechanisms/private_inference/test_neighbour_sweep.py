@@ -180,6 +180,7 @@ SWEEP = [
 SWEEP_IDS = [f"{case}-{'replace_one' if adjacency else 'add_remove'}" for case, adjacency in SWEEP]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("case", "adjacency"), SWEEP, ids=SWEEP_IDS)
 def test_no_neighbour_loses_more_than_the_realised_cost(
     table_model: Any, runs: Any, centres: Path, case: str, adjacency: dict[str, Any]
@@ -220,6 +221,7 @@ def test_no_neighbour_loses_more_than_the_realised_cost(
         assert tightest > 0.98 or case in ("users", "contexts of two")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("case", "adjacency"), SWEEP, ids=SWEEP_IDS)
 def test_no_output_of_a_mean_exceeds_the_plan(
     table_model: Any, centres: Path, case: str, adjacency: dict[str, Any]

@@ -34,6 +34,7 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_a_run_charges_its_plan_and_spends_every_token(changes: dict[str, Any], table_model: Any, runs: Any) -> None:
     chosen = mechanism(**changes)
@@ -139,6 +140,7 @@ class Choosing:
         return bound - 1 if self._last else 0
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("draws", [0, 2, 5])
 def test_two_writers_agree_on_sources(draws: int, table_model: Any, runs: Any) -> None:
     """Without protection the loser takes the winner's sources too, and shows observers the laws of those.

@@ -61,6 +61,7 @@ def test_scores_equal_the_probabilities_of_the_run(aggregate: str, table_model: 
     assert scores_of_slots(chosen, RECORDS, model, generation.transcript, key=KEY, slots=[2]).tolist() == [scores[2]]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("aggregate", ["median", "mean", "none"])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_record_without_numbers_counts_as_a_public_constant_row(

@@ -347,6 +347,7 @@ def test_bad_sources_are_one_line_without_a_secret(mapping: Any, message: str) -
     assert not re.search("hunter|20202", str(error.value))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("each", ["match", "pattern"])
 @pytest.mark.parametrize(
     ("pattern", "text"), [("(a+)+b", "a" * 60), (r"(\w+\s?)+$", "a" * 60 + "!"), (r"(a*)*\1b", "a" * 60)]

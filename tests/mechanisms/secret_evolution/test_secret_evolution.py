@@ -114,6 +114,7 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_a_run_charges_its_plan_and_replays(changes: dict[str, Any], tmp_path: Path) -> None:
     chosen, records = SecretEvolution(**{**SMALL, **changes}), some_records()
@@ -284,6 +285,7 @@ def test_each_record_is_drawn_with_its_own_probability(tmp_path: Path) -> None:
         assert given.tolist() == own
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("code", "seed"), [(0, 1), (1, 2), (2, 3)])
 def test_each_occurrence_moves_a_release_by_at_most_root_two(code: int, seed: int, tmp_path: Path) -> None:
     """Through the run itself, against the reference in which the records with one secret are never drawn.
@@ -370,6 +372,7 @@ class EndpointGone(ToyWriter):
             raise EndpointError("the endpoint does not answer") from None
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("after", [0, 3, 9, 14])
 def test_an_endpoint_that_breaks_off(after: int, tmp_path: Path) -> None:
     """What it had written is kept and not asked for again, and the texts are those of a run that did not break off."""

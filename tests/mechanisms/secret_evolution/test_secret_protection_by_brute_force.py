@@ -175,6 +175,7 @@ def adversary(noise: SecretNoise, goal: SecretProtection, sigma: float) -> tuple
     return got, math.exp(-noise.rounds * (h * length / sigma**2 + (0.02 if noise.rounds > 1 else 0.0)))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("rounds", [1, 2])
 @pytest.mark.parametrize(("p", "r"), [(0.01, 0.05), (1e-4, 1e-3), (0.25, 0.5)])
 def test_the_worst_layout_comes_close_and_noise_for_one_release_is_too_little(p: float, r: float, rounds: int) -> None:

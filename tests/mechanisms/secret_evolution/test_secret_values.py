@@ -166,6 +166,7 @@ def holders(chosen: SecretEvolution, records: list[Record], values: list[str]) -
     return {label: np.array(those) for label, those in results.items()}
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("changes", "others"),
     [

@@ -106,6 +106,7 @@ def test_gradients_are_those_of_each_row_alone(folders: Any, architecture: str, 
     assert lengths.min() > 0
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("architecture", ["gpt2", "llama"])
 def test_a_row_has_the_same_bits_whatever_stands_beside_it(folders: Any, architecture: str, precision: str) -> None:

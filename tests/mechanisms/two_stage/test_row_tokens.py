@@ -146,6 +146,7 @@ def test_a_row_that_may_not_fit_is_refused_by_the_schema_alone() -> None:
     assert "the widest is 'x'" in str(error.value)
 
 
+@pytest.mark.grid
 def test_all_words_of_a_domain_fit_into_the_width(model: LanguageModel) -> None:
     """By enumeration of every word of every column; where each character is a token, one row fills the width."""
     tokens = RowTokens(model, SCHEMA, "sentence")

@@ -74,6 +74,7 @@ def test_restricted_rows_have_the_probabilities_of_the_model(model: LanguageMode
     assert stats.chisquare(seen, expected).pvalue > 1e-4
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("rounds", [0, 1, 4])
 def test_a_row_follows_from_its_own_number(model: LanguageModel, rounds: int) -> None:
     tokens = RowTokens(model, SCHEMA, "sentence")

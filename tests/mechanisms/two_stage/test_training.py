@@ -131,6 +131,7 @@ def test_epsilon_agrees_with_other_accountants(noise: float) -> None:
     assert by_prv.get_epsilon(1e-6, eps_error=0.001) == pytest.approx(best, rel=0.01)
 
 
+@pytest.mark.grid
 @pytest.mark.filterwarnings("ignore:Optimal order")
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_calibrated_noise_is_that_of_opacus_and_of_the_command(epsilon: float) -> None:
@@ -164,6 +165,7 @@ def test_calibrated_noise_is_that_of_opacus_and_of_the_command(epsilon: float) -
     assert json.loads(done.stdout)["value"] == pytest.approx(ours, rel=1e-3)  # the tolerance of both
 
 
+@pytest.mark.slow
 def test_every_death_is_resumed_with_the_plan_charged_once(tmp_path: Path, model: LanguageModel) -> None:
     """Before the noise of some steps; with a checkpoint after every step and with none but the last."""
     for seconds in (0.0, 1e9):
@@ -180,6 +182,7 @@ def test_every_death_is_resumed_with_the_plan_charged_once(tmp_path: Path, model
             assert source.drawn == (5 - dies_at if seconds == 0 else 5)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("when", ["before the file", "before the commit", "after the commit"])
 def test_a_death_between_a_step_and_its_commit(
     tmp_path: Path, model: LanguageModel, monkeypatch: pytest.MonkeyPatch, when: str
@@ -250,6 +253,7 @@ def test_the_first_stage_resumes_and_ends_in_the_same_weights(
     assert all((a == b).all() for a, b in zip(*seen, strict=True))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     "changed",
     [{"batch_size": 5}, {"clip": 2.0}, {"steps": 6}, {"seed": 1}, {"learning_rate": 0.5}, "rows", "ids", "schema"],
@@ -308,6 +312,7 @@ def clean_gradients(folder: Path, model: LanguageModel, mechanism: TwoStage, row
         training.gradients.close()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("loss", ["row", "batch"])
 def test_neighbouring_tables_move_a_sum_by_at_most_the_clip(tmp_path: Path, model: LanguageModel, loss: Any) -> None:
     """All tables with one of 8 rows removed, or replaced by a long one; the published loss moves sums by more.

@@ -33,6 +33,7 @@ def sampled(flags: np.ndarray, rate: float) -> Recording:
     return record(mechanism, range(flags.shape[1]))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("rate", [0.5, 0.3])
 @pytest.mark.parametrize("shape", [(1, 2, 4), (2, 1, 4), (2, 2, 2)])
 def test_p_values_of_samples_err_no_more_often_than_they_say(rate: float, shape: tuple[int, int, int]) -> None:
@@ -138,6 +139,7 @@ def whole(size: int, scale: float, rng: np.random.Generator) -> np.ndarray:
     return (rng.geometric(p, size) - rng.geometric(p, size)).astype(float)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("scale", [0.3, 1.0, 20.0])
 def test_whole_noise_of_another_scale_is_found(scale: float) -> None:
     """A true p-value is below .01 in 8 of 200 or more with probability 1.3e-3 at most; on a fixed seed. Of four times

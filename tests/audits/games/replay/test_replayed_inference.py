@@ -50,6 +50,7 @@ def findings(tmp_path: Path, chosen: PrivateInference, seed: int, kind: str, **o
     return inference_findings(chosen, records, near, model, generation, key=KEY, **options)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [
