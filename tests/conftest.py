@@ -51,6 +51,10 @@ def sampled(grid: Sequence[Any]) -> set[Any]:
     return {*kept, *rest[: max(0, -(-len(grid) // SHARE) - len(kept))]}
 
 
+KNOWN_FAULTS = Path(__file__).with_name("mutants.py").read_text()
+"""Names cases by which known faults are noticed; they are always run."""
+
+
 def case_of(node: str) -> str:
     """A case without the folders of its file."""
     file, _, case = node.partition("::")
@@ -64,7 +68,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     named = {case_of(argument) for argument in config.args if "[" in argument}
     grids = defaultdict[str, list[pytest.Item]](list)
     for item in items:
-        if case_of(item.nodeid) in named:
+        case = case_of(item.nodeid)
+        if case in named or f"[{case.partition('[')[2]}" in KNOWN_FAULTS:
             continue
         if item.get_closest_marker("grid") and not item.get_closest_marker("slow"):
             grids[item.nodeid.partition("[")[0]].append(item)

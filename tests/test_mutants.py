@@ -30,11 +30,7 @@ def test_every_mutant_applies_and_its_tests_exist() -> None:
         assert mutant.tests
         for test in mutant.tests:
             path, _, function = test.partition("::")
-            name, _, case = function.partition("[")
-            before, result, _ = (mutants.ROOT / path).read_text().partition(f"def {name}")
-            assert result, test
-            decorators = before[before.rindex("\n\n\n") :] if name else ""
-            assert not case or "mark.grid" not in decorators, f"{test}: `make test` may leave this case out"
+            assert f"def {function.partition('[')[0]}" in (mutants.ROOT / path).read_text(), test
 
 
 def test_a_mutant_whose_text_is_gone_is_refused() -> None:

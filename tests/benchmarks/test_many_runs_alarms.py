@@ -31,7 +31,7 @@ def refuted(case: bugs.Case, claim: float, runs: int, repetitions: int, *, confi
     return outcome
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize("case", bugs.RIGHT, ids=lambda case: case.name)
 def test_a_right_generator_is_refuted_no_more_often_than_stated(case: bugs.Case) -> None:
     """25 audits of 60 runs each at the boundary, at β = 20%; valid audits fail this with probability below 1e-4."""

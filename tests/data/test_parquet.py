@@ -65,6 +65,7 @@ def test_a_folder_of_parquet_files_is_bounded_as_well(tmp_path: Path, monkeypatc
         list(data.rows(["text"]))
 
 
+@pytest.mark.slow
 def test_one_long_text_of_a_dictionary_in_every_row_is_read_in_bounded_memory(tmp_path: Path) -> None:
     """100 rows of 10⁷ letters, in one batch 1 GB, are read some rows at a time; 200 rows are over the share."""
     cells = pyarrow.DictionaryArray.from_arrays([0] * 100, ["b" * 10**7])
@@ -76,6 +77,7 @@ def test_one_long_text_of_a_dictionary_in_every_row_is_read_in_bounded_memory(tm
     assert read(path)[1] == f"{path}: expands to over {2**30} bytes, 1000 times its size; give it as CSV"
 
 
+@pytest.mark.slow
 def test_texts_as_changes_of_the_text_before_are_read_in_bounded_memory(tmp_path: Path) -> None:
     cells = pyarrow.array(["c" * 10**7] * 60)
     path = written(tmp_path / "a.parquet", cells, use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY"})

@@ -19,6 +19,7 @@ def number(**given: Any) -> NumberColumn:
     return NumberColumn(name="x", type="number", **given)
 
 
+@pytest.mark.slow
 @given(low=st.integers(-1200, 1200), size=st.integers(0, 1500), decimals=st.integers(0, 2))
 def test_what_begins_a_number_is_what_some_number_begins_with(low: int, size: int, decimals: int) -> None:
     """Against all words of the domain, listed."""

@@ -181,6 +181,7 @@ def private_schema(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Pat
     return folder
 
 
+@pytest.mark.slow
 def test_a_private_schema_makes_estimates_of_the_ledger_alone(private_schema: Path, tmp_path: Path) -> None:
     ledger = private_schema / "out" / "private" / "ledger.sqlite"
     account = json.loads(run("account", ledger, "--delta", "1e-3", "--json").stdout)
@@ -260,6 +261,7 @@ def test_a_recorded_estimate_stays_one_where_the_ledger_does_not_say_why(
     assert run("release", tmp_path / "out", "-o", tmp_path / "release").returncode == 2
 
 
+@pytest.mark.slow
 def test_release_weighs_reports_that_certified_nothing(
     older_version: pytest.MonkeyPatch, tmp_path: Path, model: Path
 ) -> None:

@@ -102,11 +102,13 @@ def test_on_every_screen(assay: Assay, side: str, open_page: Any) -> None:
     holds_on_every_screen(render(assay, side=side), open_page)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refuted", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_an_audit_of_somebody_elses_generator_on_every_screen(refuted: bool, open_page: Any) -> None:
     holds_on_every_screen(canaries.render(document("planted canaries", refuted=refuted)), open_page)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refuted", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_an_audit_by_many_runs_on_every_screen(refuted: bool, open_page: Any) -> None:
     holds_on_every_screen(runs.render(runs_document("many runs", refuted=refuted)), open_page)

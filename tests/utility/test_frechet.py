@@ -144,6 +144,7 @@ def test_group_moments_are_those_of_the_rows() -> None:
     np.testing.assert_allclose(few.weighted(weights)[1], np.cov(own.T), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_truth() -> None:
     """60 pairs of samples of Gaussians whose distance is known; intervals at 95 %.
 

@@ -237,6 +237,7 @@ def test_cramers_v_is_that_of_scipy_corrected_in_fractions(codes: Any) -> None:
     assert result**2 == pytest.approx(corrected / float(least), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_the_correction_is_the_mean_of_all_tables_with_the_same_margins() -> None:
     """Over all orders of a column, φ² is (r − 1)(k − 1)/(n − 1) on average: what V is corrected by."""
     first, second = (0, 0, 0, 1, 1, 2, 2), (0, 0, 1, 1, 1, 2, 3)

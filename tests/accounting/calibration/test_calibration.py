@@ -261,7 +261,7 @@ def test_an_integer_of_which_more_is_better() -> None:
 # Compositions
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "delta", "rate", "steps"), [(1.0, 1e-5, 0.01, 10_000), (0.3, 1e-6, 0.002, 2000)])
 def test_noise_of_dp_sgd_against_dp_accounting(epsilon: float, delta: float, rate: float, steps: int) -> None:
     result = noise_for_dp_sgd(

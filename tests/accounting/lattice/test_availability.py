@@ -274,6 +274,7 @@ def test_what_had_no_finite_answer_has_one(case: str) -> None:
         assert low * (1 - mpmath.mpf(10) ** -15) <= answer.value <= high * (1 + mpmath.mpf(10) ** -11)
 
 
+@pytest.mark.slow
 def test_rare_losses_are_enclosed_narrowly() -> None:
     """Where the rounding of float64, counted n-fold, gave [.243, .327]; a transform in longer floats gave [.292, .2966]
     and dp_accounting answers .297 from above."""

@@ -73,7 +73,7 @@ def agree(sigma: float, rate: float, count: int, delta: float) -> None:
     assert ours.lower <= pld <= ours.upper + STEP, where
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "configuration",
     [

@@ -108,6 +108,7 @@ def test_count_runs_are_count_pairs(mu: float, count: int, delta: float) -> None
     assert meet(power.delta(0.5), product.delta(0.5))
 
 
+@pytest.mark.slow
 @quick
 @given(family=families, chance=chances, counts=st.tuples(st.integers(0, 5), st.integers(0, 5)))
 def test_counts_add_up(family: str, chance: random.Random, counts: tuple[int, int]) -> None:

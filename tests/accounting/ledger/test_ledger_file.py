@@ -471,6 +471,7 @@ def long_ledger(little: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_a_long_run_resumes_at_once(little: Any, long_ledger: Path) -> None:
     started = time.process_time()
     with Ledger.open(long_ledger) as ledger:

@@ -266,6 +266,7 @@ def test_a_larger_loss_than_the_proof_allows_leaves_the_claim_unproven(
     assert "Evidence contradicts these bounds" in private
 
 
+@pytest.mark.slow
 def test_a_mechanism_whose_event_is_too_small_proves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

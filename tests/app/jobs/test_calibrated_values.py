@@ -72,6 +72,7 @@ def test_noise_of_gaussians(tmp_path: Path) -> None:
     accepted(claim(tmp_path, {"event": event, "count": 7, "conditions": ["event"]}, 1.0), 1.0)
 
 
+@pytest.mark.slow
 def test_clip_of_selections(tmp_path: Path) -> None:
     given = ("--temperature", 1.5, "--batch-size", 64, "--count", 128)
     clip = printed("selection", "--target-epsilon", 3, *given)

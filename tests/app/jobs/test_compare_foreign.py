@@ -18,6 +18,7 @@ def state(tmp_path: Path) -> Path:
     return tmp_path / "state.json"
 
 
+@pytest.mark.slow
 def test_all_accountants_beside_each_other(state: Path) -> None:
     """rdp is that of Opacus, up to its grid of orders."""
     done = run("compare", state, "--delta", 1e-5, "--sampler", "poisson", "--json")

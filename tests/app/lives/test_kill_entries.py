@@ -70,7 +70,7 @@ def killed(lives: Lives, generator: str, folder: Path, url: str, least: int) -> 
     return kills
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "generator",
     [

@@ -171,6 +171,7 @@ def right_guesses(generator: str, score: str, seed: int) -> int:
     return int(coins[highest].sum())
 
 
+@pytest.mark.slow
 def test_a_generator_that_remembers_pairs_is_found_by_pairs_and_not_by_the_nearest_row() -> None:
     """Of 80 guesses in two runs, by chance 58 or more are right with probability below 1e-4; seeded."""
     assert stats.binom.sf(57, 80, 0.5) < 1e-4
@@ -178,12 +179,14 @@ def test_a_generator_that_remembers_pairs_is_found_by_pairs_and_not_by_the_neare
     assert sum(right_guesses("chain", "nearest", seed) for seed in range(2)) < 58
 
 
+@pytest.mark.slow
 def test_a_generator_that_interpolates_is_found_by_both_and_best_by_the_nearest_row() -> None:
     """Of 40 guesses, by chance 32 or more are right with probability below 2e-4; seeded."""
     assert stats.binom.sf(31, 40, 0.5) < 2e-4
     assert 32 <= right_guesses("between", "pairs", 0) <= right_guesses("between", "nearest", 0)
 
 
+@pytest.mark.slow
 def test_false_alarms_on_an_exact_mechanism() -> None:
     """Counts of one pair with Laplace noise of scale 1/ε have ε = 1 in each row: correct guesses are at most as many as
     with randomised response. If the bound exceeded 1 with probability 5%, it would in more than 30 of 300 runs with

@@ -53,6 +53,7 @@ def test_the_published_noise_is_half_of_what_a_replacement_needs(adjacency: Adja
         assert stats.kstest(scores, stats.norm(sign * mu**2 / 2, mu).cdf).statistic < FAR
 
 
+@pytest.mark.slow
 def test_a_secret_sample_mixes_and_a_known_one_does_not() -> None:
     """δ(ε) of (1 − q)·N(0, s²) + q·N(±1, s²), by quadrature; and the accountant's bound is not below."""
     of = game(1, sample=10, shots=0, noise_multiplier=0.5)
@@ -116,6 +117,7 @@ def audit(of: ReleaseGame, claimed: float) -> Any:
     )
 
 
+@pytest.mark.slow
 def test_a_sound_release_stays_below_its_claim_and_leaks_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A third of the noise, and no clip."""
     of = game(shots=0)

@@ -105,7 +105,7 @@ def audit(played: Played, guarantee: Any, reruns: list[Loss]) -> Any:
     )
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregate", ["median", "mean", "none"])
 def test_a_row_left_out_is_a_record_left_out_of_the_sound_pipeline(
     aggregate: str, play: Any, model: LanguageModel
@@ -190,6 +190,7 @@ def test_counts_are_those_of_units_where_contexts_hold_several(
     assert signs <= {-1.0, 1.0}
 
 
+@pytest.mark.slow
 def test_a_rerun_without_protection_scores_the_law_that_is_sampled(play: Any, model: LanguageModel) -> None:
     """At a low temperature the sampler's floor decides: no token is less likely than e⁻⁴⁰ over V."""
     played = play(aggregate="none", temperature=0.05, batch_size=4)
@@ -215,6 +216,7 @@ def test_scoring_computes_the_logits_of_generation_to_the_bit(play: Any, model: 
     assert scores.tolist() == [math.fsum(seen.get(slot, [])) for slot in range(played.mechanism.total_slots)]
 
 
+@pytest.mark.slow
 def test_pieces_of_a_fixed_size_leak_beyond_their_batch(play: Any, model: LanguageModel) -> None:
     """One record less shifts every later piece: the pipeline's loss is not that of one batch."""
     played = play(variant="as_published", batch_size=5, records=40)

@@ -156,6 +156,7 @@ def test_two_rounds(variant: str) -> None:
     assert (wanted > R) == (variant == "as_published")
 
 
+@pytest.mark.slow
 def test_entropy_of_the_system_protects_as_much() -> None:
     """Few games with little noise, where every guess is right, and with much, where most are wrong."""
     loud = SecretGame.worst_case(10, np.ones(1), 0.1).play("os", 40, seed=1)

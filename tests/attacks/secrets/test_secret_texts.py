@@ -69,6 +69,7 @@ def test_certain_records_need_no_sum() -> None:
     assert got - got[0] == pytest.approx(wanted - wanted[0], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_in_the_worst_case_it_is_the_other_game() -> None:
     """Six records in the places of `SecretGame.worst_case`: the best guess is as often right."""
     chances, sigma = np.full(6, 0.4), 1.5
@@ -82,6 +83,7 @@ TEXTS = ["the parcel for 48213 is late again", "please call 48213 about the bill
 PUBLIC = ["the parcel is late", "please call about the bill", "the bill is late", "a parcel", "12345 and 67890"]
 
 
+@pytest.mark.slow
 def test_values_are_written_into_texts() -> None:
     """Less is guessed than the guarantee allows, and more than nothing without noise to speak of."""
     embedder = HashedNgrams(dimension=32)

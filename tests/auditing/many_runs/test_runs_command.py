@@ -371,7 +371,7 @@ def test_runs_that_fail_later_are_counted(tmp_path: Path) -> None:
         assert logs[0].stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize("written", [None, 'age,city,note\n1,a,b\n"SECRET'], ids=["nothing", "no CSV"])
 def test_an_output_that_cannot_be_read_is_a_failure(tmp_path: Path, written: str | None) -> None:
     """Also where it cannot be read beyond some row; and what is recorded of the run is read again. D has 30 records."""
@@ -498,6 +498,7 @@ def test_a_claim_gets_the_runs_that_it_needs(epsilon: str, runs: int, tmp_path: 
     assert runs == max(300, 2 * result["runs_needed"])
 
 
+@pytest.mark.slow
 def test_the_control_shows_what_can_be_found(tmp_path: Path) -> None:
     audit = plan(tmp_path, "--runs", "40", "--epsilon", "0.1")
     given = ("--command", f"{PYTHON} --do noisy --seed {{seed}}", "--unprotected", COPY)
@@ -510,6 +511,7 @@ def test_the_control_shows_what_can_be_found(tmp_path: Path) -> None:
     assert outcome["unprotected"]["details"]["runs"] + outcome["audit"]["details"]["runs"] == made["runs"]
 
 
+@pytest.mark.slow
 def test_functions_get_records_of_their_own(tmp_path: Path) -> None:
     """One that empties its argument spoils no other run; texts of NumPy are texts; leaving is a failure."""
     audit = plan(tmp_path, suffix=".parquet")
@@ -526,7 +528,7 @@ def test_functions_get_records_of_their_own(tmp_path: Path) -> None:
             assert all(row["features"][""]["age: largest"] < 60 for row in lines(audit))
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["leak", "right"])
 def test_the_command_and_the_assertion_agree(tmp_path: Path, name: str) -> None:
     """A command, the same as a function, and `assert_never_exceeds` on the neighbours that were planned.

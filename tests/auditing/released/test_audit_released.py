@@ -231,6 +231,7 @@ def test_a_limit_draws_from_both_sides_together(tables: dict[str, Path]) -> None
     assert found(table(tables, "--limit", 50, "--json")) == result
 
 
+@pytest.mark.slow
 def test_which_units_are_drawn_does_not_depend_on_their_side(tmp_path: Path) -> None:
     """Each third of 30 rows is the source once. Of 10 that are drawn, each is; by places it would be 10 = 3·c."""
     people = rows(30, 4)

@@ -310,6 +310,7 @@ def test_a_generator_that_fails_everywhere_gives_no_bound(fails: dict[int, float
     assert {run.phase for run in made} == {"pilot"}
 
 
+@pytest.mark.slow
 def test_a_data_set_on_which_some_runs_fail_does_not_spoil_its_pairs() -> None:
     """Ten pairs share a D on which each fifth run fails, and every D′ shows the record. Of 200 searches 1.6 are without
     a pair on average, when all of three runs on D fail; 9 or more have probability below 1e-4 (binomial)."""
@@ -394,7 +395,7 @@ def test_the_event_is_the_best_of_all_thresholds(drawn: list[tuple[bool, float]]
     assert result == pytest.approx(estimate(event.threshold), abs=1e-9)
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claim", "rates"),
     [

@@ -166,7 +166,7 @@ def test_the_bound_is_that_of_the_rounds_of_the_test_alone(law: Callable[[int], 
     assert (audit.bounds[0].value > 1) is (law is leaking)
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [True, False])
 @pytest.mark.parametrize("law", [at_the_claim, leaking])
 def test_results_may_arrive_in_any_order_and_be_read_at_any_time(law: Callable[[int], Law], stop: bool) -> None:

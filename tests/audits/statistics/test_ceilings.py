@@ -70,7 +70,7 @@ def test_no_scores_show_more(rule: Threshold | None) -> None:
     assert_ceiling(bounds, Scores(n1, n0, rule), delta, 0.5)
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 0.2])
 def test_no_rounds_show_more(delta: float) -> None:
     """All 4⁵ sequences of five rounds, at a confidence of 20% that five rounds can reach."""

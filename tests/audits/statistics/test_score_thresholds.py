@@ -133,6 +133,7 @@ def test_perfectly_separate_scores_reach_the_ceiling(rule: Threshold) -> None:
     assert result.value > 2
 
 
+@pytest.mark.slow
 def test_power_grows_with_the_sample() -> None:
     """Laplace noise of ε = 1 at 10⁵ runs. Scores above 1 or below 0 tell it all; thresholds in between tell less."""
     generator = np.random.default_rng(3)

@@ -92,7 +92,7 @@ def theorem_a7(rate: float, sigma: float, steps: int) -> float:
     )
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "epochs"), [(1.0, 10), (8.0, 10), (1.0, 1)])
 def test_theorem_a7_is_sound_and_loose_for_poisson_samples(epsilon: float, epochs: int) -> None:
     """30000 records, batches of 32: what the theorem states lies above the certified ε of the same noise."""
@@ -145,6 +145,7 @@ def simulated_delta(epsilon: float, runs: int) -> tuple[float, float]:
     return float(gains.mean()), float(gains.std() / math.sqrt(runs))
 
 
+@pytest.mark.slow
 def test_shuffled_batches_are_no_poisson_samples() -> None:
     """The bound is within .1 of the exact ε of the maxima: four standard errors err with probability 6e-5."""
     result = checked("002-2")

@@ -134,7 +134,7 @@ def test_wrong_public_numbers_are_one_line(public: dict[str, Any], says: str, tm
     assert says in done.stderr
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize("pairing", ["hashed", "mean"])
 def test_a_label_without_records_runs_and_releases_noise(pairing: str, tmp_path: Path) -> None:
     """With one record of the label or without it, the same is charged and the same files are released."""

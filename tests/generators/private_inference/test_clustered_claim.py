@@ -52,6 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_an_assay_over_clusters(folder: Path, tmp_path: Path) -> None:
     answer = assay.assay(read_claim(folder / "claim.yaml"), tmp_path, device="cpu", progress=Progress("quiet")).document
     assert answer.verdict == "SUPPORTED"

@@ -154,7 +154,7 @@ def test_noise_that_is_less_than_stated_is_found(tmp_path: Path, monkeypatch: py
     assert float(assay.bounds[0].value) <= 2.0
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("change", [{"sampling": "shuffled"}, {"loss": "batch"}])
 def test_as_published_is_unproven_and_the_published_number_stands_beside(
@@ -236,6 +236,7 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_run_with_another_batch_size_is_not_resumed(tmp_path: Path) -> None:
     assert run("generate", write(tmp_path), "-o", tmp_path / "out", "-q").returncode == 0
     done = run("generate", write(tmp_path, parameters={"batch_size": 11}), "-o", tmp_path / "out", "-q")
@@ -251,6 +252,7 @@ def test_a_lost_ledger_is_missed(tmp_path: Path) -> None:
     assert "exists without its ledger" in done.stderr
 
 
+@pytest.mark.slow
 def test_public_tables_and_lora(tmp_path: Path) -> None:
     """The first stage on a survey that ships with a library; LoRA leaves a model of the same architecture."""
     path = write(tmp_path, parameters={"first_stage": "table", "first_table": {"name": "fair"}, "lora_rank": 2})

@@ -21,7 +21,7 @@ print(code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_every_cell_is_in_the_domain_and_has_the_type_of_its_column(tmp_path: Path, ending: str) -> None:
     path = write_wide_claim(tmp_path / "wide", 300, ending=ending)

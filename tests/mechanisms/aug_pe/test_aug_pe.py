@@ -390,6 +390,7 @@ def test_impossible_records(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_selection_by_probability_follows_votes(tmp_path: Path) -> None:
     """Over 20 public seeds the first draw is a candidate in proportion to its votes, and no candidate is kept twice.
 

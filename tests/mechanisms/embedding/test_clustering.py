@@ -64,6 +64,7 @@ def test_topics_are_found_and_random_centres_find_none() -> None:
     assert v_measure(Centres(drawn, fitted.embedder_name, fitted.embedder_fingerprint, fitted.embedder)) < 0.7
 
 
+@pytest.mark.slow
 def test_the_seed_decides_and_large_collections_use_mini_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     first, again, other = (Centres.fit(PUBLIC, 6, seed=seed) for seed in (0, 0, 1))
     assert first.fingerprint == again.fingerprint != other.fingerprint

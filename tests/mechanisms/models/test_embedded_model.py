@@ -93,6 +93,7 @@ def test_forced_prefix_is_a_prefix_in_tokens(
         assert tokenizer(record).input_ids[: len(head)] == head
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("clip", "temperature", "target"), [pytest.param(None, 1.0, 0.95, marks=pytest.mark.slow), (10.0, 1.2, 0.90)]
 )

@@ -378,6 +378,7 @@ def test_a_neighbour_changes_its_own_slot_and_no_bit_of_any_other(
         assert len(moved) == 1, name
 
 
+@pytest.mark.slow
 def test_packed_rows_would_fail_that(loaded: Any, runs: Any) -> None:
     """The control: the same neighbours, with shapes that follow the data, move other slots, a little or a lot."""
     for architecture in ("gpt2", "phi3-longrope"):

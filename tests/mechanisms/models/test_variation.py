@@ -123,6 +123,7 @@ def test_the_law_of_a_token_is_the_softmax() -> None:
     assert int(sampling.drawn_tokens(logits[None], last, 1.0, 1.0)) == 38
 
 
+@pytest.mark.slow
 def test_variations_of_notes_are_nearer_to_their_parents_than_notes_to_each_other(builtin: LanguageModel) -> None:
     notes = [text for text, _ in corpora.notes(120, 5)]
     variations = list(ModelWriter(model=builtin).vary(notes, None, range(120)))

@@ -62,7 +62,7 @@ def run_of(count: int) -> tuple[PrivateInference, list[Record]]:
     return chosen, [Record(f"id-{i}", text, "a") for i in range(count)]
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize("rows_at_once", [100, None])
 def test_peak_memory_is_that_of_a_group(
     rows_at_once: int | None, table_model: Any, runs: Any, monkeypatch: pytest.MonkeyPatch

@@ -22,7 +22,7 @@ PIECES = {"variant": "as_published", "batch_size": 4, "records": 12}
 TWO = {"batch_size": 4, "records_per_context": 2, "records": 8}
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [PIECES, TWO], ids=["pieces of a fixed size", "contexts of two"])
 def test_the_published_accounting_is_exceeded_and_ours_is_not(
     table_model: Any, runs: Any, case: dict[str, Any]

@@ -58,6 +58,7 @@ def restricted(model: LanguageModel, tokens: RowTokens) -> dict[tuple[str, ...],
     return after(list(tokens.start), written)
 
 
+@pytest.mark.slow
 def test_restricted_rows_have_the_probabilities_of_the_model(model: LanguageModel) -> None:
     tokens = RowTokens(model, SCHEMA, "sentence")
     chances = restricted(model, tokens)

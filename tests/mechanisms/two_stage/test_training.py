@@ -112,6 +112,7 @@ def test_a_run_charges_its_plan_one_step_at_a_time(tmp_path: Path, model: Langua
 ALIKE: dict[str, Any] = {"records": 20_000, "batch_size": 256, "steps": 300}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.7, 1.5])
 def test_epsilon_agrees_with_other_accountants(noise: float) -> None:
     """Within their own errors: RDP lies above, PLD and Opacus' PRV within 1 % of ours."""
@@ -131,7 +132,7 @@ def test_epsilon_agrees_with_other_accountants(noise: float) -> None:
     assert by_prv.get_epsilon(1e-6, eps_error=0.001) == pytest.approx(best, rel=0.01)
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Optimal order")
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_calibrated_noise_is_that_of_opacus_and_of_the_command(epsilon: float) -> None:
@@ -224,6 +225,7 @@ def test_a_death_between_a_step_and_its_commit(
     assert left == ["checkpoint-5.safetensors", "first-3.safetensors"]
 
 
+@pytest.mark.slow
 def test_the_first_stage_resumes_and_ends_in_the_same_weights(
     tmp_path: Path, model: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
