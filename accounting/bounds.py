@@ -14,7 +14,7 @@ from dpassay.base import validate
 
 ARGUMENTS = {"delta": "ε", "renyi_epsilon": "order", "beta": "α", "r": "p"}
 """What `Bound.at` is for the quantities that are functions."""
-_WITHOUT_ARGUMENT = ("epsilon", "ex_post_epsilon", "rho", "mu")
+WITHOUT_ARGUMENT = ("epsilon", "ex_post_epsilon", "rho", "mu")
 
 
 ANY_MECHANISM = "every (ε, δ)-DP mechanism"
@@ -124,7 +124,7 @@ class Bound:
         self._check_argument()
 
     def _check_argument(self) -> None:
-        if self.quantity in _WITHOUT_ARGUMENT and self.at is not None:
+        if self.quantity in WITHOUT_ARGUMENT and self.at is not None:
             raise ValueError(
                 f"a bound on {self.quantity} takes no `at`, but {self.at!r} was given; use `delta` for a δ"
             )

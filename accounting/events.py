@@ -227,7 +227,7 @@ EXAMPLES: dict[str, DpEvent] = {
 """One event of each kind that a ledger can hold. A new kind is a class and a row; no row is ever removed."""
 
 
-_EVENTS: dict[str, type[DpEvent]] = {
+EVENTS: dict[str, type[DpEvent]] = {
     type(event).__name__: type(event) for example in EXAMPLES.values() for event in with_inner(example)
 }
 
@@ -276,13 +276,13 @@ def _collect(event: DpEvent, count: int, counts: dict[str, tuple[DpEvent, int]])
 
 def known_names() -> frozenset[str]:
     """The names of all classes of events."""
-    return frozenset(_EVENTS)
+    return frozenset(EVENTS)
 
 
 def build(name: str, fields: Mapping[str, Any]) -> DpEvent:
     """The event of a known name with these fields; a `ValueError` if they are wrong."""
     try:
-        return _EVENTS[name](**fields)
+        return EVENTS[name](**fields)
     except TypeError as error:
         raise ValueError(f"event {name} has the wrong fields: {error}") from None
 
@@ -290,16 +290,16 @@ def build(name: str, fields: Mapping[str, Any]) -> DpEvent:
 def to_json(event: DpEvent) -> dict[str, Any]:
     """`event` as plain JSON types, ``{"type": class name, field: value, …}``, if the ledger can hold it."""
     name = type(event).__name__
-    if _EVENTS.get(name) is not type(event):
-        raise ValueError(f"the ledger cannot hold a {name}; it knows {', '.join(sorted(_EVENTS))}")
+    if EVENTS.get(name) is not type(event):
+        raise ValueError(f"the ledger cannot hold a {name}; it knows {', '.join(sorted(EVENTS))}")
     return {"type": name, **{field.name: _encode(getattr(event, field.name)) for field in attrs.fields(type(event))}}
 
 
 def from_json(data: Mapping[str, Any]) -> DpEvent:
     """The inverse of `to_json`; a `ValueError` if the type is unknown or parameters are invalid."""
     name = str(data.get("type"))
-    if name not in _EVENTS:
-        raise ValueError(f"unknown event type {data.get('type')!r}; known are {', '.join(sorted(_EVENTS))}")
+    if name not in EVENTS:
+        raise ValueError(f"unknown event type {data.get('type')!r}; known are {', '.join(sorted(EVENTS))}")
     return build(name, {key: _decode(value) for key, value in data.items() if key != "type"})
 
 

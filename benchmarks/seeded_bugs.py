@@ -119,8 +119,8 @@ def _publish(
 ) -> Rows:
     """A table with noisy counts of cities and of age groups; columns are filled up with None to the same length."""
     rng = np.random.default_rng(seed)
-    often = np.maximum(_city_counts(rows, cities) + _noise(len(cities), scale, rng), 0)
-    groups = np.maximum(_age_counts(rows, *ages) + _noise(GROUPS, scale, rng), 0)
+    often = np.maximum(_city_counts(rows, cities) + noise(len(cities), scale, rng), 0)
+    groups = np.maximum(_age_counts(rows, *ages) + noise(GROUPS, scale, rng), 0)
     city: list[str | None] = [name for name, n in zip(cities, often.tolist(), strict=True) for _ in range(n)]
     width = (ages[1] - ages[0]) / GROUPS
     low = np.repeat(ages[0] + width * np.arange(GROUPS), groups)
@@ -133,7 +133,7 @@ def _publish(
     ]
 
 
-def _noise(size: int, scale: float, rng: np.random.Generator) -> NDArray[np.int64]:
+def noise(size: int, scale: float, rng: np.random.Generator) -> NDArray[np.int64]:
     """Discrete Laplace noise, the difference of two geometric variables; none at scale 0."""
     if scale == 0:
         return np.zeros(size, dtype=np.int64)

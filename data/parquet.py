@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from dpassay.data.columns import check_columns
 
-_LARGEST_PAGE = 2**27  # bytes, expanded; writers make pages of 1 MiB, or of the 1024 values that they take at once
+LARGEST_PAGE = 2**27  # bytes, expanded; writers make pages of 1 MiB, or of the 1024 values that they take at once
 _BATCH = 2**27  # bytes of texts that are expanded at once
 _SMALL, _SHARE = 2**30, 1000  # a file may expand to as many bytes, or to as many times its size
 _IN_LISTS = 2**22  # numbers in the lists of a column of a group of rows
@@ -73,10 +73,10 @@ def rows_at_once(path: Path, metadata: Any, wanted: Collection[str] | None) -> i
                         f"{path}: column {name!r} holds lists; leave it out of the file or write it as text"
                     )
                 largest = _largest_page(file, chunk)
-                if largest > _LARGEST_PAGE:
+                if largest > LARGEST_PAGE:
                     raise ValueError(
                         f"{path}: column {name!r} has a page that expands to {largest} bytes, and at most "
-                        f"{_LARGEST_PAGE} are read; shorten its cells, or write smaller pages"
+                        f"{LARGEST_PAGE} are read; shorten its cells, or write smaller pages"
                     )
                 of_group += largest if of_text else 0
             texts = max(texts, of_group)

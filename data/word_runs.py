@@ -23,12 +23,12 @@ Hashes = NDArray[np.uint64]
 
 _EAST_ASIAN = r"\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"[{_EAST_ASIAN}]|[^\W{_EAST_ASIAN}]+|[^\w\s]")
-_KNOWN_PIECES = 2**19  # largest number of pieces between spaces, and of words, whose hashes are cached
-_LONGEST_PIECE = 32  # characters of a piece that is cached; longer ones rarely recur
-_BLOCK = 2**20  # runs that are hashed at once
+KNOWN_PIECES = 2**19  # largest number of pieces between spaces, and of words, whose hashes are cached
+LONGEST_PIECE = 32  # characters of a piece that is cached; longer ones rarely recur
+BLOCK = 2**20  # runs that are hashed at once
 _STEPS = 12  # linear search steps; few searches take more, since few hashes share the same log₂ n leading bits
 _LARGEST = np.uint64(2**64 - 1)
-_PIECE = 4096  # texts in a piece
+PIECE = 4096  # texts in a piece
 
 
 class _WordHashes(dict[str, bytes]):
@@ -40,7 +40,7 @@ class _WordHashes(dict[str, bytes]):
         return digest
 
 
-class _PieceHashes(dict[str, bytes]):
+class PieceHashes(dict[str, bytes]):
     """A cache of the concatenated hashes of the words of a piece of text without spaces, if it is short.
 
     No word contains a space, so the words of a text are those of its pieces; looking up pieces is faster than the
@@ -53,13 +53,13 @@ class _PieceHashes(dict[str, bytes]):
 
     def __missing__(self, piece: str) -> bytes:
         hashes = b"".join(map(self.words.__getitem__, _WORD.findall(piece)))
-        if len(piece) <= _LONGEST_PIECE:
+        if len(piece) <= LONGEST_PIECE:
             self[piece] = hashes
         return hashes
 
     def forget(self) -> None:
         """Clears the cache if it is too large."""
-        if max(len(self), len(self.words)) > _KNOWN_PIECES:
+        if max(len(self), len(self.words)) > KNOWN_PIECES:
             self.clear()
             self.words.clear()
 
@@ -79,7 +79,7 @@ class Words:
     @classmethod
     def of(cls, texts: Iterable[str]) -> Words:
         """The words of texts, some of which may be empty."""
-        known, hashes, starts = _PieceHashes(), bytearray(), array("q", [0])
+        known, hashes, starts = PieceHashes(), bytearray(), array("q", [0])
         for text in texts:
             hashes += b"".join(map(known.__getitem__, text.lower().split()))
             starts.append(len(hashes) // 8)
@@ -94,7 +94,7 @@ class Words:
         """Shape (N,), the number of words of each text."""
         return np.diff(self.starts)
 
-    def pieces(self, texts: int = _PIECE) -> Iterator[Words]:
+    def pieces(self, texts: int = PIECE) -> Iterator[Words]:
         """The same texts in pieces of at most `texts` texts."""
         for begin in range(0, len(self), validate.integer(minimum=1, texts=texts)):
             starts = self.starts[begin : begin + texts + 1]
@@ -111,8 +111,8 @@ class Words:
             return np.empty(0, dtype=np.uint64)
         out = np.empty(count, dtype=np.uint64)
         constants = _constants(n)
-        for begin in range(0, count, _BLOCK):
-            block = out[begin : begin + _BLOCK]
+        for begin in range(0, count, BLOCK):
+            block = out[begin : begin + BLOCK]
             block[:] = 0
             for j in range(n):
                 block += constants[j] * self.hashes[begin + j : begin + j + len(block)]
@@ -129,7 +129,7 @@ class Words:
     def whole(self) -> Hashes:
         """Shape (N,), the hash of each text's words; for a text of n words, that of its single run of n words."""
         constants, out = _constants(int(self.lengths.max(initial=0))), np.zeros(len(self), dtype=np.uint64)
-        for begin, piece in zip(range(0, len(self), _PIECE), self.pieces(_PIECE), strict=True):
+        for begin, piece in zip(range(0, len(self), PIECE), self.pieces(PIECE), strict=True):
             written = np.flatnonzero(piece.lengths)
             starts, lengths = piece.starts[written], piece.lengths[written]
             if len(written):

@@ -185,8 +185,8 @@ MECHANISMS = (
     Mutant(
         "secrets: clip × 1.1",
         "mechanisms/secret_evolution/clustering.py",
-        "_in_ball(vectors, radius) * _UNITS",
-        "_in_ball(vectors, radius) * 1.1 * _UNITS",
+        "in_ball(vectors, radius) * _UNITS",
+        "in_ball(vectors, radius) * 1.1 * _UNITS",
         (f"{DRAWN}::test_noise_of_counts_and_centres",),
     ),
     Mutant(
@@ -442,8 +442,8 @@ ACCOUNTANTS = (
     Mutant(
         "lattice: counts are one less",
         "accounting/lattice/pairs.py",
-        "[tuple((part, n * count) for part, n in each) for each in self._alternatives]",
-        "[tuple((part, n * max(1, count - 1)) for part, n in each) for each in self._alternatives]",
+        "[tuple((part, n * count) for part, n in each) for each in self.alternatives]",
+        "[tuple((part, n * max(1, count - 1)) for part, n in each) for each in self.alternatives]",
         (f"{BOUND}[lattice-Laplace noise-add_remove]",),
     ),
     Mutant(

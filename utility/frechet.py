@@ -90,7 +90,7 @@ class Moments:
         self.count = count
         self.fit: GaussianFit | None = None
         self.squares: Floats | None = None
-        self._order = np.random.default_rng(seed).permutation(count)
+        self.order = np.random.default_rng(seed).permutation(count)
         self._done = 0
 
     def add(self, rows: ArrayLike) -> None:
@@ -118,7 +118,7 @@ class Moments:
 
     def _begin(self, shift: Floats) -> None:
         groups = min(GROUPS, self.count, max(1, _GROUP_BYTES // (8 * len(shift) ** 2)))
-        self._group = self._order % groups
+        self._group = self.order % groups
         self.counts = np.bincount(self._group)
         self.shift = shift
         if len(shift) <= _MAX_DIMENSIONS:

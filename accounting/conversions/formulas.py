@@ -17,8 +17,8 @@ import numpy as np
 
 from dpassay.base.arrays import Floats
 
-_UNIT = 2.0**-53
-_NDTR_ERROR = 1e-13
+UNIT = 2.0**-53
+NDTR_ERROR = 1e-13
 _ROOT_OF_HALF_PI = 1.2533141373155003
 _TINY = 1e-320
 """More than underflow removes from a few products: a positive δ must not become 0, which would mean pure DP."""
@@ -53,8 +53,8 @@ def epsilon_from_rdp(orders: Floats | float, divergence: Floats | float, delta: 
     log_order, log_excess = np.log(alpha), np.log(alpha - 1)
     tail = (math.log(delta) + log_order) / (alpha - 1)
     size = renyi + np.abs(log_excess) + 2 * log_order + (abs(math.log(delta)) + log_order) / (alpha - 1)
-    epsilon = renyi + log_excess - log_order - tail + 16 * _UNIT * size
-    small = -np.expm1(-renyi) * (1 + 16 * _UNIT) <= delta**2 * (1 - 4 * _UNIT)
+    epsilon = renyi + log_excess - log_order - tail + 16 * UNIT * size
+    small = -np.expm1(-renyi) * (1 + 16 * UNIT) <= delta**2 * (1 - 4 * UNIT)
     return np.where(small, 0.0, np.maximum(epsilon, 0.0))
 
 
@@ -66,7 +66,7 @@ def log_delta_from_rdp(orders: Floats | float, divergence: Floats | float, epsil
     alpha, renyi = np.asarray(orders, dtype=np.float64), np.asarray(divergence, dtype=np.float64)
     log_order, log_excess = np.log(alpha), np.log(alpha - 1)
     size = (alpha - 1) * (renyi + epsilon + np.abs(log_excess) + log_order) + log_order
-    log_delta = (alpha - 1) * (renyi - epsilon + log_excess - log_order) - log_order + 16 * _UNIT * size
+    log_delta = (alpha - 1) * (renyi - epsilon + log_excess - log_order) - log_order + 16 * UNIT * size
     return np.where(np.isinf(renyi), 0.0, np.minimum(log_delta, 0.0))
 
 
@@ -89,11 +89,11 @@ def delta_from_zcdp(rho: float, epsilon: float, xi: float = 0.0) -> float:
     if math.isinf(rho + xi):
         return 1.0
     log_delta = _least(lambda excess: log_delta_from_rdp(1 + excess, _renyi_of_zcdp(rho, xi, 1 + excess), epsilon))
-    return min(math.exp(log_delta) * (1 + 8 * _UNIT) + _TINY, 1.0)
+    return min(math.exp(log_delta) * (1 + 8 * UNIT) + _TINY, 1.0)
 
 
 def _renyi_of_zcdp(rho: float, xi: float, order: Floats) -> Floats:
-    return np.asarray((xi + rho * order) * (1 + 4 * _UNIT))
+    return np.asarray((xi + rho * order) * (1 + 4 * UNIT))
 
 
 def _least(function: Callable[[Floats], Floats]) -> float:
@@ -122,15 +122,15 @@ def delta_from_rdp(order: float, divergence: float, epsilon: float) -> float:
     if divergence == 0:
         return 0.0
     if divergence > epsilon + math.log(order) - math.log(order - 1) + 1e-12 * (1 + divergence):
-        return min(1.0, -math.expm1(epsilon - divergence) * (1 + 16 * _UNIT))
-    tail = math.exp(float(log_delta_from_rdp(order, divergence, epsilon))) * (1 + 8 * _UNIT) + _TINY
+        return min(1.0, -math.expm1(epsilon - divergence) * (1 + 16 * UNIT))
+    tail = math.exp(float(log_delta_from_rdp(order, divergence, epsilon))) * (1 + 8 * UNIT) + _TINY
     if (order - 1) * divergence > 700:
         return min(1.0, tail)
     points = np.linspace(-32.0, 32.0, 129)  # logit of 1 − x₁
     for _ in range(3):
         logs = _log_delta_of_tangents(order, divergence, epsilon, 1 / (1 + np.exp(-points)))
         best = int(np.argmin(logs))
-        tail = min(tail, math.exp(min(float(logs[best]), 0.0)) * (1 + 8 * _UNIT) + _TINY)
+        tail = min(tail, math.exp(min(float(logs[best]), 0.0)) * (1 + 8 * UNIT) + _TINY)
         points = np.linspace(points[max(best - 1, 0)], points[min(best + 1, points.size - 1)], 33)
     return min(1.0, tail)
 
@@ -153,17 +153,17 @@ def _log_delta_of_tangents(order: float, divergence: float, epsilon: float, dist
             powers = np.exp(excess * log_y)
             size = powers * (excess * np.exp(log_y) + order) * (1 + order * np.abs(log_y))
             size += np.where(distances < 1, np.exp(excess * log_t) * 2 * order * (1 + order * (epsilon - log_x)), 0.0)
-            valid = powers * (excess * np.exp(log_y) - order) + 32 * _UNIT * size <= at_t
+            valid = powers * (excess * np.exp(log_y) - order) + 32 * UNIT * size <= at_t
             shift *= 10
         # −log of (x₁/x₂)^{α−1}, rounded down; x₁ = 0 gives inf
         fall = excess * (log_y + epsilon) - excess * log_x
-        fall = np.where(distances < 1, fall - 16 * _UNIT * excess * (np.abs(log_y) + epsilon - log_x), math.inf)
+        fall = np.where(distances < 1, fall - 16 * UNIT * excess * (np.abs(log_y) + epsilon - log_x), math.inf)
         log_c = -math.log(order) - excess * (log_y + epsilon) - np.log(-np.expm1(-np.maximum(fall, 0.0)))
         exponent = np.where(distances < 1, excess * log_x + np.log1p(excess * distances), -math.inf)
         mean = math.expm1(excess * divergence) - np.expm1(exponent)
         blur = np.exp(exponent) * (np.log1p(excess * distances) - excess * log_x)
-        mean += 16 * _UNIT * ((1 + excess * divergence) * mean + np.where(distances < 1, blur, 0.0))
-        error = 32 * _UNIT * (2 + math.log(order) + excess * (np.abs(log_y) + epsilon) + np.abs(log_c))
+        mean += 16 * UNIT * ((1 + excess * divergence) * mean + np.where(distances < 1, blur, 0.0))
+        error = 32 * UNIT * (2 + math.log(order) + excess * (np.abs(log_y) + epsilon) + np.abs(log_c))
         bound = log_c + np.log(mean) + error
     return np.where(valid & ~np.isnan(bound), bound, math.inf)
 
@@ -202,7 +202,7 @@ def blowup_at(p: float, at: float, r: float) -> float:
     if p == at or r == 1:
         return r
     line = r * (p / at) if p > at else p + (1 - p) / (1 - at) * (r - at)
-    return max(p, min(1.0, line * (1 + 16 * _UNIT)))
+    return max(p, min(1.0, line * (1 + 16 * UNIT)))
 
 
 def blowup_of_rdp(orders: Floats | float, divergence: Floats | float, p: float) -> float:
@@ -212,11 +212,11 @@ def blowup_of_rdp(orders: Floats | float, divergence: Floats | float, p: float) 
     r ≥ p. The largest such r is found by bisection. That pair attains it.
     """
     alpha = np.atleast_1d(np.asarray(orders, dtype=np.float64))
-    budget = (alpha - 1) * np.asarray(divergence, dtype=np.float64) * (1 + 4 * _UNIT)
+    budget = (alpha - 1) * np.asarray(divergence, dtype=np.float64) * (1 + 4 * UNIT)
 
     def exceeds(r: float) -> bool:
         logs = np.array([math.log(r), math.log1p(-r)]), np.array([math.log(p), math.log1p(-p)])
-        error = 32 * _UNIT * (1 + alpha * sum(float(np.abs(part).sum()) for part in logs))
+        error = 32 * UNIT * (1 + alpha * sum(float(np.abs(part).sum()) for part in logs))
         there, back = (
             np.logaddexp(alpha * a[0] + (1 - alpha) * b[0], alpha * a[1] + (1 - alpha) * b[1])
             for a, b in (logs, logs[::-1])
@@ -233,7 +233,7 @@ def blowup_of_zcdp(rho: float, p: float) -> float:
         return p
     excess = np.geomspace(1e-6, 1e9, 3001)
     orders = 1 + excess
-    return blowup_of_rdp(orders, rho * orders * (1 + 2 * _UNIT), p)
+    return blowup_of_rdp(orders, rho * orders * (1 + 2 * UNIT), p)
 
 
 def rdp_of_pure(epsilon: float, orders: Floats) -> Floats:
@@ -249,7 +249,7 @@ def rdp_of_pure(epsilon: float, orders: Floats) -> Floats:
     # log of the sum is (α − 1)ε + log1p(e^{(1 − 2α)ε}) − log1p(e^{−ε}): no overflow.
     head, tail = np.log1p(np.exp((1 - 2 * alpha) * epsilon)), math.log1p(math.exp(-epsilon))
     exact = epsilon + (head - tail) / (alpha - 1)
-    error = 16 * _UNIT * (epsilon + (head + tail) / (alpha - 1))
+    error = 16 * UNIT * (epsilon + (head + tail) / (alpha - 1))
     return np.asarray(np.clip(exact + error, 0.0, epsilon))
 
 
@@ -259,7 +259,7 @@ def zcdp_of_pure(epsilon: float) -> float:
     Proof: docs/proofs/conversions-pure-dp.md, Theorem 1.
     """
     tanh = -math.expm1(-epsilon) / (1 + math.exp(-epsilon))
-    return up(Fraction(epsilon) * min(Fraction(epsilon) / 2, Fraction(min(tanh * (1 + 32 * _UNIT) + _TINY, 1.0))))
+    return up(Fraction(epsilon) * min(Fraction(epsilon) / 2, Fraction(min(tanh * (1 + 32 * UNIT) + _TINY, 1.0))))
 
 
 def gdp_of_zcdp(rho: float) -> float:
@@ -272,11 +272,11 @@ def gdp_of_zcdp(rho: float) -> float:
     def falls(mu: float) -> float:
         """A lower bound on the difference of the two roots; each has a relative error below 2e-13."""
         left, right = -float(log_ndtr(-mu / 2)), -float(log_ndtr(mu / 2))
-        return math.sqrt(left) * (1 - 2 * _NDTR_ERROR) - math.sqrt(right) * (1 + 2 * _NDTR_ERROR)
+        return math.sqrt(left) * (1 - 2 * NDTR_ERROR) - math.sqrt(right) * (1 + 2 * NDTR_ERROR)
 
     if rho == 0 or math.isinf(rho):
         return rho
-    target = math.sqrt(rho) * (1 + 4 * _UNIT)
+    target = math.sqrt(rho) * (1 + 4 * UNIT)
     low, high = 0.0, 1.0
     while falls(high) < target:
         low, high = high, 2 * high
@@ -305,12 +305,12 @@ def gdp_of_pure(epsilon: float) -> float:
     if epsilon == 0 or math.isinf(epsilon):
         return epsilon
     if epsilon < 2.0**-14:
-        return up(Fraction(epsilon) * Fraction(_ROOT_OF_HALF_PI * (1 + epsilon**2 / 4 + 8 * _UNIT)))
+        return up(Fraction(epsilon) * Fraction(_ROOT_OF_HALF_PI * (1 + epsilon**2 / 4 + 8 * UNIT)))
     target = -(epsilon + math.log1p(math.exp(-epsilon)))
     mu = float(-2 * ndtri_exp(target))
     step = 1e-12 * mu
     # The condition is Φ(−μ/2) ≤ 1/(1 + e^ε), checked with the errors of both sides.
-    while log_ndtr(-mu / 2) * (1 - _NDTR_ERROR) > target * (1 + 16 * _UNIT):
+    while log_ndtr(-mu / 2) * (1 - NDTR_ERROR) > target * (1 + 16 * UNIT):
         mu += step
         step *= 2
     return mu
@@ -328,14 +328,14 @@ def delta_from_gdp(mu: float, epsilon: float) -> float:
     near, width = mu / 2 - epsilon / mu, epsilon / mu + mu / 2
     log_first, log_second = float(log_ndtr(near)), float(log_ndtr(-width))
     # An argument's rounding, 4u(ε/μ + μ/2), moves log Φ by at most |x| + 1 times that (its hazard).
-    first_error = _NDTR_ERROR * abs(log_first) + 4 * _UNIT * width * (abs(near) + 1)
-    second_error = _NDTR_ERROR * abs(log_second) + 4 * _UNIT * width * (width + 1)
-    room = first_error + second_error + 4 * _UNIT * (epsilon + abs(log_second) + abs(log_first))
+    first_error = NDTR_ERROR * abs(log_first) + 4 * UNIT * width * (abs(near) + 1)
+    second_error = NDTR_ERROR * abs(log_second) + 4 * UNIT * width * (width + 1)
+    room = first_error + second_error + 4 * UNIT * (epsilon + abs(log_second) + abs(log_first))
     ratio = epsilon + log_second - log_first - room
     if math.isnan(ratio):  # both are −inf: Φ(−ε/μ + μ/2) alone underflows
         return _TINY
     return min(
-        math.exp(min(log_first + first_error, 0.0)) * -math.expm1(min(ratio, 0.0)) * (1 + 16 * _UNIT) + _TINY, 1.0
+        math.exp(min(log_first + first_error, 0.0)) * -math.expm1(min(ratio, 0.0)) * (1 + 16 * UNIT) + _TINY, 1.0
     )
 
 
@@ -349,11 +349,11 @@ def deltas_from_gdp(mu: Floats | float, epsilon: Floats | float) -> Floats:
         width = point / inside + inside / 2
         near, far = inside / 2 - point / inside, -width
         log_first, log_second = log_ndtr(near), log_ndtr(far)
-        first_error = _NDTR_ERROR * np.abs(log_first) + 4 * _UNIT * width * (np.abs(near) + 1)
-        second_error = _NDTR_ERROR * np.abs(log_second) + 4 * _UNIT * width * (width + 1)
-        room = first_error + second_error + 4 * _UNIT * (point + np.abs(log_second) + np.abs(log_first))
+        first_error = NDTR_ERROR * np.abs(log_first) + 4 * UNIT * width * (np.abs(near) + 1)
+        second_error = NDTR_ERROR * np.abs(log_second) + 4 * UNIT * width * (width + 1)
+        room = first_error + second_error + 4 * UNIT * (point + np.abs(log_second) + np.abs(log_first))
         share = -np.expm1(np.minimum(point + log_second - log_first - room, 0.0))
-        delta = np.minimum(np.exp(np.minimum(log_first + first_error, 0.0)) * share * (1 + 16 * _UNIT) + _TINY, 1.0)
+        delta = np.minimum(np.exp(np.minimum(log_first + first_error, 0.0)) * share * (1 + 16 * UNIT) + _TINY, 1.0)
     delta = np.where(np.isnan(delta), _TINY, delta)
     return np.where(mean == 0, 0.0, np.where(np.isinf(mean), 1.0, delta))
 

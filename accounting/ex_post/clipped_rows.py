@@ -27,9 +27,9 @@ MANY_COLUMNS = 1 / 2  # if more columns are live, all are treated as live: gathe
 MANY_ENTRIES = 1 / 4  # if more entries of a row are above the bottom, the whole row is summed
 
 _MAX_CLIP = 64.0  # so that a clipped logit is an int32 number of grid steps: 64/GRID = 2^30
-_BLOCK = 2**17  # entries, 1 MiB of float64
+BLOCK = 2**17  # entries, 1 MiB of float64
 _COLUMNS, _ROWS = 1024, 8
-_MIN_SPARSE = 2**14  # columns; in shorter rows the extra NumPy calls cost more than they save
+MIN_SPARSE = 2**14  # columns; in shorter rows the extra NumPy calls cost more than they save
 
 
 class Rows(Protocol):
@@ -140,7 +140,7 @@ class LogitRows:
     def sums(self) -> Integers:
         """The sum over the rows, shape (V,), in grid steps."""
         size, vocabulary = self.shape
-        if vocabulary < _MIN_SPARSE:
+        if vocabulary < MIN_SPARSE:
             return np.asarray(self.steps().sum(axis=0, dtype=np.int64))
         total = np.full(vocabulary, -size * self._limit, dtype=np.int64)
         for row, top, least in zip(self._raw, self._tops, self._least, strict=True):
@@ -162,7 +162,7 @@ class LogitRows:
     def _counts_above(self) -> NDArray[np.int32]:
         """Shape (V,): an upper bound on the number of rows with an entry above the bottom."""
         counts = np.zeros(self.shape[1], dtype=np.int32)
-        height = max(1, min(255, 2 * _BLOCK // self.shape[1]))
+        height = max(1, min(255, 2 * BLOCK // self.shape[1]))
         for start in range(0, self.shape[0], 255):  # as many as one byte counts
             count = np.zeros(self.shape[1], dtype=np.uint8)
             for first in range(start, min(start + 255, self.shape[0]), height):
@@ -225,5 +225,5 @@ def _clipped(raw: NDArray[np.generic], tops: Floats, limit: int) -> Steps:
 
 def _blocks(rows: int, columns: int) -> Iterator[slice]:
     """Slices of rows that fit into the processor's cache while several operations pass over them."""
-    height = max(1, _BLOCK // max(1, columns))
+    height = max(1, BLOCK // max(1, columns))
     return (slice(start, min(start + height, rows)) for start in range(0, rows, height))

@@ -30,7 +30,7 @@ LARGEST = 2**24
 """Bytes of a JSON or text file."""
 
 _ZIP = b"PK\x03\x04"
-_GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"
 
 LIBRARIES = (
     "Opacus, dp_accounting, Flower, TensorFlow Privacy, jax_privacy, opake, OpenDP, SmartNoise, private evolution, "
@@ -82,7 +82,7 @@ def read_state(path: Path | str) -> State:
 
 def _found(path: Path) -> State | None:
     with path.open("rb") as file:
-        packed = file.read(len(_GZIP)) == _GZIP
+        packed = file.read(len(GZIP)) == GZIP
         file.seek(0)
         return _in_file(io.BytesIO(_unpacked(file)) if packed else file)
 
@@ -109,7 +109,7 @@ def _in_file(file: BinaryIO) -> State | None:
     file.seek(0)
     if begin == _ZIP:
         raise ValueError("is a zip archive, but no checkpoint that PyTorch writes, or is damaged")
-    if begin[:2] == _GZIP:
+    if begin[:2] == GZIP:
         raise ValueError("is compressed by gzip twice; decompress it first, by gunzip")
     if begin[:1] == b"\x80":
         return _in_json(pickled.read_pickle(file))

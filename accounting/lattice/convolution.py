@@ -86,7 +86,7 @@ def products(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Tilted:
+class Tilted:
     measure: Measure
     count: int
     losses: Floats
@@ -95,7 +95,7 @@ class _Tilted:
     excess: float
 
 
-def _tilted(side: Sequence[Counted], tilt: float) -> list[_Tilted]:
+def _tilted(side: Sequence[Counted], tilt: float) -> list[Tilted]:
     out = []
     for measure, count in side:
         some = np.flatnonzero(measure.masses)
@@ -118,11 +118,11 @@ def _tilted(side: Sequence[Counted], tilt: float) -> list[_Tilted]:
         far = max(abs(float(losses[0])), abs(float(losses[-1])))
         rounding = 8 * _EXP + 16 * UNIT * (tilt * far + abs(top) + 4)
         excess = rounding + measure.excess
-        out.append(_Tilted(measure, count, losses, weights / total, math.log(total) + top, excess))
+        out.append(Tilted(measure, count, losses, weights / total, math.log(total) + top, excess))
     return out
 
 
-def _window(side: Sequence[_Tilted], tail: float, slopes: tuple[float, float]) -> tuple[float, float, float, float]:
+def _window(side: Sequence[Tilted], tail: float, slopes: tuple[float, float]) -> tuple[float, float, float, float]:
     """Losses between which all but `tail` of the tilted product lies, and Chernoff bounds on the mass on each side."""
     ends = []
     # The sum of n copies stays within n times the support, so a product of few copies needs no wide window.
@@ -142,11 +142,11 @@ def _window(side: Sequence[_Tilted], tail: float, slopes: tuple[float, float]) -
     return ends[0][0], ends[1][0], ends[0][1], ends[1][1]
 
 
-def _far(part: _Tilted) -> float:
+def _far(part: Tilted) -> float:
     return max(abs(float(part.losses[0])), abs(float(part.losses[-1])))
 
 
-def _log_moment(side: Sequence[_Tilted], slope: float) -> float:
+def _log_moment(side: Sequence[Tilted], slope: float) -> float:
     """Σ n log E e^{slope·loss} of the tilted measures."""
     total = 0.0
     for part in side:
@@ -163,7 +163,7 @@ def _log_moment(side: Sequence[_Tilted], slope: float) -> float:
 
 
 def _product(
-    side: Sequence[_Tilted],
+    side: Sequence[Tilted],
     tilt: float,
     tail: float,
     window: tuple[float, float, float, float],
@@ -208,7 +208,7 @@ def _product(
     )
 
 
-def convolved(side: Sequence[_Tilted], size: int) -> tuple[Floats, float]:
+def convolved(side: Sequence[Tilted], size: int) -> tuple[Floats, float]:
     """The cyclic convolution of all weights with their counts, and a bound on the error of each element."""
     rows = max(-(-part.weights.size // size) for part in side)  # rows that are summed when weights are folded
     if len(side) == 1 and side[0].count == 1:
@@ -264,7 +264,7 @@ class _LogConvolution(NamedTuple):
     missing: float
 
 
-def convolved_by_logarithm(side: Sequence[_Tilted], size: int, focus: float, tail: float) -> _LogConvolution:
+def convolved_by_logarithm(side: Sequence[Tilted], size: int, focus: float, tail: float) -> _LogConvolution:
     """As `convolved`, with an error that does not grow with the count if losses are rare or cells are many.
 
     F is taken relative to the likeliest cell c, and F^n = e^{n log F}. If no sum of losses below a threshold reaches
@@ -315,7 +315,7 @@ def convolved_by_logarithm(side: Sequence[_Tilted], size: int, focus: float, tai
     )
 
 
-def _rare_loss_split(side: Sequence[_Tilted], focus: float, tail: float) -> tuple[list[int], float] | None:
+def _rare_loss_split(side: Sequence[Tilted], focus: float, tail: float) -> tuple[list[int], float] | None:
     """The largest threshold such that sums of losses below it reach the focus with mass at most `tail`.
 
     As the first rare cell of each part, and the tilted mass that sums without a rare loss have above the focus.
@@ -360,7 +360,7 @@ class _LogSpectrum:
     dropped: Bools  # the frequencies at which |F|^n is below e^−70
 
 
-def _log_spectrum(part: _Tilted, size: int, last: int | None) -> _LogSpectrum:
+def _log_spectrum(part: Tilted, size: int, last: int | None) -> _LogSpectrum:
     count, centre = part.count, int(np.argmax(part.weights))
     likely = part.weights if last is None else part.weights[:last]
     rows = -(-part.weights.size // size)

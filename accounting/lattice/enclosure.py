@@ -21,7 +21,7 @@ from dpassay.base.arrays import Floats
 
 Composed = Sequence[tuple[Law, int]]
 
-_ATTEMPTS = 7
+ATTEMPTS = 7
 _FIRST_WIDTH = 1e-3
 """The relative width of the first lattice that is tried."""
 _ROUGH_WIDTH = 0.03
@@ -439,7 +439,7 @@ class Enclosure:
     ) -> None:
         """Adds the bounds of some lattices to `found`; `planned` is given if the answer is a loss that was guessed."""
         step, finest = plan.step, 0.0
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             try:
                 answer = ask(*self.curves(dataclasses.replace(plan, step=step)))
             except TooManyPoints:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri, ndtri_exp
 
 from dpassay.accounting.bounds import Interval
-from dpassay.accounting.conversions.formulas import _NDTR_ERROR
+from dpassay.accounting.conversions.formulas import NDTR_ERROR
 from dpassay.accounting.lattice.laws import UNIT
 from dpassay.base.arrays import Bools, Floats
 
@@ -32,8 +32,8 @@ def deltas(mu: Floats | float, epsilons: Floats | float) -> tuple[Floats, Floats
     log_first, log_second = log_ndtr(near), log_ndtr(far)
     # An argument's error, 16u of its parts, moves log Φ by at most |x| + 1 times that (its hazard).
     width = 16 * UNIT * (size / mu + mu / 2)
-    first_room = _NDTR_ERROR * np.abs(log_first) + width * (np.abs(near) + 1)
-    second_room = _NDTR_ERROR * np.abs(log_second) + width * (np.abs(far) + 1)
+    first_room = NDTR_ERROR * np.abs(log_first) + width * (np.abs(near) + 1)
+    second_room = NDTR_ERROR * np.abs(log_second) + width * (np.abs(far) + 1)
     ratio = size + log_second - log_first
     slack = first_room + second_room + 4 * UNIT * (size + np.abs(log_second) + np.abs(log_first))
     ends = []
@@ -124,4 +124,4 @@ def _tail(argument: float, sign: int) -> float:
     if argument > 0:
         return 1 - _tail(-argument, -sign) + sign * 2 * UNIT
     value = float(log_ndtr(argument))
-    return math.exp(value * (1 - sign * _NDTR_ERROR)) * (1 + sign * 8 * UNIT)
+    return math.exp(value * (1 - sign * NDTR_ERROR)) * (1 + sign * 8 * UNIT)

@@ -62,7 +62,7 @@ class DominatingPair:
     """
 
     def __init__(self, alternatives: Sequence[Composition]) -> None:
-        self._alternatives = tuple(alternatives)
+        self.alternatives = tuple(alternatives)
 
     # --- constructors
 
@@ -247,9 +247,9 @@ class DominatingPair:
 
     def compose(self, *others: DominatingPair) -> DominatingPair:
         """The product with other pairs: adaptive composition."""
-        total: list[Composition] = list(self._alternatives)
+        total: list[Composition] = list(self.alternatives)
         for other in others:
-            total = distinct([merged((*a, *b)) for a, b in itertools.product(total, other._alternatives)])
+            total = distinct([merged((*a, *b)) for a, b in itertools.product(total, other.alternatives)])
         return DominatingPair(total)
 
     def self_compose(self, count: int) -> DominatingPair:
@@ -257,7 +257,7 @@ class DominatingPair:
         validate.integer(count=count)
         if not count:
             return DominatingPair.identity()
-        return DominatingPair([tuple((part, n * count) for part, n in each) for each in self._alternatives])
+        return DominatingPair([tuple((part, n * count) for part, n in each) for each in self.alternatives])
 
     @staticmethod
     def parallel(pairs: Sequence[DominatingPair], *, single: bool) -> DominatingPair:
@@ -274,21 +274,21 @@ class DominatingPair:
         if not pairs:
             raise ValueError("a parallel composition needs at least one part")
         if single or len(pairs) == 1:
-            return DominatingPair(distinct([each for pair in pairs for each in pair._alternatives]))
+            return DominatingPair(distinct([each for pair in pairs for each in pair.alternatives]))
         twice: dict[object, list[DominatingPair]] = {}  # at most two of equal parts matter
         for pair in pairs:
-            twice.setdefault(tuple(key_of(each) for each in pair._alternatives), []).append(pair)
+            twice.setdefault(tuple(key_of(each) for each in pair.alternatives), []).append(pair)
         few = [pair for group in twice.values() for pair in group[:2]]
         moves: list[DominatingPair] = []
         for first, second in itertools.combinations(few, 2):
             moves.append(first.compose(second))
             if not (first._symmetric or second._symmetric):
                 moves += [first.compose(second.reversed()), first.reversed().compose(second)]
-        return DominatingPair(distinct([each for move in moves for each in move._alternatives])).as_upper_bound()
+        return DominatingPair(distinct([each for move in moves for each in move.alternatives])).as_upper_bound()
 
     @property
     def _symmetric(self) -> bool:
-        return all(part.symmetric or part.remove is part.add for each in self._alternatives for part, _ in each)
+        return all(part.symmetric or part.remove is part.add for each in self.alternatives for part, _ in each)
 
     def reversed(self) -> DominatingPair:
         """This pair with its directions exchanged."""
@@ -299,7 +299,7 @@ class DominatingPair:
             return replace(part, remove=part.add, add=part.remove, label=f"reversed({part.label})")
 
         return DominatingPair(
-            [tuple((reversed_part(part), count) for part, count in each) for each in self._alternatives]
+            [tuple((reversed_part(part), count) for part, count in each) for each in self.alternatives]
         )
 
     def poisson_sampled(self, rate: float) -> DominatingPair:
@@ -317,7 +317,7 @@ class DominatingPair:
         Source: Zhu, Dong and Wang (2022), Theorem 11.
         """
         validate.probability(rate=rate)
-        if rate == 0 or not self._alternatives[0]:
+        if rate == 0 or not self.alternatives[0]:
             return DominatingPair.identity()
         if rate == 1:
             return self
@@ -332,9 +332,9 @@ class DominatingPair:
         return DominatingPair([((Component(remove, add, label, None, part.tight, part.tight_alone), 1),)])
 
     def _single(self) -> Component:
-        if len(self._alternatives) != 1 or len(self._alternatives[0]) != 1:
+        if len(self.alternatives) != 1 or len(self.alternatives[0]) != 1:
             raise ValueError("only a single mechanism can be sampled or blended, not a composition")
-        part, count = self._alternatives[0][0]
+        part, count = self.alternatives[0][0]
         if count == 1:
             return part
         if part.mu is not None:
@@ -344,7 +344,7 @@ class DominatingPair:
     @property
     def tight(self) -> bool:
         """Whether neighbours attain the pair, so that the intervals contain the mechanism's own value."""
-        for each in self._alternatives:
+        for each in self.alternatives:
             single = len(each) == 1 and each[0][1] == 1
             if not all(part.tight and (single or not part.tight_alone) for part, _ in each):
                 return False
@@ -353,18 +353,18 @@ class DominatingPair:
     @property
     def symmetric(self) -> bool:
         """Whether both directions have the same law, so that one answers for both."""
-        selections = any(part.selection_eta is not None for each in self._alternatives for part, _ in each)
+        selections = any(part.selection_eta is not None for each in self.alternatives for part, _ in each)
         return self._symmetric and not selections
 
     @property
     def gaussian_mu(self) -> float | None:
         """μ if the pair is N(μ, 1) against N(0, 1), 0 for the identity, None for any other."""
-        return mu_of(self._alternatives[0]) if len(self._alternatives) == 1 else None
+        return mu_of(self.alternatives[0]) if len(self.alternatives) == 1 else None
 
     def as_upper_bound(self) -> DominatingPair:
         """This pair, no longer claimed to be attained by neighbours."""
         return DominatingPair(
-            [tuple((replace(part, tight=False), count) for part, count in each) for each in self._alternatives]
+            [tuple((replace(part, tight=False), count) for part, count in each) for each in self.alternatives]
         )
 
     # --- questions
@@ -469,7 +469,7 @@ class DominatingPair:
         validate.open_probability(delta=delta)
         validate.positive(width=width)
         ends = []
-        for composition in self._alternatives:
+        for composition in self.alternatives:
             if (mu := mu_of(composition)) is not None:
                 largest = gaussian_curve.delta(mu, 0.0)  # if δ(0) ≤ δ, μ = 0 is enough
                 least = mu * (1 - 2**-49) if largest.lower > delta else 0.0
@@ -538,7 +538,7 @@ class DominatingPair:
     ) -> Interval:
         validate.positive(width=width)
         results: list[tuple[Interval, bool]] = []
-        for each, side in itertools.product(self._alternatives, self._sides(direction)):
+        for each, side in itertools.product(self.alternatives, self._sides(direction)):
             if not results:
                 results.append(ask(each, side, width, None))
                 continue
@@ -576,7 +576,7 @@ class DominatingPair:
     def _worst_arrays(
         self, ask: Callable[[Composition, str], tuple[Floats, Floats]], direction: str | None
     ) -> tuple[Floats, Floats]:
-        results = [ask(each, side) for each in self._alternatives for side in self._sides(direction)]
+        results = [ask(each, side) for each in self.alternatives for side in self._sides(direction)]
         return np.max([low for low, _ in results], axis=0), np.max([high for _, high in results], axis=0)
 
 

@@ -72,12 +72,12 @@ def releases_for_groups(
         [SecretReleaseDpEvent(0.0, law.weights.tolist(), max(law.lost_mass, remainder)) for law in its] for its in kinds
     ]
     asked = [(law_of(release), goal) for its, goal in zip(bare, goals, strict=True) for release in its]
-    sigma = _certified_noise(least, asked, rounds)
+    sigma = certified_noise(least, asked, rounds)
     results = [[attrs.evolve(release, noise_multiplier=sigma) for release in its] for its in bare]
     return tuple(its[0] if len(its) == 1 else SecretGroupsReleaseDpEvent(its) for its in results)
 
 
-def _certified_noise(sigma: float, asked: Sequence[tuple[Occurrences, SecretProtection]], rounds: int) -> float:
+def certified_noise(sigma: float, asked: Sequence[tuple[Occurrences, SecretProtection]], rounds: int) -> float:
     """σ or a little more, certified for all laws by enclosures as wide as the accountant's; each step doubles the last.
 
     r decreases with σ, but its enclosure may be wider at a larger σ, so after each step all laws are certified again.

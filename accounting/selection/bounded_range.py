@@ -72,9 +72,9 @@ def bounded_range_epsilon(
         "adaptive": lambda: (
             _of_interval(kinds.curve(least).epsilon(delta))
             if kinds.single_block
-            else (_pair(kinds, least).epsilon(delta).upper, None)
+            else (pair(kinds, least).epsilon(delta).upper, None)
         ),
-        "single_step": lambda: (_pair(kinds, least, 1).epsilon(delta).upper, None),
+        "single_step": lambda: (pair(kinds, least, 1).epsilon(delta).upper, None),
     }
     return _bound(answers, method, kinds, adjacency, quantity="epsilon", delta=delta)
 
@@ -99,9 +99,9 @@ def bounded_range_delta(
         "adaptive": lambda: (
             _of_interval(kinds.curve().delta(epsilon))
             if kinds.single_block
-            else (_pair(kinds).delta(epsilon).upper, None)
+            else (pair(kinds).delta(epsilon).upper, None)
         ),
-        "single_step": lambda: (_pair(kinds, block=1).delta(epsilon).upper, None),
+        "single_step": lambda: (pair(kinds, block=1).delta(epsilon).upper, None),
     }
     return _bound(answers, method, kinds, adjacency, quantity="delta", at=epsilon)
 
@@ -135,7 +135,7 @@ def bounded_range_profile(eta: float | Sequence[float], count: int, epsilons: Ar
         )
     order = np.argsort(points, axis=None)
     upper = np.empty(points.size)
-    upper[order] = _pair(kinds).privacy_profile(points.ravel()[order])[1]
+    upper[order] = pair(kinds).privacy_profile(points.ravel()[order])[1]
     return np.minimum(extended_to_negative(kinds.simple_delta, points), upper.reshape(points.shape))
 
 
@@ -157,10 +157,10 @@ def bounded_range_pair(
     validate.open_probability(smallest_delta=smallest_delta)
     if kinds.refusal is not None:
         return DominatingPair.concentrated(Fraction(kinds.rho))
-    return _pair(kinds, smallest_delta)
+    return pair(kinds, smallest_delta)
 
 
-def _pair(kinds: Selections, smallest_delta: float = SMALLEST_DELTA, block: int | None = None) -> DominatingPair:
+def pair(kinds: Selections, smallest_delta: float = SMALLEST_DELTA, block: int | None = None) -> DominatingPair:
     """The product of pairs for blocks of `block` selections, by default the longest blocks."""
     parts = kinds.components(smallest_delta) if block is None else kinds.components(smallest_delta, block)
     return DominatingPair.identity().compose(*(DominatingPair._of(part).self_compose(count) for part, count in parts))

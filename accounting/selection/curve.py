@@ -26,7 +26,7 @@ from dpassay.base.arrays import Floats
 
 _UNIT = 2.0**-53
 _WIDER = 1 / 32
-_TRUSTED = 2.0**-12
+TRUSTED = 2.0**-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,10 +98,10 @@ def selection_curve(eta: float, count: int, cells: int, floor: float) -> Selecti
         return SelectionCurve(step, np.zeros(1), np.zeros(1), 0.0)
     # F_1(ε) = (1 − e^{(ε − η)/2})²/(1 − e^{−η}) on [0, η], at t = (η + ε)/2.
     first = np.expm1(np.arange(-cells, 1) * (step / 2)) ** 2 / -math.expm1(-eta)
-    lattice = _Lattice.of(eta, cells)
+    lattice = Lattice.of(eta, cells)
     upper, lower = np.maximum(first * (1 + lattice.error), floor / count), first * (1 - lattice.error)
     for k in range(2, count + 1):
-        raised, strategy = _upper_step(lattice, upper, floor * ((k - 1) / count), floor * (k / count))
+        raised, strategy = upper_step(lattice, upper, floor * ((k - 1) / count), floor * (k / count))
         lower = _lower_step(lattice, lower, strategy)
         kept = 1 + int(np.flatnonzero(raised > floor * (k / count)).max(initial=0))
         upper, lower = raised[:kept], lower[:kept]
@@ -109,7 +109,7 @@ def selection_curve(eta: float, count: int, cells: int, floor: float) -> Selecti
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Lattice:
+class Lattice:
     """Tables over d = 0…m for one step, and the reflection at ε = 0."""
 
     cells: int
@@ -124,7 +124,7 @@ class _Lattice:
     error: float
 
     @classmethod
-    def of(cls, eta: float, cells: int) -> _Lattice:
+    def of(cls, eta: float, cells: int) -> Lattice:
         step, d = eta / cells, np.arange(cells + 1.0)
         contraction, whole = math.exp(-eta), -math.expm1(-eta)
         reach, left = np.exp((d - cells) * step), -np.expm1((d - cells) * step)
@@ -144,7 +144,7 @@ class _Lattice:
         return np.concatenate([ghosts, values, np.full(self.cells + 1, beyond)])
 
 
-def _upper_step(lattice: _Lattice, upper: Floats, floor: float, next_floor: float) -> tuple[Floats, NDArray[np.intp]]:
+def upper_step(lattice: Lattice, upper: Floats, floor: float, next_floor: float) -> tuple[Floats, NDArray[np.intp]]:
     """Upper bounds at the nodes 0 … N + m after one more selection, and a near-optimal t at each, in lattice steps."""
     m, h, kappa = lattice.cells, lattice.step, lattice.kappa
     nodes = lattice.extended(upper, floor, lattice.error)
@@ -155,7 +155,7 @@ def _upper_step(lattice: _Lattice, upper: Floats, floor: float, next_floor: floa
     a = (lattice.contraction * far_slope - near_slope) / kappa
     b = near - far - (near_slope - far_slope) / kappa
     rough = (np.abs(near_slope) + np.abs(far_slope)) * (24 * _UNIT / kappa) + np.abs(near - far) * (24 * _UNIT)
-    trusted = (rough <= _TRUSTED * h * np.minimum(a, b)) & (a > 0)
+    trusted = (rough <= TRUSTED * h * np.minimum(a, b)) & (a > 0)
     omega = m - np.log(np.divide(b, a, out=np.ones(size), where=trusted)) / h
     lowest = np.where(trusted, np.maximum(np.ceil(omega - _WIDER), np.maximum(1, m - np.arange(size))), 0)
     highest = np.minimum(np.floor(omega + 2 + _WIDER), m)
@@ -187,7 +187,7 @@ def _upper_step(lattice: _Lattice, upper: Floats, floor: float, next_floor: floa
 
 
 def _raise_without_signs(
-    lattice: _Lattice, nodes: Floats, cells: NDArray[np.intp], curvature: tuple[Floats, Floats, Floats], raised: Floats
+    lattice: Lattice, nodes: Floats, cells: NDArray[np.intp], curvature: tuple[Floats, Floats, Floats], raised: Floats
 ) -> None:
     """Raises every node that a chord from one of `cells` reaches, without relying on the signs of A and B."""
     m, d = lattice.cells, np.arange(1, lattice.cells + 1)
@@ -203,7 +203,7 @@ def _raise_without_signs(
     np.maximum.at(raised, target[inside], np.minimum(*values)[inside])
 
 
-def _lower_step(lattice: _Lattice, lower: Floats, strategy: NDArray[np.intp]) -> Floats:
+def _lower_step(lattice: Lattice, lower: Floats, strategy: NDArray[np.intp]) -> Floats:
     """Lower bounds at the nodes after one more selection, with t = `strategy` steps at each node."""
     m = lattice.cells
     nodes = lattice.extended(lower, 0.0, -lattice.error)

@@ -26,7 +26,7 @@ Features: TypeAlias = dict[str, float]
 FAILED: Final = "failed"
 """1 if the generator wrote no output. Whoever sees outputs sees that, too."""
 
-_PIECE = 20_000  # rows that are held at once
+PIECE = 20_000  # rows that are held at once
 _MAX_DISTINCT = 200_000  # above it, distinct values are no longer counted
 _WORD = re.compile(r"\w+")
 
@@ -53,7 +53,7 @@ class OutputFeatures:
         read once, in pieces; columns that are missing count as empty."""
         whole = _Whole(self._columns)
         sums = {name: _FeatureSums() for name in pairs}
-        for piece in pieces(rows, _PIECE):
+        for piece in pieces(rows, PIECE):
             cells = {column.name: [row.get(column.name) for row in piece] for column in self._columns}
             numbers = {column.name: _numbers(cells[column.name]) for column in self._columns if column.kind == "number"}
             words = {name: _categories(values) for name, values in cells.items()}

@@ -40,7 +40,7 @@ BINS = 20
 MAX_PAIRS = 300
 """The most pairs of columns that are compared: all pairs of up to 25 columns."""
 
-_PIECE = 4096  # rows that are counted at once
+PIECE = 4096  # rows that are counted at once
 _PSEUDO_COUNT = 0.5  # added to the expected counts, which may be 0
 _PRIOR = 0.25
 _UNKNOWN = -1
@@ -79,7 +79,7 @@ def pair_counts(canaries: Sequence[Row], columns: Sequence[ColumnRange], rows: I
     known = [np.unique(_numbered(mine, cell, sizes), return_inverse=True) for cell in cells]
     counts = [np.zeros(len(numbers), dtype=np.int64) for numbers, _ in known]
     read = 0
-    for piece in pieces(rows, _PIECE):
+    for piece in pieces(rows, PIECE):
         theirs = _binned(piece, used)
         for cell, (numbers, _), count in zip(cells, known, counts, strict=True):
             here = _numbered(theirs, cell, sizes)

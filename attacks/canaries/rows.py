@@ -27,7 +27,7 @@ Row: TypeAlias = Mapping[str, Any]
 
 MAX_CATEGORIES = 200
 """A column with more distinct words is treated as names or prose: canaries have a random word there."""
-_CELLS = 4_000_000  # of a distance matrix
+CELLS = 4_000_000  # of a distance matrix
 _WITHIN, _BEYOND = 0.02, 0.5  # shares of a range: how far from its ends extreme values are
 _CONSONANTS, _VOWELS = "bdfghjklmnprstvwz", "aeiou"
 _DAY = len("2013-05-31")  # longer words stay words, since drawn dates are written in this form
@@ -284,7 +284,7 @@ def nearest(rows: Sequence[Row], columns: Sequence[ColumnRange], others: Iterabl
     used = comparable_columns(columns)
     mine = coded(rows, used)
     best, count = np.ones(len(rows)), 0
-    for piece in pieces(others, max(1, _CELLS // max(1, len(rows)))):
+    for piece in pieces(others, max(1, CELLS // max(1, len(rows)))):
         theirs = coded(piece, used)
         total = np.zeros((len(rows), len(piece)))
         for index, column in enumerate(used):

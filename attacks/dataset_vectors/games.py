@@ -72,8 +72,8 @@ class ReleaseGame:
         return np.concatenate([np.empty(0), *(self._scores(piece, on_d_prime, source) for piece in pieces)])
 
     def _scores(self, games: int, on_d_prime: bool, source: Source) -> Floats:
-        scores = self._of_sums(self._sums(games, on_d_prime, source))
-        return scores + self._of_votes(self._votes(games, on_d_prime, source)) if self.votes_differ else scores
+        scores = self.of_sums(self._sums(games, on_d_prime, source))
+        return scores + self.of_votes(self._votes(games, on_d_prime, source)) if self.votes_differ else scores
 
     # What is released
 
@@ -123,7 +123,7 @@ class ReleaseGame:
             as_published=self.mechanism.variant == "as_published",
         )
 
-    def _of_sums(self, noisy: Floats) -> Floats:
+    def of_sums(self, noisy: Floats) -> Floats:
         """ln(P[sums | D′]/P[sums | D]) of each game."""
         totals, variance = noisy.sum(axis=0) / release.RADIUS, (self._scale / release.RADIUS) ** 2
         ends = [count * sign for count, sign in map(self._summed, (False, True))]
@@ -136,7 +136,7 @@ class ReleaseGame:
                 likelier = [np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + item) for item in likelier]
         return np.asarray(likelier[1] - likelier[0])
 
-    def _of_votes(self, noisy: Floats) -> Floats:
+    def of_votes(self, noisy: Floats) -> Floats:
         before = noisy[:, 0] if self.mechanism.adjacency is Adjacency.REPLACE_ONE else 0.5
         moved, scale = noisy[:, 1] - before, self.mechanism.votes_scale
         return np.asarray(moved / scale**2 if scale else _CERTAIN * np.sign(moved))

@@ -20,7 +20,7 @@ SYMBOLS = 257
 """Number of possible next symbols: 256 bytes, or the end."""
 
 _LONGEST = 256
-_CHUNK = 1 << 20  # bytes of text that are processed at once
+CHUNK = 1 << 20  # bytes of text that are processed at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,7 +231,7 @@ def _encode(text: str) -> bytes:
 
 
 def _pieces(texts: Iterable[str]) -> Iterator[tuple[Integers, Integers, Integers]]:
-    """Texts in pieces of about `_CHUNK` bytes, as symbols: a boundary, text, boundary, text, …, boundary.
+    """Texts in pieces of about `CHUNK` bytes, as symbols: a boundary, text, boundary, text, …, boundary.
 
     Yields:
         The symbols; the length of the longest context of each symbol, the last boundary included (0 for the first
@@ -242,7 +242,7 @@ def _pieces(texts: Iterable[str]) -> Iterator[tuple[Integers, Integers, Integers
     for text in texts:
         held.append(_encode(text))
         size += len(held[-1]) + 1
-        if size >= _CHUNK:
+        if size >= CHUNK:
             yield _symbols(held)
             held, size = [], 0
     if held:

@@ -20,8 +20,8 @@ from dpassay.base.arrays import Floats
 from dpassay.base.pieces import pieces
 from dpassay.mechanisms.embedding.embedder import Embedder, HashedNgrams, all_embedded
 
-_PIECE = 4096  # synthetic texts that are compared at once
-_ROWS = 1024  # records that are compared at once
+PIECE = 4096  # synthetic texts that are compared at once
+ROWS = 1024  # records that are compared at once
 
 
 def ngram_scores(
@@ -116,10 +116,10 @@ def _nearest(
     vectors: NDArray[np.float32], texts: Iterable[str], embedder: Embedder, neighbours: int, kind: str
 ) -> Floats:
     """The mean of the largest cosines, shape (n,)."""
-    parts = [vectors[start : start + _ROWS] for start in range(0, len(vectors), _ROWS)]
+    parts = [vectors[start : start + ROWS] for start in range(0, len(vectors), ROWS)]
     best = [np.empty((len(rows), 0), dtype=np.float32) for rows in parts]
     seen = 0
-    for piece in pieces(texts, _PIECE):
+    for piece in pieces(texts, PIECE):
         others = all_embedded(embedder, piece)
         seen += len(piece)
         for index, rows in enumerate(parts):

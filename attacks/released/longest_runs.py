@@ -78,7 +78,7 @@ def _of_chunks(texts: Words, others: Words, chunk: int) -> Integers:
         here = _part(texts, begin, end)
         for first, last in _cuts(others, chunk):
             there = _part(others, first, last)
-            np.maximum(result[begin:end], _of_chunk(here, there), out=result[begin:end])
+            np.maximum(result[begin:end], of_chunk(here, there), out=result[begin:end])
     return result
 
 
@@ -97,7 +97,7 @@ def _part(words: Words, begin: int, end: int) -> Words:
     return Words(words.hashes[starts[0] : starts[-1]], starts - starts[0])
 
 
-def _of_chunk(texts: Words, others: Words) -> Integers:
+def of_chunk(texts: Words, others: Words) -> Integers:
     if not len(texts.hashes) or not len(others.hashes):
         return np.zeros(len(texts), dtype=np.int64)
     names, order, boundary = _names(texts, others)

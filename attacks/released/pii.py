@@ -146,7 +146,7 @@ _DOTTED = re.compile(r"[0-9]\.[0-9]{1,3}\.[0-9]")
 
 # A necessary condition for each kind, checked first because it is fast: it is a literal or begins with a digit, while
 # the patterns above begin with a lookbehind.
-_HINTS: dict[str, Callable[[str], object]] = {
+HINTS: dict[str, Callable[[str], object]] = {
     "url_with_credentials": lambda text: "://" in text,
     "email": lambda text: "@" in text,
     "iban": re.compile(r"[0-9]{2}(?: ?[0-9A-Za-z]){11}").search,
@@ -170,7 +170,7 @@ def find(text: str) -> list[tuple[str, str]]:
     if "@" not in text and not _DIGIT.search(text):  # every kind has one of these
         return results
     for kind, (pattern, value_of) in _KINDS.items():
-        if not _HINTS[kind](text):
+        if not HINTS[kind](text):
             continue
 
         def take(match: re.Match[str], kind: str = kind, value_of: _ValueOf = value_of) -> str:

@@ -25,7 +25,7 @@ from dpassay.data.columns import no_column
 
 Step = Callable[[int, int], None]
 
-_ROWS, _OTHERS = 128, 2048  # rows of each side in a block of distances
+ROWS, OTHERS = 128, 2048  # rows of each side in a block of distances
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,10 +219,10 @@ def nearest(rows: EncodedTable, others: EncodedTable, progress: Step | None = No
     index = np.zeros(len(rows), dtype=np.int64)
     a, b = (np.clip(table.numbers, -9, 9).astype(np.float32) for table in (rows, others))
     empty = [bool(np.isnan(a[:, j]).any() or np.isnan(b[:, j]).any()) for j in range(a.shape[1])]
-    for begin in range(0, len(rows), _ROWS):
-        here = slice(begin, begin + _ROWS)
-        for start in range(0, len(others), _OTHERS):
-            there = slice(start, start + _OTHERS)
+    for begin in range(0, len(rows), ROWS):
+        here = slice(begin, begin + ROWS)
+        for start in range(0, len(others), OTHERS):
+            there = slice(start, start + OTHERS)
             apart = _apart(a[here], b[there], rows.codes[here], others.codes[there], empty)
             best = apart.argmin(axis=1)
             least = apart[np.arange(len(apart)), best]
@@ -230,7 +230,7 @@ def nearest(rows: EncodedTable, others: EncodedTable, progress: Step | None = No
             distance[here] = np.where(nearer, least, distance[here])
             index[here] = np.where(nearer, best + start, index[here])
         if progress is not None:
-            progress(min(begin + _ROWS, len(rows)), len(rows))
+            progress(min(begin + ROWS, len(rows)), len(rows))
     return distance.astype(np.float64) / (a.shape[1] + rows.codes.shape[1]), index
 
 

@@ -277,8 +277,8 @@ class ManyRuns:
     def __init__(self, design: ManyRunsDesign) -> None:
         self.design = design
         self._results: dict[GeneratorRun, Mapping[str, Features]] = {}
-        self._search = _PairSearch(design)
-        self._test: _Test | None = None
+        self._search = PairSearch(design)
+        self._test: Test | None = None
 
     def add(self, run: GeneratorRun, features: Mapping[str, Features]) -> None:
         """Adds the result of a run: features by the name of a pair, and those of every pair under ``""``."""
@@ -291,7 +291,7 @@ class ManyRuns:
             missing = [run for run in self._search.wanted(self._results) if run not in self._results]
             if missing or self._search.chosen is None:
                 return missing
-            self._test = _Test(self.design, self._search, self._results)
+            self._test = Test(self.design, self._search, self._results)
         test = self._test
         test.update(self._results)
         if test.finished:
@@ -341,7 +341,7 @@ class PilotResult:
     failing: str = ""
 
 
-class _PairSearch:
+class PairSearch:
     """Successive halving over the pairs. Its answers depend on the results only, not on the order they came in."""
 
     def __init__(self, design: ManyRunsDesign) -> None:
@@ -408,7 +408,7 @@ class _PairSearch:
 
 @functools.lru_cache(maxsize=64)
 def _usual_pilots(design: ManyRunsDesign) -> int:
-    search, every = _PairSearch(design), range(design.pilots)
+    search, every = PairSearch(design), range(design.pilots)
     blank: dict[GeneratorRun, Mapping[str, Features]] = {
         GeneratorRun("pilot", data, number): {} for data in _data_sets(design.pairs) for number in every
     }
@@ -528,11 +528,11 @@ def _happened(event: Event, features: Features) -> bool:
     return features.get(event.feature, -math.inf) >= event.threshold
 
 
-class _Test:
+class Test:
     """The rounds of the test so far, in order, up to the first that has no result."""
 
     def __init__(
-        self, design: ManyRunsDesign, search: _PairSearch, results: Mapping[GeneratorRun, Mapping[str, Features]]
+        self, design: ManyRunsDesign, search: PairSearch, results: Mapping[GeneratorRun, Mapping[str, Features]]
     ) -> None:
         chosen = search.chosen
         assert chosen is not None
@@ -606,7 +606,7 @@ class _Test:
 _EXHAUSTED: Final = "the generator failed in all pilot runs on D, or in all on D′, of every pair that was tried"
 
 
-def _unfinished(design: ManyRunsDesign, search: _PairSearch, made: int) -> AuditResult:
+def _unfinished(design: ManyRunsDesign, search: PairSearch, made: int) -> AuditResult:
     """The result before the first round of the test: no bound."""
     if search.exhausted:
         reason = f"{_EXHAUSTED}; correct its command, or ask for other neighbours"
@@ -627,7 +627,7 @@ def _unfinished(design: ManyRunsDesign, search: _PairSearch, made: int) -> Audit
 _GAME = "the generator runs many times on D and on its neighbour D′; tell from one output which of them it read"
 
 
-def _result(design: ManyRunsDesign, search: _PairSearch, test: _Test, made: int) -> AuditResult:
+def _result(design: ManyRunsDesign, search: PairSearch, test: Test, made: int) -> AuditResult:
     bound = test.state.bound()
     bound = dataclasses.replace(
         bound,
@@ -681,7 +681,7 @@ def _finite(value: float) -> float:
     return value if math.isfinite(value) else math.copysign(1e300, value)
 
 
-def _details(design: ManyRunsDesign, search: _PairSearch, made: int) -> dict[str, Any]:
+def _details(design: ManyRunsDesign, search: PairSearch, made: int) -> dict[str, Any]:
     return {
         "runs": made,
         "most_runs": design.runs,
@@ -707,7 +707,7 @@ def _details(design: ManyRunsDesign, search: _PairSearch, made: int) -> dict[str
 UNFINISHED: Final = "more runs are planned"
 
 
-def _stopped(test: _Test) -> str:
+def _stopped(test: Test) -> str:
     if test.refuted:
         return "the claim is refuted"
     if test.rounds >= test.most:
@@ -717,7 +717,7 @@ def _stopped(test: _Test) -> str:
     return UNFINISHED
 
 
-def _notes(test: _Test) -> list[str]:
+def _notes(test: Test) -> list[str]:
     """A remark on outputs that are all alike, which look like a fixed seed."""
     alike = [len(side) > 1 and all(item == side[0] for item in side) for side in test.seen]
     if not all(alike):
@@ -728,7 +728,7 @@ def _notes(test: _Test) -> list[str]:
     ]
 
 
-def _conclusion(design: ManyRunsDesign, test: _Test, bound: Bound) -> str:
+def _conclusion(design: ManyRunsDesign, test: Test, bound: Bound) -> str:
     """What the test of one pair shows, and what it says of the claim."""
     shown = (
         f"on the neighbours {test.pair.name!r}, in {test.rounds} rounds the event happened {test.hits[1]} times on D′ "

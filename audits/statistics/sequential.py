@@ -147,13 +147,13 @@ class Sequential:
         self.earlier = validate.integer(maximum=MAX_ROUNDS, earlier=earlier)
         self.adjacency, self.unit = Adjacency(adjacency), unit or Unit()
         grid = np.arange(0, largest + step / 2, step)
-        self._grid = np.round(grid, 10 - math.floor(math.log10(step)))  # 1.89, not 1.8900000000000001
-        self._wealth = Wealth(self._grid, delta)
+        self.grid = np.round(grid, 10 - math.floor(math.log10(step)))  # 1.89, not 1.8900000000000001
+        self.wealth = Wealth(self.grid, delta)
 
     @property
     def rounds(self) -> int:
         """The number of rounds so far."""
-        return self._wealth.rounds
+        return self.wealth.rounds
 
     def expect(self, on_d: tuple[int, int], on_d_prime: tuple[int, int]) -> None:
         """Says what the event of the next rounds did in earlier runs. It only decides how well the gambler bets.
@@ -169,7 +169,7 @@ class Sequential:
         for hits, runs in (on_d, on_d_prime):
             if not 0 <= hits <= runs <= most:
                 raise ValueError(f"the event happened in at most all of {most} runs, not in {hits} of {runs}")
-        self._wealth.expect(*zip(on_d, on_d_prime, strict=True))
+        self.wealth.expect(*zip(on_d, on_d_prime, strict=True))
 
     def update(self, on_d: bool, on_d_prime: bool) -> None:
         """Adds one round: whether its event, fixed before the round, happened on D and on D′.
@@ -179,7 +179,7 @@ class Sequential:
         """
         if self.rounds >= MAX_ROUNDS:
             raise ValueError(f"an audit has at most {MAX_ROUNDS} rounds")
-        self._wealth.update(bool(on_d), bool(on_d_prime))
+        self.wealth.update(bool(on_d), bool(on_d_prime))
 
     def update_all(self, rounds: Iterable[tuple[bool, bool]]) -> None:
         """Adds several rounds, in order."""
@@ -189,7 +189,7 @@ class Sequential:
     @property
     def epsilon(self) -> float:
         """The current bound: the largest ε of the grid such that all up to it are rejected; 0 if none is."""
-        return self._last(int(self._wealth.rejected(self.confidence)))
+        return self._last(int(self.wealth.rejected(self.confidence)))
 
     def could_exceed(self, epsilon: float, rounds: int) -> bool:
         """Whether the bound could exceed ε after so many further rounds.
@@ -197,10 +197,10 @@ class Sequential:
         No round gains more than it would after perfect rounds. So the answer may be yes where no outcome would do, and
         is never no where one would.
         """
-        needed = int(np.searchsorted(self._grid, epsilon, side="right")) + 1  # all up to the first ε above
-        if needed > self._grid.size:
+        needed = int(np.searchsorted(self.grid, epsilon, side="right")) + 1  # all up to the first ε above
+        if needed > self.grid.size:
             return False
-        best = np.maximum(self._wealth.best, self._wealth.logs + self._wealth.most(self.earlier, rounds))
+        best = np.maximum(self.wealth.best, self.wealth.logs + self.wealth.most(self.earlier, rounds))
         return bool((best[:needed] >= -np.log1p(-self.confidence)).all())
 
     def bound(self) -> Bound:
@@ -221,16 +221,16 @@ class Sequential:
 
     def ceiling(self, rounds: int) -> float:
         """The largest ε that this many rounds can show, whatever they and the earlier runs showed."""
-        gained = Wealth(self._grid, self.delta).most(self.earlier, count(rounds=rounds))
+        gained = Wealth(self.grid, self.delta).most(self.earlier, count(rounds=rounds))
         return self._last(int((gained >= -np.log1p(-self.confidence)).sum()))
 
     def _last(self, rejected: int) -> float:
-        return float(self._grid[max(0, rejected - 1)])
+        return float(self.grid[max(0, rejected - 1)])
 
     def save(self, path: Path | str) -> None:
         """Writes the state as JSON, atomically."""
         settings = {name: getattr(self, name) for name in (*_SETTINGS, "rounds")}
-        state = {name: getattr(self._wealth, name).tolist() for name in _STATE}
+        state = {name: getattr(self.wealth, name).tolist() for name in _STATE}
         body = {"version": _VERSION, **settings, "adjacency": str(self.adjacency), "unit": str(self.unit), **state}
         with replacing(Path(path)) as file:
             file.write(json.dumps(body).encode())
@@ -252,10 +252,10 @@ class Sequential:
             )
             for name in _STATE:
                 values = np.array(body[name], dtype=np.float64)
-                if values.shape != getattr(state._wealth, name).shape or not np.isfinite(values).all():
+                if values.shape != getattr(state.wealth, name).shape or not np.isfinite(values).all():
                     raise KeyError(name)
-                setattr(state._wealth, name, values)
-            wealth, rounds = state._wealth, validate.integer(maximum=MAX_ROUNDS, rounds=body["rounds"])
+                setattr(state.wealth, name, values)
+            wealth, rounds = state.wealth, validate.integer(maximum=MAX_ROUNDS, rounds=body["rounds"])
             wealth.rounds = rounds
             counted = (wealth.hits >= 0) & (wealth.hits <= wealth.runs) & (wealth.runs <= state.earlier + rounds)
             if not counted.all() or (wealth.best < np.maximum(wealth.logs, 0.0)).any():

@@ -316,7 +316,7 @@ class DatasetVectors:
         embedder = load_embedder(self.embedder)
         public = (self, writer, writer.model.fingerprint, writer.model.dtype, embedder.fingerprint)
         evolution_run.note_inputs(run, records, public)
-        return _Release(self, records, writer, embedder, run, journal, source, progress).result()
+        return Release(self, records, writer, embedder, run, journal, source, progress).result()
 
 
 def _gaussian(noise_multiplier: float) -> DpEvent:
@@ -354,7 +354,7 @@ class DatasetVectorsResult:
     exact: bool
 
 
-class _Release:
+class Release:
     """The two releases of one call, and the public texts that they need."""
 
     def __init__(
@@ -393,7 +393,7 @@ class _Release:
         }
         shape = self.mechanism.shape(self.writer, prompts.values())
         self._note_shape(shape)
-        value = self._noisy_sums(prompts, negatives, candidates, shape)
+        value = self.noisy_sums(prompts, negatives, candidates, shape)
         norms, clips = (
             {label: tuple(item) for label, item in zip(sizes, value[name], strict=True)} for name in _PUBLIC
         )
@@ -465,7 +465,7 @@ class _Release:
                 f"{charged.ELSEWHERE}"
             )
 
-    def _noisy_sums(
+    def noisy_sums(
         self,
         prompts: Mapping[str | None, Sequence[int]],
         negatives: Mapping[str | None, Sequence[str]],

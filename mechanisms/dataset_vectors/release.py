@@ -61,7 +61,7 @@ def noisy_sum(
     total = np.zeros((len(clips), width), dtype=np.int64)
     for difference in differences:
         total += clipped(difference, clips)
-    return _with_noise(total, scale, source)
+    return with_noise(total, scale, source)
 
 
 def noisy_votes(
@@ -72,10 +72,10 @@ def noisy_votes(
     counts = np.zeros(len(candidates), dtype=np.int64)
     for piece in vectors:
         counts += record_votes(piece, candidates)
-    return _with_noise(counts, scale, source)
+    return with_noise(counts, scale, source)
 
 
-def _with_noise(exact: Integers, scale: float, source: Source) -> Floats:
+def with_noise(exact: Integers, scale: float, source: Source) -> Floats:
     values = exact.astype(np.float64)
     return source.add_gaussian(values.ravel(), scale).reshape(values.shape) if scale else values
 

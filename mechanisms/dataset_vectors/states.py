@@ -46,7 +46,9 @@ def shape_of(network: Any, vocabulary_size: int, chosen: Sequence[int], *, texts
 
     def holds(shape: RowShape) -> bool:
         def trace(contexts: row_shapes.Contexts, origin: Sequence[int]) -> row_shapes.Trace:
-            result = _pass(network, [(tokens, len(tokens) // 2) for tokens in contexts], chosen, shape.rows, length)
+            result = forward_pass(
+                network, [(tokens, len(tokens) // 2) for tokens in contexts], chosen, shape.rows, length
+            )
             return np.ascontiguousarray(result.transpose(1, 0, 2)).view(np.int32)
 
         return row_shapes.holds_in_all_arrangements(vocabulary_size, shape, trace)
@@ -69,11 +71,13 @@ def states(network: Any, texts: Iterable[Tokens], chosen: Sequence[int], shape: 
                 raise ValueError(f"a text may have at most {shape.length} tokens, prompt included, not {len(tokens)}")
             if not 0 <= first < len(tokens):
                 raise ValueError("a text must have at least one token of its own")
-        yield from _pass(network, batch, chosen, shape.rows, shape.length)
+        yield from forward_pass(network, batch, chosen, shape.rows, shape.length)
 
 
 @torch.inference_mode()
-def _pass(network: Any, texts: Sequence[Tokens], chosen: Sequence[int], rows: int, length: int) -> NDArray[np.float64]:
+def forward_pass(
+    network: Any, texts: Sequence[Tokens], chosen: Sequence[int], rows: int, length: int
+) -> NDArray[np.float64]:
     """The mean states of at most `rows` texts, shape (texts, blocks, d)."""
     filled = [*texts, *[_PADDING] * (rows - len(texts))]
     ids, own = torch.zeros(rows, length, dtype=torch.long), torch.zeros(rows, length, dtype=torch.bool)

@@ -22,7 +22,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from dpassay.mechanisms.models import row_modules
 
 _GROWTH = 32
-_TOKENS_PER_FORWARD = 8192
+TOKENS_PER_FORWARD = 8192
 _MIN_SHARED = 4  # tokens; a shorter common prefix is computed for each row
 
 
@@ -210,10 +210,10 @@ class DecodeSession:
         # Padding follows a row's tokens: the causal mask hides it, and later tokens overwrite it.
         positions = torch.arange(first, first + width).expand(len(rows), -1)
         view = rows.to(self._device) if first else None
-        self._forward(rows, view, tokens, positions, first + width)
+        self.forward(rows, view, tokens, positions, first + width)
 
     @torch.inference_mode()
-    def _forward(
+    def forward(
         self,
         rows: torch.Tensor,
         view: slice | torch.Tensor | None,
@@ -279,7 +279,7 @@ class PackedRows(DecodeSession):
     def _step(self, view: slice) -> torch.Tensor:
         positions = self._position[view, None]
         rows = torch.arange(self.rows)[view]
-        return self._forward(rows, view, self._token[view, None], positions, int(positions.max()) + 1)
+        return self.forward(rows, view, self._token[view, None], positions, int(positions.max()) + 1)
 
     @torch.inference_mode()
     def _prefill(self, contexts: Sequence[Sequence[int]]) -> None:
@@ -295,7 +295,7 @@ class PackedRows(DecodeSession):
         start = 0
         while start < len(order):
             stop = min(start + self._rows_per_forward, len(order))
-            while stop > start + 1 and (stop - start) * (int(lengths[order[stop - 1]]) - shared) > _TOKENS_PER_FORWARD:
+            while stop > start + 1 and (stop - start) * (int(lengths[order[stop - 1]]) - shared) > TOKENS_PER_FORWARD:
                 stop = start + (stop - start + 1) // 2
             width = int(lengths[order[stop - 1]]) - 1 - shared
             self._prefill_rows([contexts[row] for row in order[start:stop]], order[start:stop], shared, width)
@@ -311,7 +311,7 @@ class _Tile(DecodeSession):
 
     def logits(self) -> torch.Tensor:
         rows, positions = torch.arange(self.rows), self._position[:, None]
-        return self._forward(rows, slice(None), self._token[:, None], positions, self._shape.positions)
+        return self.forward(rows, slice(None), self._token[:, None], positions, self._shape.positions)
 
     @torch.inference_mode()
     def _prefill(self, contexts: Sequence[Sequence[int]]) -> None:
@@ -321,9 +321,9 @@ class _Tile(DecodeSession):
         """Moves every row forward by positions that are not written."""
         self._position += count
 
-    def _forward(self, *arguments: Any) -> torch.Tensor:
+    def forward(self, *arguments: Any) -> torch.Tensor:
         row_modules.pin(self._network, self._shape.pinned)
-        return super()._forward(*arguments)
+        return super().forward(*arguments)
 
 
 _PADDING = (0,)

@@ -35,9 +35,9 @@ from dpassay.mechanisms.models.prompts import render
 from dpassay.mechanisms.models.writers import Prompts, WriterError, example_of, prompts_of
 
 _CHAT, _PLAIN = "/chat/completions", "/completions"
-_FIRST_WAIT, _LONGEST_WAIT = 1.0, 300.0  # seconds
+FIRST_WAIT, _LONGEST_WAIT = 1.0, 300.0  # seconds
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
-_LONGEST_ANSWER = 2**23  # bytes
+LONGEST_ANSWER = 2**23  # bytes
 _LONGEST_TOLD = 200  # characters of a server's error message
 _PASSING = {408, 409, 425, 429, 529}  # status codes below 500, or non-standard, that may be temporary
 
@@ -63,7 +63,7 @@ class RefusedError(Exception):
 
 
 @dataclass(eq=False)
-class _Calls:
+class Calls:
     """The shared state of the requests of one batch, stopped at the first permanent failure, and when no more answers
     are wanted. The API key is never shown."""
 
@@ -136,7 +136,7 @@ class EndpointWriter:
             validate.integer(minimum=1, **{name: getattr(self, name)})
         if validate.probability(top_p=self.top_p) == 0:
             raise ValueError("top_p must be above 0 and at most 1, not 0")
-        _ = self._asked  # checks the prompts
+        _ = self.asked  # checks the prompts
 
     @property
     def name(self) -> str:
@@ -149,7 +149,7 @@ class EndpointWriter:
             self._address,
             self.model,
             sorted((str(label), tuple(texts)) for label, texts in self.examples.items()),
-            self._asked,
+            self.asked,
             (self.temperature, self.top_p, self.max_tokens, self.whole),
             json.dumps(dict(self.fields), sort_keys=True),
         )
@@ -169,23 +169,23 @@ class EndpointWriter:
         return self._address.endswith(_CHAT)
 
     @property
-    def _asked(self) -> Prompts:
+    def asked(self) -> Prompts:
         return prompts_of(self.random_prompt, self.variation_prompt, self.stop, chat=self._chat)
 
     def random(self, label: str | None, seeds: Sequence[int]) -> Iterator[str | None]:
         prompts = [
-            render(self._asked.random, {"label": label or "", "example": example_of(self.examples, label, seed)})
+            render(self.asked.random, {"label": label or "", "example": example_of(self.examples, label, seed)})
             for seed in seeds
         ]
         return self._answers(prompts, seeds)
 
     def vary(self, texts: Sequence[str], label: str | None, seeds: Sequence[int]) -> Iterator[str | None]:
-        prompts = [render(self._asked.variation, {"label": label or "", "text": text}) for text in texts]
+        prompts = [render(self.asked.variation, {"label": label or "", "text": text}) for text in texts]
         return self._answers(prompts, seeds)
 
     def _answers(self, prompts: Sequence[str], seeds: Sequence[int]) -> Iterator[str | None]:
         """The texts, in order. After a failure no more are requested, but pending answers are still returned."""
-        calls = _Calls(self._key())
+        calls = Calls(self._key())
         waiting = zip(prompts, seeds, strict=True)
         asked: deque[Future[str]] = deque()
         pool = ThreadPoolExecutor(self.at_once, thread_name_prefix="endpoint")
@@ -193,7 +193,7 @@ class EndpointWriter:
             while True:
                 if not calls.stopped.is_set():
                     ahead = islice(waiting, 2 * self.at_once - len(asked))
-                    asked.extend(pool.submit(self._ask, prompt, seed, calls) for prompt, seed in ahead)
+                    asked.extend(pool.submit(self.ask, prompt, seed, calls) for prompt, seed in ahead)
                 if not asked:
                     break
                 try:
@@ -223,7 +223,7 @@ class EndpointWriter:
             raise EndpointError(f"endpoint {self._host}: the environment variable {self.api_key_env} has no API key")
         return key
 
-    def _ask(self, prompt: str, seed: int, calls: _Calls) -> str:
+    def ask(self, prompt: str, seed: int, calls: Calls) -> str:
         """Requests one text, with retries.
 
         Raises:
@@ -243,7 +243,7 @@ class EndpointWriter:
             except PassingError as error:
                 what = str(error) if attempt == 0 else f"{error}, after {attempt + 1} tries"
                 if attempt + 1 < self.tries:
-                    wait = _FIRST_WAIT * 2 ** min(attempt, 9) * (1 + random.random() / 4)
+                    wait = FIRST_WAIT * 2 ** min(attempt, 9) * (1 + random.random() / 4)
                     calls.stopped.wait(min(max(wait, error.wait or 0.0), _LONGEST_WAIT))
         raise calls.failed(
             EndpointError(
@@ -267,7 +267,7 @@ class EndpointWriter:
             "top_p": self.top_p,
             "max_tokens": self.max_tokens,
             "seed": seed % 2**31,
-            "stop": self._asked.stop,
+            "stop": self.asked.stop,
             **self.fields,
         }
         return {name: value for name, value in body.items() if value is not None}
@@ -456,8 +456,8 @@ def _read(response: Any) -> bytes:
     content = bytearray()
     while block := response.read1(1 << 16):
         content += block
-        if len(content) > _LONGEST_ANSWER:
-            raise PassingError(f"an answer of over {_LONGEST_ANSWER} bytes")
+        if len(content) > LONGEST_ANSWER:
+            raise PassingError(f"an answer of over {LONGEST_ANSWER} bytes")
     return bytes(content)
 
 

@@ -19,7 +19,7 @@ from dpassay.base import defaults, validate
 from dpassay.base.arrays import Floats, Integers
 from dpassay.mechanisms.models.language_model import LanguageModel
 
-_ENTRIES = 2**25  # logits of one call of the model: 128 MiB, and as much for gradients
+ENTRIES = 2**25  # logits of one call of the model: 128 MiB, and as much for gradients
 _IGNORED = -100
 
 
@@ -133,11 +133,11 @@ def _tokens(model: LanguageModel, text: str) -> list[int]:
 
 
 def _pieces(model: LanguageModel, rows: Sequence[Sequence[int]]) -> Iterator[range]:
-    """Ranges of consecutive rows with at most `_ENTRIES` logits, padding included, and at least one row."""
+    """Ranges of consecutive rows with at most `ENTRIES` logits, padding included, and at least one row."""
     start = longest = 0
     for index, row in enumerate(rows):
         longest = max(longest, len(row))
-        if index > start and (index + 1 - start) * longest * model.vocabulary_size > _ENTRIES:
+        if index > start and (index + 1 - start) * longest * model.vocabulary_size > ENTRIES:
             yield range(start, index)
             start, longest = index, len(row)
     if rows:

@@ -163,7 +163,7 @@ class ModelWriter:
             )
         if self.chat and not self.model.tokenizer.chat_template:
             raise ValueError(f"model {self.model.name} has no chat template, but chat needs one; leave chat out")
-        _ = self._asked  # checks the prompts
+        _ = self.asked  # checks the prompts
 
     @property
     def name(self) -> str:
@@ -173,7 +173,7 @@ class ModelWriter:
     def fingerprint(self) -> str:
         """SHA-256 over the model's files and everything else that determines a text."""
         settings = (
-            (self.model.fingerprint, self.model.dtype, self._asked, self._chat),
+            (self.model.fingerprint, self.model.dtype, self.asked, self._chat),
             sorted((str(label), tuple(texts)) for label, texts in self.examples.items()),
             (self.temperature, self.top_p, self.max_tokens, self._whole),
         )
@@ -184,7 +184,7 @@ class ModelWriter:
         return bool(self.model.tokenizer.chat_template) if self.chat is None else self.chat
 
     @property
-    def _asked(self) -> Prompts:
+    def asked(self) -> Prompts:
         return prompts_of(self.random_prompt, self.variation_prompt, self.stop, chat=self._chat)
 
     @property
@@ -197,12 +197,12 @@ class ModelWriter:
         Raises:
             ValueError: if a prompt, including that for variations, does not fit into the model's context.
         """
-        self._context(self._asked.variation, label, "text", "")
+        self.context(self.asked.variation, label, "text", "")
         examples = [example_of(self.examples, label, seed) for seed in seeds]
-        return self._texts([self._context(self._asked.random, label, "example", text) for text in examples], seeds)
+        return self._texts([self.context(self.asked.random, label, "example", text) for text in examples], seeds)
 
     def vary(self, texts: Sequence[str], label: str | None, seeds: Sequence[int]) -> Iterator[str]:
-        return self._texts([self._context(self._asked.variation, label, "text", text) for text in texts], seeds)
+        return self._texts([self.context(self.asked.variation, label, "text", text) for text in texts], seeds)
 
     def _texts(self, contexts: Sequence[Sequence[int]], seeds: Sequence[int]) -> Iterator[str]:
         from dpassay.mechanisms.models.sampling import sampled
@@ -214,13 +214,13 @@ class ModelWriter:
             temperature=self.temperature,
             top_p=self.top_p,
             longest=self.max_tokens,
-            stop=None if self.model.is_builtin else self._asked.stop,
+            stop=None if self.model.is_builtin else self.asked.stop,
             chat=self._chat,
             rows=self.rows,
         )
         return (text if ended or not self._whole else "" for text, ended in texts)
 
-    def _context(self, prompt: str, label: str | None, name: str, text: str) -> list[int]:
+    def context(self, prompt: str, label: str | None, name: str, text: str) -> list[int]:
         """The tokens before a text to be generated; the text they show is truncated to fit."""
         model, room = self.model, self.model.context_length - self.max_tokens
         text = text[: _CHARACTERS_A_TOKEN * room]

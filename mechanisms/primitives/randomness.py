@@ -20,7 +20,7 @@ from dpassay.base import validate
 from dpassay.base.arrays import Bools, Floats, Integers
 from dpassay.mechanisms.primitives.rounded_normal import Words, rounded_normals
 
-_PIECE = 1024  # smallest number of coordinates for which a thread is worthwhile
+PIECE = 1024  # smallest number of coordinates for which a thread is worthwhile
 _WORDS = 2**16  # likewise, of coordinates that are drawn from whole words
 
 
@@ -101,14 +101,14 @@ class OsEntropy:
         exact = _finite(values, scale)
         if scale == 0 or not exact.size:
             return exact.copy()
-        count = max(1, min(_cores(), exact.size // _PIECE))
+        count = max(1, min(cores(), exact.size // PIECE))
         with ThreadPoolExecutor(count) as threads:  # OpenDP's calls release the GIL
             pieces = list(threads.map(lambda piece: _with_gaussian(piece, scale), np.array_split(exact, count)))
         return np.concatenate(pieces)
 
     def rounded_normals(self, size: int, bits: int) -> Integers:
         """Within 2⁻¹⁰⁰ of the exact law per draw (`rounded_normal`), over as many threads as there are cores."""
-        count = max(1, min(_cores(), size // _WORDS))
+        count = max(1, min(cores(), size // _WORDS))
         sizes = [len(piece) for piece in np.array_split(np.empty(size, dtype=np.bool_), count)]
         with ThreadPoolExecutor(count) as threads:
             pieces = list(threads.map(lambda item: rounded_normals(_entropy, item, bits), sizes))
@@ -182,7 +182,7 @@ def _with_gaussian(values: Floats, scale: float) -> Floats:
     return np.array(measurement(values.tolist()), dtype=np.float64)
 
 
-def _cores() -> int:
+def cores() -> int:
     """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

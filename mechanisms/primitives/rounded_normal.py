@@ -29,7 +29,7 @@ MAX_BITS = 48
 
 _DIGITS = Context(prec=60)
 _WORD, _MASK = 2**64, 2**64 - 1
-_MARGIN = 2.0**-40  # floats err by less than 2⁻⁴⁸ in the probability, and so does the uniform number
+MARGIN = 2.0**-40  # floats err by less than 2⁻⁴⁸ in the probability, and so does the uniform number
 _LARGEST = 14  # of k; a larger one has probability below exp(−15²/2) < 2⁻¹⁶²
 
 
@@ -40,8 +40,8 @@ def _limits() -> list[int]:
         return [int(sum(weights[: j + 1]) / sum(weights) * 2**128) for j in range(_LARGEST)]
 
 
-_LIMITS = _limits()
-_HIGH = np.array([limit >> 64 for limit in _LIMITS], dtype=np.uint64)
+LIMITS = _limits()
+_HIGH = np.array([limit >> 64 for limit in LIMITS], dtype=np.uint64)
 
 
 def rounded_normals(words: Callable[[int], Words], size: int, bits: int) -> Integers:
@@ -69,7 +69,7 @@ def _integer_parts(words: Callable[[int], Words], size: int) -> Integers:
     parts = np.searchsorted(_HIGH, drawn, side="right").astype(np.int64)
     for index in np.flatnonzero(np.isin(drawn, _HIGH)):  # the first words agree: the second ones decide
         uniform = int(drawn[index]) << 64 | int(words(1)[0])
-        parts[index] = sum(uniform >= limit for limit in _LIMITS)
+        parts[index] = sum(uniform >= limit for limit in LIMITS)
     return parts
 
 
@@ -79,7 +79,7 @@ def _accepted(words: Callable[[int], Words], integer: Integers, fraction: Words)
     x = np.ldexp(fraction.astype(np.float64), -64)
     margin = np.exp(-0.5 * x * (2.0 * integer + x)) - np.ldexp(uniform.astype(np.float64), -64)
     accepted = margin > 0
-    for index in np.flatnonzero(np.abs(margin) <= _MARGIN):
+    for index in np.flatnonzero(np.abs(margin) <= MARGIN):
         second, third = (int(word) for word in words(2))
         fine = (int(fraction[index]) << 64 | second, int(uniform[index]) << 64 | third)
         accepted[index] = is_below(*fine, int(integer[index]))

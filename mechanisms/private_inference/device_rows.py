@@ -30,7 +30,7 @@ from dpassay.accounting.ex_post.clipped_rows import (
 )
 from dpassay.base.arrays import Integers
 
-_ENTRIES = 2**24  # entries that are clipped at a time, 128 MiB of float64
+ENTRIES = 2**24  # entries that are clipped at a time, 128 MiB of float64
 
 
 class DeviceRows:
@@ -90,7 +90,7 @@ class DeviceRows:
         """
         size, vocabulary = self.shape
         total = torch.zeros(vocabulary, dtype=torch.float64, device=self._raw.device)
-        height = max(1, _ENTRIES // vocabulary)
+        height = max(1, ENTRIES // vocabulary)
         for start in range(0, size, height):
             rows = slice(start, start + height)
             block = self._raw[rows]
@@ -108,7 +108,7 @@ class DeviceRows:
         if last >= size:
             return None
         counts = torch.zeros(vocabulary, dtype=torch.int32, device=self._raw.device)
-        height = max(1, 4 * _ENTRIES // vocabulary)
+        height = max(1, 4 * ENTRIES // vocabulary)
         for start in range(0, size, height):
             rows = slice(start, start + height)
             counts += (self._raw[rows] >= self._least[rows, None]).sum(dim=0, dtype=torch.int32)
@@ -136,5 +136,5 @@ class DeviceRows:
         return steps.add_(2 * self._limit).clamp_min_(0.0)
 
     def _parts(self, columns: int) -> Iterator[slice]:
-        width = max(1, _ENTRIES // max(1, self.shape[0]))
+        width = max(1, ENTRIES // max(1, self.shape[0]))
         return (slice(start, min(start + width, columns)) for start in range(0, columns, width))

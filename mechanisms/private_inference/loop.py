@@ -328,7 +328,7 @@ class Loop:
         for slot, writer in writers.items():
             positions[slot] = writer.positions
         return Generation(
-            documents=tuple(document for slot in sorted(writers) for document in self._documents(writers[slot])),
+            documents=tuple(document for slot in sorted(writers) for document in self.documents(writers[slot])),
             transcript=Transcript(
                 tuple(tuple(writers[slot].tokens) if slot in writers else () for slot in slots),
                 tuple(bool(runs) for runs in running),
@@ -343,7 +343,7 @@ class Loop:
             row_difference=0.0 if self.inputs.row_plan.exact else self.inputs.model.row_difference,
         )
 
-    def _documents(self, writer: _Writer) -> Iterator[Document]:
+    def documents(self, writer: _Writer) -> Iterator[Document]:
         slot = writer.item.slot
         for index, tokens in enumerate(self.rule.split(writer.tokens)):
             yield Document(

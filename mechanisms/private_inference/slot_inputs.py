@@ -22,7 +22,7 @@ from dpassay.mechanisms.private_inference.transcripts import Transcript
 if TYPE_CHECKING:
     from dpassay.mechanisms.models.language_model import LanguageModel
 
-_MEMORY = 4 * 2**30  # bytes of keys, values and logits for slots that are decoded together
+MEMORY = 4 * 2**30  # bytes of keys, values and logits for slots that are decoded together
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class SlotInputs:
         longest = self._prompts[mechanism.label_of(slot)].longest_context
         positions = longest + min(mechanism.end_rule(model).longest, mechanism.tokens)
         row = positions * model.bytes_per_position + 8 * model.vocabulary_size
-        return max(1, _MEMORY // (row * copies))
+        return max(1, MEMORY // (row * copies))
 
     def aggregate(self, item: SlotInput, logits: torch.Tensor, row: int | None = None) -> Aggregate:
         """The distribution of a slot's next token, from the logits, shape (rows, V), of `SlotInput.rows` on the device

@@ -36,7 +36,7 @@ MAX_RECORDS = 2**22
 
 _UNITS = 2**29  # per radius: positions are integer multiples of R/2²⁹, offsets of 2R/2³⁰
 _WITHIN = 1 - 2.0**-30
-_BLOCK = 2**22  # coordinates of vectors in memory at once
+BLOCK = 2**22  # coordinates of vectors in memory at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class PublicClusters:
             raise ValueError("vectors of public records must be a table of finite numbers")
         clipped = np.empty(rows.shape, dtype=np.float32)
         for block, kept in zip(_blocks(rows), _blocks(clipped), strict=True):
-            kept[:] = _in_ball(block, radius) * radius
+            kept[:] = in_ball(block, radius) * radius
         centres = k_means(clipped, count, seed)
         result = cls(centres, np.ones(count, dtype=np.int64), radius)
         sizes = np.maximum(np.bincount(result.assign(rows), minlength=count), 1)
@@ -101,8 +101,8 @@ class PublicClusters:
     def assign(self, vectors: NDArray[np.floating]) -> Integers:
         """The nearest public centre of each clipped vector, shape (n,), the first one in case of ties; depends on that
         vector only, so it can be saved and reused in every round. Rows that are not finite count as 0."""
-        centres = _in_ball(self.vectors, self.radius)
-        pieces = [nearest(_in_ball(rows, self.radius), centres) for rows in _blocks(vectors)]
+        centres = in_ball(self.vectors, self.radius)
+        pieces = [nearest(in_ball(rows, self.radius), centres) for rows in _blocks(vectors)]
         return np.concatenate([np.empty(0, dtype=np.int64), *pieces])
 
 
@@ -197,8 +197,8 @@ def exact_sums(
     dimension = clusters.vectors.shape[1]
     counts, sums = np.zeros(clusters.count, dtype=np.int64), np.zeros((clusters.count, dimension), dtype=np.int64)
     index = np.flatnonzero(drawn)
-    for start in range(0, len(index), max(1, _BLOCK // dimension)):
-        part = index[start : start + max(1, _BLOCK // dimension)]
+    for start in range(0, len(index), max(1, BLOCK // dimension)):
+        part = index[start : start + max(1, BLOCK // dimension)]
         rows = vectors[part]
         cluster = clusters.assign(rows) if assigned is None else assigned[part]
         counts += np.bincount(cluster, minlength=clusters.count)
@@ -266,7 +266,7 @@ def _checked_probabilities(clusters: PublicClusters, vectors: NDArray[np.floatin
     return chances
 
 
-def _in_ball(vectors: NDArray[np.floating], radius: float) -> Floats:
+def in_ball(vectors: NDArray[np.floating], radius: float) -> Floats:
     """Rows divided by the radius and clipped to a length below 1; depends on each row only. Overflow gives 0."""
     rows = np.nan_to_num(np.asarray(vectors, dtype=np.float64), posinf=0.0, neginf=0.0)
     with np.errstate(over="ignore"):
@@ -275,9 +275,9 @@ def _in_ball(vectors: NDArray[np.floating], radius: float) -> Floats:
 
 
 def positions_of(vectors: NDArray[np.floating], radius: float) -> Integers:
-    return np.trunc(_in_ball(vectors, radius) * _UNITS).astype(np.int64)
+    return np.trunc(in_ball(vectors, radius) * _UNITS).astype(np.int64)
 
 
 def _blocks(vectors: NDArray[np.floating]) -> Iterator[NDArray[np.floating]]:
-    size = max(1, _BLOCK // max(1, vectors.shape[1]))
+    size = max(1, BLOCK // max(1, vectors.shape[1]))
     return (vectors[start : start + size] for start in range(0, len(vectors), size))

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-_SECONDS = 10.0  # of processor time for one text; a pattern without nested repetitions needs milliseconds
+SECONDS = 10.0  # of processor time for one text; a pattern without nested repetitions needs milliseconds
 
 
 class PatternProcess:
@@ -33,7 +33,7 @@ class PatternProcess:
             stderr=subprocess.DEVNULL,
             encoding="ascii",
         )
-        self._send([pattern, _SECONDS])
+        self._send([pattern, SECONDS])
 
     def __enter__(self) -> PatternProcess:
         return self
@@ -60,7 +60,7 @@ class PatternProcess:
         answer = self._process.stdout.readline()
         if not answer:
             raise ValueError(
-                f"pattern takes over {_SECONDS:g} seconds on one text; write it such that it can match a text in one "
+                f"pattern takes over {SECONDS:g} seconds on one text; write it such that it can match a text in one "
                 "way only, without nested repetitions such as (a+)+"
             )
         result: list[Any] = json.loads(answer)

@@ -222,18 +222,18 @@ class TwoStageTraining:
             self._first_stage(descent)
             descent = self._descent()  # moments of the first stage belong to another loss
         saved = time.monotonic()
-        batches = self._batches(done)
+        batches = self.batches(done)
         for step in range(done, mechanism.steps):
             key = f"{STEPS}/{step}"
             run.step(charge=Charge(key=key, stage=STEPS, event=mechanism.step_event()))
-            released = self._gradient(step, next(batches))
+            released = self.gradient(step, next(batches))
             if self._observer is not None:
                 self._observer.see(step, released, self)
             descent.step(released)
             if step + 1 == mechanism.steps or time.monotonic() - saved >= self._seconds:
                 scores = None if self._observer is None else self._observer.scores
                 sha256 = checkpoints.save(step + 1, descent, self._about, scores)
-                _commit(run, key, sha256)
+                commit(run, key, sha256)
                 checkpoints.keep(step + 1)
                 saved = time.monotonic()
             self._report(step + 1)
@@ -242,7 +242,7 @@ class TwoStageTraining:
         """Reports finished steps of the second stage."""
         self._progress(self._total - self.mechanism.steps + done, self._total)
 
-    def _batches(self, done: int) -> Iterator[Integers]:
+    def batches(self, done: int) -> Iterator[Integers]:
         """The records of each step from `done` on: rows of the table, then spikes."""
         mechanism, count = self.mechanism, len(self._present)
         while mechanism.sampling == "poisson":
@@ -254,7 +254,7 @@ class TwoStageTraining:
                 order = np.random.default_rng(self.source.below(2**64)).permutation(self._present)
             yield order[step % each * mechanism.batch_size :][: mechanism.batch_size]
 
-    def _gradient(self, step: int, batch: Integers) -> Floats:
+    def gradient(self, step: int, batch: Integers) -> Floats:
         """The released gradient of a step: the noisy mean over a batch."""
         mechanism, columns = self.mechanism, len(self.table.schema.columns)
         rows = [
@@ -319,7 +319,7 @@ def _last_committed(run: Run, steps: int) -> tuple[int, str]:
     return 0, ""
 
 
-def _commit(run: Run, key: str, sha256: str) -> None:
+def commit(run: Run, key: str, sha256: str) -> None:
     """Commits a checkpoint.
 
     Raises:

@@ -59,7 +59,7 @@ class Enumerated:
 @pytest.fixture
 def noise(monkeypatch: pytest.MonkeyPatch) -> Enumerated:
     result = Enumerated()
-    monkeypatch.setattr(bugs, "_noise", result)
+    monkeypatch.setattr(bugs, "noise", result)
     return result
 
 
@@ -152,7 +152,7 @@ def test_no_small_neighbours_exceed_the_epsilon_of_a_right_generator(case: bugs.
 @pytest.mark.parametrize("scale", [1.0, 2.0, 4.0])
 def test_noise_has_the_law_that_is_enumerated(scale: float) -> None:
     """By a χ² test of 20,000 draws of a fixed seed; another seed would fail with probability 1e-4."""
-    draws, reach = bugs._noise(20_000, scale, np.random.default_rng(0)), 5
+    draws, reach = bugs.noise(20_000, scale, np.random.default_rng(0)), 5
     law = pmf(scale, reach)
     seen = [int((np.clip(draws, -reach, reach) == value).sum()) for value in law]
     assert stats.chisquare(seen, [20_000 * probability for probability in law.values()]).pvalue > 1e-4

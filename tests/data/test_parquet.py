@@ -59,7 +59,7 @@ def test_a_folder_of_parquet_files_is_bounded_as_well(tmp_path: Path, monkeypatc
     written(folder / "train.parquet", pyarrow.array(["a" * 10**6, "b"]))
     data = HubDataset(str(folder))
     assert [row["text"] for _, row in data.rows(["text"])] == ["a" * 10**6, "b"]
-    monkeypatch.setattr(parquet, "_LARGEST_PAGE", 10**5)
+    monkeypatch.setattr(parquet, "LARGEST_PAGE", 10**5)
     assert [row for _, row in data.rows(["n"])] == [{"n": 0}, {"n": 1}]
     with pytest.raises(ValueError, match="column 'text' has a page that expands to 10000"):
         list(data.rows(["text"]))
@@ -122,10 +122,10 @@ def test_headers_of_pages_are_read_as_pyarrow_reads_them(
         use_dictionary=["n"],
     )
     assert [row for _, row in read_rows(path)] == rows
-    monkeypatch.setattr(parquet, "_LARGEST_PAGE", 20_000)
+    monkeypatch.setattr(parquet, "LARGEST_PAGE", 20_000)
     with pytest.raises(ValueError, match=r"column 'text' has a page that expands to 2\d{4} bytes"):
         list(read_rows(path))
-    monkeypatch.setattr(parquet, "_LARGEST_PAGE", 40_000)
+    monkeypatch.setattr(parquet, "LARGEST_PAGE", 40_000)
     assert [row for _, row in read_rows(path)] == rows
 
 

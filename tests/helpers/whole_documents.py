@@ -16,7 +16,7 @@ from dpassay.mechanisms.private_inference.transcripts import Document
 @contextmanager
 def every_document_ends() -> Iterator[None]:
     """Every document counts as complete and has a text, whatever its tokens are; these are drawn as ever."""
-    made = Loop._documents
+    made = Loop.documents
 
     def whole(self: Loop, writer: Any) -> Iterator[Document]:
         for document in made(self, writer):
@@ -24,5 +24,5 @@ def every_document_ends() -> Iterator[None]:
             yield dataclasses.replace(document, complete=True, text=document.text + f"{document.tokens}" * bare)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Loop, "_documents", whole)
+        patch.setattr(Loop, "documents", whole)
         yield

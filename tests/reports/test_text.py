@@ -89,7 +89,7 @@ def test_what_counts() -> None:
     assert best.value == 2.0
 
 
-@pytest.mark.parametrize("quantity", [*bounds.ARGUMENTS, *bounds._WITHOUT_ARGUMENT])
+@pytest.mark.parametrize("quantity", [*bounds.ARGUMENTS, *bounds.WITHOUT_ARGUMENT])
 def test_every_quantity_of_a_bound_has_a_letter(quantity: str) -> None:
     at = 0.5 if quantity in ("beta", "r") else 2.0 if quantity in bounds.ARGUMENTS else None
     row = bound(quantity=quantity, value=0.25, at=at)

@@ -139,7 +139,7 @@ def test_group_moments_are_those_of_the_rows() -> None:
     np.testing.assert_allclose(covariance, np.cov(rows.T), atol=1e-12)
     few = moments_of(rows[:6], 0)  # one row a group
     weights = np.array([2, 0, 1, 0, 3, 0])
-    own = np.repeat(rows[:6], weights[few._order], axis=0)
+    own = np.repeat(rows[:6], weights[few.order], axis=0)
     np.testing.assert_allclose(few.weighted(weights)[0], own.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(few.weighted(weights)[1], np.cov(own.T), atol=1e-12)
 

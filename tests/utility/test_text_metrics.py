@@ -65,8 +65,8 @@ def test_words_are_those_of_the_whole_text(texts: list[str]) -> None:
     expected = [a_word.findall(text.lower()) for text in texts]
     for pieces, longest in ((2**19, 32), (2, 3), (0, 0)):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(word_runs, "_KNOWN_PIECES", pieces)
-            patched.setattr(word_runs, "_LONGEST_PIECE", longest)
+            patched.setattr(word_runs, "KNOWN_PIECES", pieces)
+            patched.setattr(word_runs, "LONGEST_PIECE", longest)
             result = Words.of(texts)
         assert result.lengths.tolist() == [len(words) for words in expected]
         digests = [
@@ -78,8 +78,8 @@ def test_words_are_those_of_the_whole_text(texts: list[str]) -> None:
 
 
 def test_little_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = word_runs._PieceHashes()
-    monkeypatch.setattr(word_runs, "_KNOWN_PIECES", 50)
+    known = word_runs.PieceHashes()
+    monkeypatch.setattr(word_runs, "KNOWN_PIECES", 50)
     for number in range(1000):
         assert known[f"{number},{number}"] == known.words[str(number)] + known.words[","] + known.words[str(number)]
         assert len(known["x" * 33]) == 8
@@ -90,7 +90,7 @@ def test_little_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_hash_of_a_text_is_the_sum_of_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """Added up in whole numbers of any size."""
-    monkeypatch.setattr(word_runs, "_PIECE", 3)
+    monkeypatch.setattr(word_runs, "PIECE", 3)
     words = Words.of(joined([(), *random_texts(20, "abc", 9, seed=5), (), ()]))
     constants = word_runs._constants(9).tolist()
     for start, end, result in zip(words.starts[:-1], words.starts[1:], words.whole().tolist(), strict=True):
@@ -142,7 +142,7 @@ def test_runs_do_not_depend_on_blocks_and_pieces(monkeypatch: pytest.MonkeyPatch
     texts = joined(random_texts(50, "abcd", 9, seed=3))
     whole = Words.of(texts)
     expected = whole.runs(3).tolist()
-    monkeypatch.setattr(word_runs, "_BLOCK", 7)
+    monkeypatch.setattr(word_runs, "BLOCK", 7)
     assert Words.of(texts).runs(3).tolist() == expected
     pieces = list(whole.pieces(6))
     assert [len(piece) for piece in pieces] == [6] * 8 + [2]

@@ -266,7 +266,7 @@ def test_every_event_the_ledger_holds_is_in_the_contract() -> None:
     held = {type(event) for case in CASES.values() for event in walk(case.event)}
     nobody = {"SampledWithReplacementDpEvent"}  # a record may occur twice in a sample
     nobody |= {"SecretReleaseDpEvent", "SecretGroupsReleaseDpEvent"}  # protect secrets, not records
-    assert {kind.__name__ for kind in held} | nobody == set(events._EVENTS)
+    assert {kind.__name__ for kind in held} | nobody == set(events.EVENTS)
     for name in NAMES:
         with_replacement = dp_event.SampledWithReplacementDpEvent(10, 2, gaussian(1.0))
         assert accountant(name, "add_remove").supports(with_replacement)

@@ -283,7 +283,7 @@ IN_LEDGERS = {
 
 
 def test_a_ledger_holds_every_event_that_it_ever_held() -> None:
-    assert set(events._EVENTS) >= IN_LEDGERS
+    assert set(events.EVENTS) >= IN_LEDGERS
     for event in EXAMPLES.values():
         written = json.loads(json.dumps(events.to_json(event)))
         assert events.to_json(events.from_json(written)) == written

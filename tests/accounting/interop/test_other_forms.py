@@ -92,7 +92,7 @@ def test_compressed_files_have_a_largest_size(tmp_path: Path, monkeypatch: pytes
     bomb = gzip.compress(b"{" + b" " * 2**22)
     assert len(bomb) < 2**13
     assert "more than 65536 bytes when it is decompressed" in refusal(tmp_path, bomb)
-    assert gzip.compress(b"")[:2] == read._GZIP
+    assert gzip.compress(b"")[:2] == read.GZIP
 
 
 def test_damaged_compressed_files_are_one_line(tmp_path: Path) -> None:

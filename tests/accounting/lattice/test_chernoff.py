@@ -16,7 +16,7 @@ from dpassay.accounting.lattice.pairs import DominatingPair
 
 
 def laws_of(pair: DominatingPair, side: str) -> list[tuple[Law, int]]:
-    (parts,) = pair._alternatives
+    (parts,) = pair.alternatives
     return [(getattr(part, side), count) for part, count in parts]
 
 

@@ -79,7 +79,7 @@ def test_both_ends_are_near_what_outcomes_one_by_one_give(seed: int) -> None:
         pair, whole = pair.compose(noise), line.with_atoms(exact)
     delta = 10 ** chance.uniform(-12, -1)
     for side in DIRECTIONS:
-        laws = [(getattr(part, side), count) for part, count in pair._alternatives[0]]
+        laws = [(getattr(part, side), count) for part, count in pair.alternatives[0]]
         assert holds(Enclosure(laws).epsilon(delta, 1e-3)[0], whole, delta, side), (seed, side, delta)
 
 

@@ -18,10 +18,10 @@ from dpassay.base.arrays import Floats
 STEP = 2.0**-10
 
 
-def part_of(weights: Floats, count: int) -> convolution._Tilted:
+def part_of(weights: Floats, count: int) -> convolution.Tilted:
     """Weights as `products` holds them, not tilted, on losses that begin at 0."""
     measure = Measure(0.0, STEP, weights, 0.0, 0.0)
-    return convolution._Tilted(measure, count, measure.losses(), weights, 0.0, 0.0)
+    return convolution.Tilted(measure, count, measure.losses(), weights, 0.0, 0.0)
 
 
 def exact_power(weights: Floats, count: int, most: int) -> list[float]:

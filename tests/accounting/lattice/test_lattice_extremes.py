@@ -590,7 +590,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         return above, below
 
     monkeypatch.setattr(Enclosure, "curves", checked)
-    monkeypatch.setattr("dpassay.accounting.lattice.enclosure._ATTEMPTS", 3)  # the finest lattices take seconds
+    monkeypatch.setattr("dpassay.accounting.lattice.enclosure.ATTEMPTS", 3)  # the finest lattices take seconds
     return lambda: count
 
 
@@ -614,7 +614,7 @@ def test_the_lower_curve_never_crosses_the_upper_one(family: str, seed: int, com
 
 def laws_of(pair: DominatingPair, side: Direction, count: int) -> list[tuple[Law, int]]:
     """One direction of `count` runs of a single mechanism, none of one that says nothing."""
-    (composition,) = pair._alternatives
+    (composition,) = pair.alternatives
     return [(getattr(component, side), count) for component, _ in composition]
 
 
@@ -720,7 +720,7 @@ def test_samples_of_what_may_tell_all_have_narrow_answers(
 @pytest.mark.parametrize("rate", [1e-290, 1e-300, 1e-302])
 def test_the_largest_loss_of_a_rare_sample_is_not_too_small(rate: float) -> None:
     """log(1 − q + q e^ε) at an ε where e^ε is near the end of float64, to 50 digits."""
-    law = DominatingPair.laplace(1 / 701.0).poisson_sampled(rate)._alternatives[0][0][0].remove
+    law = DominatingPair.laplace(1 / 701.0).poisson_sampled(rate).alternatives[0][0][0].remove
     with mp.workdps(50):
         exact = mp.log(1 - mp.mpf(rate) + mp.mpf(rate) * mp.exp(1 / mp.mpf(1 / 701.0)))
         assert law.highest + 2 * law.end_error >= exact

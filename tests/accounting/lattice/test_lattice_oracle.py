@@ -202,7 +202,7 @@ def test_a_lattice_holds_what_outcomes_one_by_one_give(seed: int) -> None:
     chance = random.Random(f"lattice {seed}")
     names = ["finite", "approx_dp", "randomised_response", "discrete_laplace"]
     pairs = [FAMILIES[name](chance).pair.self_compose(chance.randint(1, 3)) for name in chance.sample(names, 2)]
-    parts = pairs[0].compose(pairs[1])._alternatives[0]
+    parts = pairs[0].compose(pairs[1]).alternatives[0]
     for side in DIRECTIONS:
         laws = [(getattr(part, side), count) for part, count in parts]
         ((product, _),) = law_products.merged(laws)

@@ -265,8 +265,8 @@ def test_entries_after_the_end_of_a_run_and_doubles_are_found(little: Any, path:
         copy = tmp_path / "copy.sqlite"
         shutil.copy(path, copy)
         with Ledger.open(copy) as ledger:
-            with pytest.raises(LedgerError, match=f"entry {len(rows) + 1}: {says}"), ledger._store.transaction():
-                ledger._store.append("run", kind, json.loads(body))
+            with pytest.raises(LedgerError, match=f"entry {len(rows) + 1}: {says}"), ledger.store.transaction():
+                ledger.store.append("run", kind, json.loads(body))
             assert ledger.verify() == ledger.head == rows[-1][5], "nothing was written"
         append_forged(copy, "run", kind, body)
         refused(copy, f"entry {len(rows) + 1}: {says}")

@@ -187,7 +187,7 @@ def test_noise_that_is_raised_for_one_group_is_certified_for_all(monkeypatch: py
         return Interval(0.05, 0.09 if enough else 0.11)
 
     monkeypatch.setattr(secret_groups, "r_of_rounds", wide)
-    sigma = secret_groups._certified_noise(1.0, [(law, goal) for law in laws], 2)
+    sigma = secret_groups.certified_noise(1.0, [(law, goal) for law in laws], 2)
     assert all(wide(law, sigma, 0.01, 2).upper <= goal.r for law in laws)
 
 

@@ -213,9 +213,9 @@ def test_lower_lies_under_upper_at_every_node(eta: float, count: int, cells: int
 def test_a_step_takes_the_highest_chord_of_the_interpolant(eta: float, count: int) -> None:
     """At every node no chord that starts at one of 64 places in a cell is higher, and one of them is nearly as high."""
     cells, floor = 16, 1e-12
-    lattice = curve_module._Lattice.of(eta, cells)
+    lattice = curve_module.Lattice.of(eta, cells)
     upper = selection_curve(eta, count, cells, floor).upper
-    raised, _ = curve_module._upper_step(lattice, upper, floor, floor)
+    raised, _ = curve_module.upper_step(lattice, upper, floor, floor)
     nodes = lattice.extended(upper, floor, lattice.error)
     indices = np.exp(lattice.step * np.arange(-cells, len(nodes) - cells))
     for index in range(len(raised)):
@@ -237,7 +237,7 @@ def test_cells_without_trusted_curvature_are_bounded_too(monkeypatch: pytest.Mon
     """The rough bound of a cell, used for all cells, lies above the other, and is off by first order in h at most."""
     fine: SelectionCurve = selection_curve(0.5, 5, 64, 1e-12)
     selection_curve.cache_clear()
-    monkeypatch.setattr(curve_module, "_TRUSTED", 0.0)
+    monkeypatch.setattr(curve_module, "TRUSTED", 0.0)
     rough = [selection_curve(0.5, 5, cells, 1e-12).upper for cells in (32, 64)]
     monkeypatch.undo()
     selection_curve.cache_clear()
@@ -353,7 +353,7 @@ def test_blocks_lose_little() -> None:
     single = bounded_range_epsilon(eta, count, delta, "single_step")
     assert whole.interval is not None
     kinds = Selections(((eta, count),))
-    blocks = [bounded_range._pair(kinds, delta, block).epsilon(delta).upper for block in (1, 10, 100)]
+    blocks = [bounded_range.pair(kinds, delta, block).epsilon(delta).upper for block in (1, 10, 100)]
     assert blocks[0] == pytest.approx(single.value, rel=1e-12)
     assert whole.interval.lower <= blocks[2] < blocks[1] < blocks[0]
     assert blocks[2] < whole.value * 1.01

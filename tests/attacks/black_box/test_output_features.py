@@ -232,7 +232,7 @@ def test_features_of_the_data_and_of_the_neighbours() -> None:
 def test_pieces_give_the_same_as_one_piece(rows: list[dict[str, Any]], size: int) -> None:
     whole = FEATURES.of(rows, NAMES)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(output_features, "_PIECE", size)
+        patch.setattr(output_features, "PIECE", size)
         results = FEATURES.of(iter(rows), NAMES)
     assert results.keys() == whole.keys()
     for name, features in results.items():

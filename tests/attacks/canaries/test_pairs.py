@@ -49,7 +49,7 @@ def bin_by_hand(column: ColumnRange, value: Any) -> Any:
 
 @pytest.mark.parametrize("piece", [1, 7, 4096])
 def test_counts_are_those_of_brute_force_whatever_the_pieces(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_pairs, "_PIECE", piece)
+    monkeypatch.setattr(by_pairs, "PIECE", piece)
     rng = np.random.default_rng(0)
     canaries, others = draw_rows(30, COLUMNS, rng), draw_rows(200, COLUMNS, rng)
     others[3]["city"] = "oslo"

@@ -86,7 +86,7 @@ def others() -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("cells", [1, 130, 4_000_000])
 def test_distances_are_those_by_hand_whatever_the_pieces(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planted_rows, "_CELLS", cells)
+    monkeypatch.setattr(planted_rows, "CELLS", cells)
     rows = draw_rows(30, COLUMNS, np.random.default_rng(1))
     result, count = nearest(rows, COLUMNS, iter(others()))
     assert count == len(others())
@@ -94,7 +94,7 @@ def test_distances_are_those_by_hand_whatever_the_pieces(cells: int, monkeypatch
 
 
 def test_no_more_than_a_piece_of_the_others_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planted_rows, "_CELLS", 300)
+    monkeypatch.setattr(planted_rows, "CELLS", 300)
     rows = draw_rows(30, COLUMNS, np.random.default_rng(1))
     taken = itertools.count(1)
 

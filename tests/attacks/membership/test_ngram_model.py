@@ -66,7 +66,7 @@ def test_texts_are_products_of_the_laws(monkeypatch: pytest.MonkeyPatch) -> None
         symbols = [BOUNDARY, *text.encode()]
         laws = (slow_law(TEXTS, symbols[:i], 4)[symbols[i]] for i in range(1, len(symbols)))
         expected.append(sum(math.log(p) for p in laws))
-    monkeypatch.setattr(ngram_model, "_CHUNK", 8)
+    monkeypatch.setattr(ngram_model, "CHUNK", 8)
     for model in (whole, NGramModel.fit(iter(TEXTS), order=4)):
         np.testing.assert_allclose(model.log_probabilities(texts), expected, rtol=1e-12)
 

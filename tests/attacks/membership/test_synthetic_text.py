@@ -44,8 +44,8 @@ def test_the_neighbourhood_is_that_of_brute_force(monkeypatch: pytest.MonkeyPatc
     for texts in (RECORDS[100:140], REFERENCE[:30]):
         cosines = embedder.embed(RECORDS[:10]).astype(float) @ embedder.embed(texts).astype(float).T
         expected.append(np.sort(cosines, axis=1)[:, -4:].mean(axis=1))
-    monkeypatch.setattr(synthetic_text, "_PIECE", 7)
-    monkeypatch.setattr(synthetic_text, "_ROWS", 3)
+    monkeypatch.setattr(synthetic_text, "PIECE", 7)
+    monkeypatch.setattr(synthetic_text, "ROWS", 3)
     result = neighbourhood_scores(RECORDS[:10], iter(RECORDS[100:140]), iter(REFERENCE[:30]), neighbours=4)
     np.testing.assert_allclose(result, expected[0] - expected[1], atol=2e-5)
     alone = neighbourhood_scores(RECORDS[:10], RECORDS[100:140], neighbours=4)

@@ -55,13 +55,13 @@ def test_only_words_of_runs_in_common_are_sorted(monkeypatch: pytest.MonkeyPatch
     from dpassay.attacks.released import longest_runs as module
 
     sorted_: list[tuple[int, int]] = []
-    of_chunk = module._of_chunk
+    of_chunk = module.of_chunk
 
     def watched(a: Any, b: Any) -> Any:
         sorted_.append((len(a.hashes), len(b.hashes)))
         return of_chunk(a, b)
 
-    monkeypatch.setattr(module, "_of_chunk", watched)
+    monkeypatch.setattr(module, "of_chunk", watched)
     rare = [f"{letter}{number}" for letter in "pqr" for number in range(200)]
     mine = [" ".join(rare[i : i + 200]) for i in (0, 200, 400)]
     others = [f"x {' '.join(rare[190:210])} y {' '.join(rare[50:59])}", f"{' '.join(rare[3:7])} z"]

@@ -153,7 +153,7 @@ def test_hints_hide_nothing(parts: list[str], between: str, cut: int) -> None:
     result = find(text)
     with pytest.MonkeyPatch.context() as patched:
         for kind in KINDS:
-            patched.setitem(pii._HINTS, kind, lambda _: True)
+            patched.setitem(pii.HINTS, kind, lambda _: True)
         assert result == find(text)
 
 

@@ -65,14 +65,14 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     first, second = (EncodedTable(rng.random((n, 3)), rng.integers(0, 4, (n, 2)).astype(np.int32)) for n in (50, 70))
     whole = nearest(first, second)
-    monkeypatch.setattr("dpassay.attacks.released.tables._ROWS", 7)
-    monkeypatch.setattr("dpassay.attacks.released.tables._OTHERS", 11)
+    monkeypatch.setattr("dpassay.attacks.released.tables.ROWS", 7)
+    monkeypatch.setattr("dpassay.attacks.released.tables.OTHERS", 11)
     for a, b in zip(nearest(first, second), whole, strict=True):
         assert np.array_equal(a, b)
 
 
 def test_of_rows_that_are_equally_near_the_first_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpassay.attacks.released.tables._OTHERS", 3)
+    monkeypatch.setattr("dpassay.attacks.released.tables.OTHERS", 3)
     same = EncodedTable(np.empty((10, 0)), np.array([1, 0, 0, 0, 1, 0, 0, 1, 2, 1], dtype=np.int32)[:, None])
     assert nearest(same, same)[1].tolist() == [0, 1, 1, 1, 0, 1, 1, 0, 8, 0]
 

@@ -428,7 +428,7 @@ def test_audits_refute_as_often_as_stated(claim: PureDP | ApproxDP | None, rates
             for number in range(most)
             for data in (0, 1)
         }
-        test = many_runs._Test(plan, _chosen(plan, pilots), results)
+        test = many_runs.Test(plan, _chosen(plan, pilots), results)
         test.update(results)
         assert test.rounds == plan.most_rounds
         refuted += test.state.epsilon > plan.limit
@@ -440,7 +440,7 @@ def _chosen(plan: ManyRunsDesign, pilots: int) -> Any:
     """A search that has used all its runs and found the expected event."""
     from dpassay.audits.games import many_runs
 
-    search = many_runs._PairSearch(plan)
+    search = many_runs.PairSearch(plan)
     search.chosen = many_runs.PilotResult("pair", (pilots, pilots), 0.0, EXPECTED)
     search.used = plan.pilots
     return search

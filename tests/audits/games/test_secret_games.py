@@ -93,7 +93,7 @@ def one_sigma(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def no_clipping(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clustering, "_in_ball", lambda rows, radius: np.asarray(rows, np.float64) / radius)
+    monkeypatch.setattr(clustering, "in_ball", lambda rows, radius: np.asarray(rows, np.float64) / radius)
 
 
 def sums_of(change: Callable[..., Any]) -> Callable[[pytest.MonkeyPatch], None]:

@@ -103,8 +103,8 @@ def test_no_rounds_after_earlier_runs_show_more(earlier: int, delta: float) -> N
                 audit.expect((int(hits[0]), int(runs[0])), (int(hits[1]), int(runs[1])))
             beyond = min(beyond, next((e for e in (0.5, 1.0, 2.0) if not audit.could_exceed(e, 30 - number)), 4.0))
             audit.update(*(rng.random(2) < rate).tolist())
-            most = Wealth(audit._grid, delta).most(earlier, number + 1)
-            assert (audit._wealth.logs <= most).all()
+            most = Wealth(audit.grid, delta).most(earlier, number + 1)
+            assert (audit.wealth.logs <= most).all()
             assert audit.epsilon <= audit.ceiling(number + 1)
             reached += audit.epsilon == audit.ceiling(number + 1) > 0
         assert audit.epsilon <= beyond

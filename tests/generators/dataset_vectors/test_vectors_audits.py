@@ -90,8 +90,8 @@ def test_pairs_by_row_reveal_a_record(tmp_path: Path) -> None:
 def test_an_audit_whose_control_fails_concludes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dpassay.attacks.dataset_vectors import games
 
-    monkeypatch.setattr(games.ReleaseGame, "_of_sums", lambda self, noisy: 0.0 * noisy[0])
-    monkeypatch.setattr(games.ReleaseGame, "_of_votes", lambda self, noisy: 0.0 * noisy[:, 0])
+    monkeypatch.setattr(games.ReleaseGame, "of_sums", lambda self, noisy: 0.0 * noisy[0])
+    monkeypatch.setattr(games.ReleaseGame, "of_votes", lambda self, noisy: 0.0 * noisy[:, 0])
     game = named(assayed(tmp_path, body() | {"audits": ["distinguishing"]}), "distinguishing")
     assert game.controls_passed is False
     assert game.bounds == ()

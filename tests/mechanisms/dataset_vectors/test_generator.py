@@ -64,13 +64,13 @@ def ran(
 def exact_sums(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     """The sums before noise, of each label that is summed."""
     seen: list[np.ndarray] = []
-    plain = release._with_noise
+    plain = release.with_noise
 
     def kept(exact: Any, *given: Any) -> Any:
         seen.append(exact.copy())
         return plain(exact, *given)
 
-    monkeypatch.setattr(release, "_with_noise", kept)
+    monkeypatch.setattr(release, "with_noise", kept)
     return seen
 
 
@@ -278,7 +278,7 @@ def test_a_run_that_noted_exact_rows_does_not_go_on_where_they_are_not(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(generator._Release, "_noisy_sums", killed)
+        patch.setattr(generator.Release, "noisy_sums", killed)
         with pytest.raises(KeyboardInterrupt):
             ran(mechanism, RECORDS, writer, tmp_path)
     with monkeypatch.context() as patch:

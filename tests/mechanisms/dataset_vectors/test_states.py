@@ -61,25 +61,25 @@ def test_no_bit_depends_on_another_text(architecture: str, dtype: torch.dtype) -
 
 def test_a_model_whose_rows_meet_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each pass moves every row by the mean of all: at one row that is harmless, at two it is not."""
-    network, plain = network_of("llama"), module._pass
+    network, plain = network_of("llama"), module.forward_pass
 
     def coupled(*given: Any) -> Any:
         result = plain(*given)
         return result + 1e-6 * result.mean(axis=0)
 
-    monkeypatch.setattr(module, "_pass", coupled)
+    monkeypatch.setattr(module, "forward_pass", coupled)
     shape = shape_of(network, 300, BLOCKS, texts=9, length=LENGTH)
     assert shape == StateShape(1, LENGTH, exact=True)
 
 
 def test_kernels_that_are_not_deterministic_are_not_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    network, plain, calls = network_of("llama"), module._pass, []
+    network, plain, calls = network_of("llama"), module.forward_pass, []
 
     def drifting(*given: Any) -> Any:
         calls.append(1)
         return plain(*given) + 1e-9 * len(calls)
 
-    monkeypatch.setattr(module, "_pass", drifting)
+    monkeypatch.setattr(module, "forward_pass", drifting)
     assert not shape_of(network, 300, BLOCKS, texts=9, length=LENGTH).exact
 
 

@@ -30,8 +30,8 @@ def test_log_probabilities_are_those_of_each_token_alone(model: LanguageModel, m
         logs = [torch.log_softmax(model.plain_logits(tokens[:i]), 0)[tokens[i]].item() for i in range(1, len(tokens))]
         expected.append(sum(logs))
         lengths.append(len(logs))
-    for entries in (fine_tuning._ENTRIES, 1):
-        monkeypatch.setattr(fine_tuning, "_ENTRIES", entries)
+    for entries in (fine_tuning.ENTRIES, 1):
+        monkeypatch.setattr(fine_tuning, "ENTRIES", entries)
         sums, counts = fine_tuning.log_probabilities(model, texts)
         assert counts.tolist() == lengths
         np.testing.assert_allclose(sums, expected, atol=4 * max(lengths) * (model.row_difference + 1e-6))
@@ -86,7 +86,7 @@ def test_a_batch_in_pieces_has_the_gradient_of_the_whole(model: LanguageModel, m
     """Adam's first step moves each weight by the rate times its gradient's sign, so weights show the gradient."""
     training = Training(epochs=1, batch_size=8, learning_rate=1e-3)
     whole = fine_tuning.fine_tune(model, KEYS, training, seed=0)
-    monkeypatch.setattr(fine_tuning, "_ENTRIES", 30 * model.vocabulary_size)
+    monkeypatch.setattr(fine_tuning, "ENTRIES", 30 * model.vocabulary_size)
     pieces = fine_tuning.fine_tune(model, KEYS, training, seed=0)
     far = [
         ((a - b).abs() > 1e-4).double().mean().item()

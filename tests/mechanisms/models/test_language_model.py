@@ -84,7 +84,7 @@ def test_a_row_does_not_move_when_others_change(any_model: LanguageModel) -> Non
 
 
 def test_long_prefills_are_cut_into_pieces(tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpassay.mechanisms.models.decoding._TOKENS_PER_FORWARD", 8)
+    monkeypatch.setattr("dpassay.mechanisms.models.decoding.TOKENS_PER_FORWARD", 8)
     logits = tiny.packed_rows(CONTEXTS).logits()
     for row, context in enumerate(CONTEXTS):
         assert relative(logits[row], tiny.plain_logits(context)) < TOLERANCE

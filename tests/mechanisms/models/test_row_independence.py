@@ -122,13 +122,13 @@ def test_a_shared_beginning_is_computed_once(tiny: LanguageModel, monkeypatch: p
     assert common_beginning([[1, 2], [1, 2, 3]]) == 2
     assert common_beginning([[1], [2]]) == 0
     sizes: list[int] = []
-    forward = DecodeSession._forward
+    forward = DecodeSession.forward
 
     def counted(self: Any, rows: Any, view: Any, tokens: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         sizes.append(tokens.numel())
         return forward(self, rows, view, tokens, *args, **kwargs)
 
-    monkeypatch.setattr(DecodeSession, "_forward", counted)
+    monkeypatch.setattr(DecodeSession, "forward", counted)
     tiny.packed_rows(contexts)
     longest = max(len(context) for context in contexts) - len(INSTRUCTION) - 1
     assert sizes == [len(INSTRUCTION), len(contexts) * longest]

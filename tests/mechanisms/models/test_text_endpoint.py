@@ -87,7 +87,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(endpoint, "_FIRST_WAIT", 0.001)
+    monkeypatch.setattr(endpoint, "FIRST_WAIT", 0.001)
     server = Server()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
@@ -204,7 +204,7 @@ def test_the_wait_is_what_the_server_asks_for(server: Server) -> None:
         else completion("text")
     )
     writer = EndpointWriter(url=server.url, model="m", tries=7)
-    assert writer._ask("prompt", 0, endpoint._Calls(None, stopped=Waits())) == "text"
+    assert writer.ask("prompt", 0, endpoint.Calls(None, stopped=Waits())) == "text"
     assert waits[0] == 7
     assert waits[2] == 300
     for index in (1, 3, 4, 5):
@@ -293,7 +293,7 @@ def test_a_server_that_drips_or_floods_is_left(server: Server, monkeypatch: pyte
             self.wfile.write(b" ")
             time.sleep(0.02)
 
-    monkeypatch.setattr(endpoint, "_LONGEST_ANSWER", 1000)
+    monkeypatch.setattr(endpoint, "LONGEST_ANSWER", 1000)
     server.reply = lambda number, body: (200, {}, b" " * 2000)
     writer = EndpointWriter(url=server.url, model="m", timeout=0.3, tries=1)
     assert "an answer of over 1000 bytes" in (written(writer, 1)[1] or "")

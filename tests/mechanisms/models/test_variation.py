@@ -175,18 +175,18 @@ def test_what_did_not_end_by_itself_is_no_text_of_the_embedded_model(builtin: La
 
 def test_a_chat_model_is_asked_in_its_own_template(chatting: LanguageModel) -> None:
     writer = ModelWriter(model=chatting, max_tokens=20)
-    shown = chatting.decode(writer._context(writer._asked.variation, "poor", "text", "One visit."))
+    shown = chatting.decode(writer.context(writer.asked.variation, "poor", "text", "One visit."))
     assert shown.startswith("user\nRewrite the following text of the kind poor. ")
     assert shown.endswith("\n\nOne visit.\nmodel\n")
-    ids = writer._context(writer._asked.random, None, "example", "")
+    ids = writer.context(writer.asked.random, None, "example", "")
     assert chatting.decode(ids) == "user\nWrite one text. Answer with the text alone.\nmodel\n"
     assert ids.count(chatting.beginning_ids[0]) == 1
-    assert chatting.decode(writer._context(writer._asked.random, None, "example", "Two.")) == (
+    assert chatting.decode(writer.context(writer.asked.random, None, "example", "Two.")) == (
         "user\nWrite one text. It should look like this one, but say something else:\n\nTwo.\n\n"
         "Answer with the text alone.\nmodel\n"
     )
     plain = replace(writer, chat=False)
-    assert chatting.decode(plain._context(plain._asked.variation, None, "text", "One.")) == "```\nOne.\n```\n\n```\n"
+    assert chatting.decode(plain.context(plain.asked.variation, None, "text", "One.")) == "```\nOne.\n```\n\n```\n"
     assert len(list(writer.vary(["One visit."], "poor", [0]))) == 1
 
 
@@ -196,15 +196,15 @@ def test_prompts_may_be_jinja_or_format(tiny: LanguageModel) -> None:
         ("new {{ label }} like {{ example }}:", "{{ label }}: {{ text }} >"),
     ):
         writer = ModelWriter(model=tiny, max_tokens=4, random_prompt=random, variation_prompt=variation)
-        assert tiny.decode(writer._context(writer._asked.random, "a", "example", "b")) == "new a like b:"
-        assert tiny.decode(writer._context(writer._asked.variation, "a", "text", "b")) == "a: b >"
+        assert tiny.decode(writer.context(writer.asked.random, "a", "example", "b")) == "new a like b:"
+        assert tiny.decode(writer.context(writer.asked.variation, "a", "text", "b")) == "a: b >"
 
 
 @pytest.mark.parametrize("chat", [True, False])
 @pytest.mark.parametrize("length", [1, 2_000, 200_000])
 def test_what_is_shown_is_cut_to_what_fits(chatting: LanguageModel, chat: bool, length: int) -> None:
     writer = ModelWriter(model=chatting, max_tokens=100, chat=chat)
-    ids = writer._context(writer._asked.variation, "poor", "text", "9" * length)
+    ids = writer.context(writer.asked.variation, "poor", "text", "9" * length)
     assert len(ids) <= chatting.context_length - 100
     assert ("9" * min(length, 50)) in chatting.decode(ids)
     assert chatting.decode(ids).endswith("model\n" if chat else "```\npoor\n")
@@ -212,7 +212,7 @@ def test_what_is_shown_is_cut_to_what_fits(chatting: LanguageModel, chat: bool, 
 
 def test_a_long_candidate_fits_the_embedded_model(builtin: LanguageModel) -> None:
     writer = ModelWriter(model=builtin, whole=False)
-    assert len(writer._context("", None, "text", "one two " * 10_000)) == builtin.context_length - writer.max_tokens
+    assert len(writer.context("", None, "text", "one two " * 10_000)) == builtin.context_length - writer.max_tokens
     assert len(list(writer.vary(["one two " * 10_000, "short"], None, [0, 1]))) == 2
 
 

@@ -99,8 +99,8 @@ def test_discrete_gaussian_noise_has_its_law(source: Source) -> None:
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 7])
 def test_threads_keep_the_order_and_draw_their_own_noise(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(randomness, "_PIECE", 10)
-    monkeypatch.setattr(randomness, "_cores", lambda: cores)
+    monkeypatch.setattr(randomness, "PIECE", 10)
+    monkeypatch.setattr(randomness, "cores", lambda: cores)
     values = np.arange(103) * 1e6
     noisy = OS_ENTROPY.add_gaussian(values, 1.0)
     assert np.array_equal(np.rint(noisy / 1e6), np.arange(103))

@@ -37,10 +37,10 @@ def test_whole_parts_have_the_law_of_a_discrete_half_normal() -> None:
     """The limits are ⌊2¹²⁸·P(k ≤ j)⌋ to one unit, by mpmath; what lies above the last one is below 2⁻¹²⁰."""
     with mpmath.workdps(80):
         total = mpmath.nsum(lambda k: mpmath.exp(-k * k / 2), [0, mpmath.inf])
-        for j, limit in enumerate(rounded_normal._LIMITS):
+        for j, limit in enumerate(rounded_normal.LIMITS):
             exact = mpmath.nsum(lambda k: mpmath.exp(-k * k / 2), [0, j]) / total * 2**128
             assert abs(limit - exact) <= 1
-        assert 2**128 - rounded_normal._LIMITS[-1] < 2
+        assert 2**128 - rounded_normal.LIMITS[-1] < 2
 
 
 @pytest.mark.parametrize("bits", [0, 1, 3])
@@ -75,7 +75,7 @@ def test_negative_values_are_rounded_down_too() -> None:
 
 def test_a_tie_of_whole_parts_is_decided_by_the_next_word() -> None:
     """The first word is that of the limit between 0 and 1; the second is one below the limit's, or equal."""
-    high, low = rounded_normal._LIMITS[0] >> 64, rounded_normal._LIMITS[0] & (2**64 - 1)
+    high, low = rounded_normal.LIMITS[0] >> 64, rounded_normal.LIMITS[0] & (2**64 - 1)
     for second, expected in ((low - 1, 0), (low, 1)):
         result = rounded_normals(scripted([high], [second], [1 << 60], [0], [0]), 1, 4)
         assert abs(int(result[0]) + 0.5) // 16 == expected
@@ -116,4 +116,4 @@ def test_recorded_noise_is_repeatable_and_has_the_same_scale() -> None:
 def test_bits_are_in_range() -> None:
     with pytest.raises(ValueError, match="from 0 to 48, not 49"):
         OsEntropy().rounded_normals(1, 49)
-    assert Fraction(rounded_normal._MARGIN) == Fraction(1, 2**40)
+    assert Fraction(rounded_normal.MARGIN) == Fraction(1, 2**40)

@@ -70,7 +70,7 @@ def test_peak_memory_is_that_of_a_group(
     """Every record more costs less than a quarter of its context: its place in a slot, and its share of what is
     written. (All contexts together would cost 8 bytes a token at least.)"""
     memory = 60 * 2**20  # 153 rows of 401 positions of 1024 bytes
-    monkeypatch.setattr("dpassay.mechanisms.private_inference.slot_inputs._MEMORY", memory)
+    monkeypatch.setattr("dpassay.mechanisms.private_inference.slot_inputs.MEMORY", memory)
     peaks = []
     sizes = (250, 1000)
     for count in sizes:

@@ -58,9 +58,9 @@ def rows_of(way: str, logits: NDArray[np.floating], clip: float = CLIP) -> Logit
 def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once with memory for everything, once in many small pieces."""
     if request.param:
-        monkeypatch.setattr(device_rows, "_ENTRIES", 50)
-        monkeypatch.setattr(clipped_rows, "_BLOCK", 50)
-        monkeypatch.setattr(clipped_rows, "_MIN_SPARSE", 30)
+        monkeypatch.setattr(device_rows, "ENTRIES", 50)
+        monkeypatch.setattr(clipped_rows, "BLOCK", 50)
+        monkeypatch.setattr(clipped_rows, "MIN_SPARSE", 30)
 
 
 @pytest.mark.grid("way", "kind", "size")
@@ -239,7 +239,7 @@ def test_a_batch_is_given_whole_only_to_those_who_look(
     asked: list[LogitRows] = []
     original = LogitRows.steps
     # Rows as short as these are summed by clipping all of them: for the sums let them count as long.
-    monkeypatch.setattr(clipped_rows, "_MIN_SPARSE", 1)
+    monkeypatch.setattr(clipped_rows, "MIN_SPARSE", 1)
 
     def watched(rows: LogitRows) -> Any:
         asked.append(rows)

@@ -198,7 +198,7 @@ def test_blocks_and_known_assignments_change_nothing(monkeypatch: pytest.MonkeyP
     drawn = np.random.default_rng(0).random(50) < 0.7
     whole = exact_sums(clusters, vectors, drawn)
     known = exact_sums(clusters, vectors, drawn, clusters.assign(vectors))
-    monkeypatch.setattr(clustering, "_BLOCK", 3 * 4)
+    monkeypatch.setattr(clustering, "BLOCK", 3 * 4)
     for counts, sums in (known, exact_sums(clusters, vectors, drawn)):
         assert np.array_equal(counts, whole[0])
         assert np.array_equal(sums, whole[1])

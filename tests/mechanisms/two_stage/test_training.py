@@ -192,7 +192,7 @@ def test_a_death_between_a_step_and_its_commit(
     folder, mechanism, rows = tmp_path / "run", TwoStage(**SMALL), table()
     original: dict[str, Callable[..., Any]] = {
         "save": Checkpoints.save,
-        "commit": module._commit,
+        "commit": module.commit,
         "keep": Checkpoints.keep,
     }
 
@@ -212,7 +212,7 @@ def test_a_death_between_a_step_and_its_commit(
         if when == "before the file":
             patch.setattr(Checkpoints, "save", dying("save", 6))  # three of the first stage
         elif when == "before the commit":
-            patch.setattr(module, "_commit", dying("commit", 3))
+            patch.setattr(module, "commit", dying("commit", 3))
         else:
             patch.setattr(Checkpoints, "keep", dying("keep", 6))
         with pytest.raises(KeyboardInterrupt):
@@ -236,7 +236,7 @@ def test_the_first_stage_resumes_and_ends_in_the_same_weights(
         seen.append([weight.detach().clone() for weight in self.gradients.parameters])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(TwoStageTraining, "_gradient", stopped)
+    monkeypatch.setattr(TwoStageTraining, "gradient", stopped)
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path / "one", model, mechanism, table(), Watched())
     original = Checkpoints.save
@@ -309,7 +309,7 @@ def clean_gradients(folder: Path, model: LanguageModel, mechanism: TwoStage, row
     training = TwoStageTraining(mechanism, model, rows, folder, source=Sums())
     training.gradients.find(mechanism.batch_size)
     try:
-        return training._gradient(0, np.arange(len(rows.rows))) * mechanism.batch_size / mechanism.clip
+        return training.gradient(0, np.arange(len(rows.rows))) * mechanism.batch_size / mechanism.clip
     finally:
         training.gradients.close()
 
@@ -369,7 +369,7 @@ def test_an_interrupted_shuffled_epoch_may_use_a_row_twice(tmp_path: Path, model
     training = TwoStageTraining(mechanism, model, table(), tmp_path)
     repeated = 0
     for _ in range(20):
-        used = [next(training._batches(0)), next(training._batches(1)), next(training._batches(2))]
+        used = [next(training.batches(0)), next(training.batches(1)), next(training.batches(2))]
         repeated += len(set(np.concatenate(used).tolist())) < 12
     training.gradients.close()
     assert repeated > 10
@@ -379,7 +379,7 @@ def test_shuffled_batches_are_those_of_epochs(tmp_path: Path, model: LanguageMod
     """Each row is in exactly one batch of each epoch that is not interrupted."""
     mechanism = TwoStage(**SMALL | {"sampling": "shuffled", "variant": "as_published", "steps": 6})
     training = TwoStageTraining(mechanism, model, table(), tmp_path)
-    batches = list(training._batches(0))
+    batches = list(training.batches(0))
     training.gradients.close()
     assert [len(batch) for batch in batches] == [4] * 6
     for epoch in (batches[:3], batches[3:]):
