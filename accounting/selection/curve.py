@@ -98,7 +98,7 @@ def selection_curve(eta: float, count: int, cells: int, floor: float) -> Selecti
         return SelectionCurve(step, np.zeros(1), np.zeros(1), 0.0)
     # F_1(ε) = (1 − e^{(ε − η)/2})²/(1 − e^{−η}) on [0, η], at t = (η + ε)/2.
     first = np.expm1(np.arange(-cells, 1) * (step / 2)) ** 2 / -math.expm1(-eta)
-    lattice = Lattice.of(eta, cells)
+    lattice = StepTables.of(eta, cells)
     upper, lower = np.maximum(first * (1 + lattice.error), floor / count), first * (1 - lattice.error)
     for k in range(2, count + 1):
         raised, strategy = upper_step(lattice, upper, floor * ((k - 1) / count), floor * (k / count))
@@ -109,7 +109,7 @@ def selection_curve(eta: float, count: int, cells: int, floor: float) -> Selecti
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lattice:
+class StepTables:
     """Tables over d = 0…m for one step, and the reflection at ε = 0."""
 
     cells: int
@@ -124,7 +124,7 @@ class Lattice:
     error: float
 
     @classmethod
-    def of(cls, eta: float, cells: int) -> Lattice:
+    def of(cls, eta: float, cells: int) -> StepTables:
         step, d = eta / cells, np.arange(cells + 1.0)
         contraction, whole = math.exp(-eta), -math.expm1(-eta)
         reach, left = np.exp((d - cells) * step), -np.expm1((d - cells) * step)
@@ -144,7 +144,7 @@ class Lattice:
         return np.concatenate([ghosts, values, np.full(self.cells + 1, beyond)])
 
 
-def upper_step(lattice: Lattice, upper: Floats, floor: float, next_floor: float) -> tuple[Floats, NDArray[np.intp]]:
+def upper_step(lattice: StepTables, upper: Floats, floor: float, next_floor: float) -> tuple[Floats, NDArray[np.intp]]:
     """Upper bounds at the nodes 0 … N + m after one more selection, and a near-optimal t at each, in lattice steps."""
     m, h, kappa = lattice.cells, lattice.step, lattice.kappa
     nodes = lattice.extended(upper, floor, lattice.error)
@@ -187,7 +187,7 @@ def upper_step(lattice: Lattice, upper: Floats, floor: float, next_floor: float)
 
 
 def _raise_without_signs(
-    lattice: Lattice, nodes: Floats, cells: NDArray[np.intp], curvature: tuple[Floats, Floats, Floats], raised: Floats
+    lattice: StepTables, nodes: Floats, cells: NDArray[np.intp], curvature: tuple[Floats, Floats, Floats], raised: Floats
 ) -> None:
     """Raises every node that a chord from one of `cells` reaches, without relying on the signs of A and B."""
     m, d = lattice.cells, np.arange(1, lattice.cells + 1)
@@ -203,7 +203,7 @@ def _raise_without_signs(
     np.maximum.at(raised, target[inside], np.minimum(*values)[inside])
 
 
-def _lower_step(lattice: Lattice, lower: Floats, strategy: NDArray[np.intp]) -> Floats:
+def _lower_step(lattice: StepTables, lower: Floats, strategy: NDArray[np.intp]) -> Floats:
     """Lower bounds at the nodes after one more selection, with t = `strategy` steps at each node."""
     m = lattice.cells
     nodes = lattice.extended(lower, 0.0, -lattice.error)

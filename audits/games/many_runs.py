@@ -278,7 +278,7 @@ class ManyRuns:
         self.design = design
         self._results: dict[GeneratorRun, Mapping[str, Features]] = {}
         self._search = PairSearch(design)
-        self._test: Test | None = None
+        self._test: RunsTest | None = None
 
     def add(self, run: GeneratorRun, features: Mapping[str, Features]) -> None:
         """Adds the result of a run: features by the name of a pair, and those of every pair under ``""``."""
@@ -291,7 +291,7 @@ class ManyRuns:
             missing = [run for run in self._search.wanted(self._results) if run not in self._results]
             if missing or self._search.chosen is None:
                 return missing
-            self._test = Test(self.design, self._search, self._results)
+            self._test = RunsTest(self.design, self._search, self._results)
         test = self._test
         test.update(self._results)
         if test.finished:
@@ -528,7 +528,7 @@ def _happened(event: Event, features: Features) -> bool:
     return features.get(event.feature, -math.inf) >= event.threshold
 
 
-class Test:
+class RunsTest:
     """The rounds of the test so far, in order, up to the first that has no result."""
 
     def __init__(
@@ -627,7 +627,7 @@ def _unfinished(design: ManyRunsDesign, search: PairSearch, made: int) -> AuditR
 _GAME = "the generator runs many times on D and on its neighbour D′; tell from one output which of them it read"
 
 
-def _result(design: ManyRunsDesign, search: PairSearch, test: Test, made: int) -> AuditResult:
+def _result(design: ManyRunsDesign, search: PairSearch, test: RunsTest, made: int) -> AuditResult:
     bound = test.state.bound()
     bound = dataclasses.replace(
         bound,
@@ -707,7 +707,7 @@ def _details(design: ManyRunsDesign, search: PairSearch, made: int) -> dict[str,
 UNFINISHED: Final = "more runs are planned"
 
 
-def _stopped(test: Test) -> str:
+def _stopped(test: RunsTest) -> str:
     if test.refuted:
         return "the claim is refuted"
     if test.rounds >= test.most:
@@ -717,7 +717,7 @@ def _stopped(test: Test) -> str:
     return UNFINISHED
 
 
-def _notes(test: Test) -> list[str]:
+def _notes(test: RunsTest) -> list[str]:
     """A remark on outputs that are all alike, which look like a fixed seed."""
     alike = [len(side) > 1 and all(item == side[0] for item in side) for side in test.seen]
     if not all(alike):
@@ -728,7 +728,7 @@ def _notes(test: Test) -> list[str]:
     ]
 
 
-def _conclusion(design: ManyRunsDesign, test: Test, bound: Bound) -> str:
+def _conclusion(design: ManyRunsDesign, test: RunsTest, bound: Bound) -> str:
     """What the test of one pair shows, and what it says of the claim."""
     shown = (
         f"on the neighbours {test.pair.name!r}, in {test.rounds} rounds the event happened {test.hits[1]} times on D′ "

@@ -316,7 +316,7 @@ class DatasetVectors:
         embedder = load_embedder(self.embedder)
         public = (self, writer, writer.model.fingerprint, writer.model.dtype, embedder.fingerprint)
         evolution_run.note_inputs(run, records, public)
-        return Release(self, records, writer, embedder, run, journal, source, progress).result()
+        return VectorRelease(self, records, writer, embedder, run, journal, source, progress).result()
 
 
 def _gaussian(noise_multiplier: float) -> DpEvent:
@@ -354,7 +354,7 @@ class DatasetVectorsResult:
     exact: bool
 
 
-class Release:
+class VectorRelease:
     """The two releases of one call, and the public texts that they need."""
 
     def __init__(

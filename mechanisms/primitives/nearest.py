@@ -38,7 +38,7 @@ def nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> Int
     count, width = len(points), points.shape[1] + 1
     if count == 1:
         return np.full(len(vectors), first[0], dtype=np.int64)
-    scores, result = Scores.of(points), np.zeros(len(vectors), dtype=np.int64)
+    scores, result = CentreScores.of(points), np.zeros(len(vectors), dtype=np.int64)
     size = max(1, min(len(vectors), BLOCK_BYTES // (8 * count + 40 * width)))
     blocks, products = np.ones((size, width), dtype=np.float32), np.empty((size, count), np.float32)
     left = [np.zeros(0, dtype=np.int64)]
@@ -82,7 +82,7 @@ def _first_of_equals(rows: NDArray[np.floating]) -> Integers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scores:
+class CentreScores:
     """Scores of centres, 2x·c − |c|², in float32 and exactly.
 
     If all centres are near to each other, float32 holds their differences from a point o in the middle: the scores
@@ -103,7 +103,7 @@ class Scores:
     margin: float
 
     @classmethod
-    def of(cls, points: Floats) -> Scores:
+    def of(cls, points: Floats) -> CentreScores:
         unit, grid = _on_grid(points)
         middle = np.rint(grid.mean(axis=0))
         reach: float | None = float(_lengths(grid - middle).max() / _GRID)

@@ -213,7 +213,7 @@ def test_lower_lies_under_upper_at_every_node(eta: float, count: int, cells: int
 def test_a_step_takes_the_highest_chord_of_the_interpolant(eta: float, count: int) -> None:
     """At every node no chord that starts at one of 64 places in a cell is higher, and one of them is nearly as high."""
     cells, floor = 16, 1e-12
-    lattice = curve_module.Lattice.of(eta, cells)
+    lattice = curve_module.StepTables.of(eta, cells)
     upper = selection_curve(eta, count, cells, floor).upper
     raised, _ = curve_module.upper_step(lattice, upper, floor, floor)
     nodes = lattice.extended(upper, floor, lattice.error)

@@ -428,7 +428,7 @@ def test_audits_refute_as_often_as_stated(claim: PureDP | ApproxDP | None, rates
             for number in range(most)
             for data in (0, 1)
         }
-        test = many_runs.Test(plan, _chosen(plan, pilots), results)
+        test = many_runs.RunsTest(plan, _chosen(plan, pilots), results)
         test.update(results)
         assert test.rounds == plan.most_rounds
         refuted += test.state.epsilon > plan.limit

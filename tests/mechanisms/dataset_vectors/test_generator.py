@@ -278,7 +278,7 @@ def test_a_run_that_noted_exact_rows_does_not_go_on_where_they_are_not(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(generator.Release, "noisy_sums", killed)
+        patch.setattr(generator.VectorRelease, "noisy_sums", killed)
         with pytest.raises(KeyboardInterrupt):
             ran(mechanism, RECORDS, writer, tmp_path)
     with monkeypatch.context() as patch:

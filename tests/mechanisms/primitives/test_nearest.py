@@ -98,7 +98,7 @@ def test_differences_in_float32_are_within_the_stated_error(dimension: int, wide
     )
     points = middle + wide * np.concatenate([directions, -directions])
     points = (points / max(1, np.linalg.norm(points, axis=1).max())).astype(np.float64)
-    scores = module.Scores.of(points)
+    scores = module.CentreScores.of(points)
     assert scores.unit == 1
     grid = np.rint(points * 2**24)
     origin = np.rint(grid.mean(axis=0))
