@@ -187,7 +187,11 @@ def upper_step(lattice: StepTables, upper: Floats, floor: float, next_floor: flo
 
 
 def _raise_without_signs(
-    lattice: StepTables, nodes: Floats, cells: NDArray[np.intp], curvature: tuple[Floats, Floats, Floats], raised: Floats
+    lattice: StepTables,
+    nodes: Floats,
+    cells: NDArray[np.intp],
+    curvature: tuple[Floats, Floats, Floats],
+    raised: Floats,
 ) -> None:
     """Raises every node that a chord from one of `cells` reaches, without relying on the signs of A and B."""
     m, d = lattice.cells, np.arange(1, lattice.cells + 1)

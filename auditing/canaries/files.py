@@ -269,6 +269,11 @@ class PlannedCanaries:
         return self.plan.design
 
     @property
+    def canaries(self) -> str:
+        """Name of the file of the planted canaries."""
+        return self.plan.canaries
+
+    @property
     def input(self) -> str:
         """Name of the file that the generator reads, if the data were split."""
         return f"input{Path(self.plan.canaries).suffix}"
