@@ -437,7 +437,7 @@ class Enclosure:
         ask: Callable[[OneSidedCurve, OneSidedCurve | None], tuple[float, float]],
         results: _LatticeBounds,
     ) -> None:
-        """Adds the bounds of some lattices to `found`; `planned` is given if the answer is a loss that was guessed."""
+        """Adds the bounds of some lattices to `results`; `planned` is given if the answer is a guessed loss."""
         step, finest = plan.step, 0.0
         for _ in range(ATTEMPTS):
             try:

@@ -265,8 +265,8 @@ class DominatingPair:
 
         Args:
             pairs: one per part.
-            one: only one part changes, so the worst part counts. Otherwise a unit may leave one part and enter another,
-                so the worst two parts count, in any directions; the result is then an upper bound only.
+            single: only one part changes, so the worst part counts. Otherwise a unit may leave one part and enter
+                another, so the worst two parts count, in any directions; the result is then an upper bound only.
 
         Raises:
             ValueError: if there is no part.

@@ -124,9 +124,9 @@ def _bends(p: Floats, r: Floats) -> tuple[Floats, Floats]:
     return x, y * (1 + 32 * _UNIT)
 
 
-def _height(index: float, x: Floats, y: Floats, slope: float) -> float:
-    """Height at `place` of the lowest line of that slope above all (x, y), rounded up."""
-    return float((y + slope * (index - x) + 8 * _UNIT * (slope * (index + x) + y)).max())
+def _height(at: float, x: Floats, y: Floats, slope: float) -> float:
+    """Height at `at` of the lowest line of that slope above all (x, y), rounded up."""
+    return float((y + slope * (at - x) + 8 * _UNIT * (slope * (at + x) + y)).max())
 
 
 def compose_naive(first: tuple[float, float], second: tuple[float, float]) -> NoReturn:

@@ -176,7 +176,7 @@ def show(result: Any, in_words: Callable[[], None], json_: bool, quiet: bool) ->
     """Prints a result: as JSON, for people, or not at all.
 
     Args:
-        found: the result in JSON types.
+        result: in JSON types.
         in_words: prints it for people.
         json_, quiet: what was asked for; with both, JSON.
     """

@@ -18,8 +18,8 @@ from dpassay.attacks.canaries import texts as text_canaries
 from dpassay.attacks.canaries.rows import draw_rows
 from dpassay.auditing.canaries.design import planned_design
 from dpassay.auditing.canaries.files import CanariesPlan, PlannedCanaries
+from dpassay.auditing.canaries.holdout import write_layout
 from dpassay.auditing.canaries.kinds import KINDS, Canary, CanaryKind
-from dpassay.auditing.canaries.split import write_layout
 from dpassay.auditing.canaries.words import readme
 from dpassay.auditing.data import Columns, Data, read_data, whole_column, write_rows
 from dpassay.auditing.files import MANIFEST, PLAN, Claimed, hashed

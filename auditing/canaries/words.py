@@ -8,8 +8,8 @@ from pathlib import Path
 from dpassay.accounting.adjacency import Unit
 from dpassay.auditing.canaries.design import audits_of, each_confidence
 from dpassay.auditing.canaries.files import PlannedCanaries
+from dpassay.auditing.canaries.holdout import CANDIDATES, HOLDOUT, SOURCE
 from dpassay.auditing.canaries.kinds import KINDS
-from dpassay.auditing.canaries.split import CANDIDATES, HOLDOUT, SOURCE
 from dpassay.base.number_format import (
     format_confidence,
     format_lower,

@@ -482,9 +482,7 @@ def choose_event(
             tail = _TAIL / len(expected)
             candidates.append((event.feature, np.array([event.threshold]), names.index(event.feature), tail))
     for position in varied:
-        between = thresholds(np.concatenate([out[:, position], inside[:, position]]))[
-            1:
-        ]  # the first is below all values
+        between = thresholds(np.concatenate([out[:, position], inside[:, position]]))[1:]  # not that below all values
         candidates.append((names[position], between, position, _TAIL / len(varied)))
     for feature, tried, position, tail in candidates:
         fp, tp = (

@@ -47,7 +47,7 @@ def holdout_audit(
     """Compares how often units of source and holdout were hit.
 
     Args:
-        found: what an attack found.
+        result: what an attack found.
         coins: whether each unit was put into source or holdout by its own fair coin. Only then ε is bounded.
         confidence: of the intervals and of the bound; if k audits must hold jointly, pass 1 − β/k to each.
         delta: δ in [0, 1) at which ε is bounded.

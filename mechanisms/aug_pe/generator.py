@@ -20,7 +20,6 @@ Source: "Differentially Private Synthetic Data via Foundation Model APIs 2: Text
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,9 +35,9 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.ledger.entries import Charge
 from dpassay.accounting.ledger.run import Run
 from dpassay.base import validate
-from dpassay.base.arrays import Floats
 from dpassay.base.progress import of_part
 from dpassay.data.records import Record
+from dpassay.mechanisms.aug_pe.selection import selected
 from dpassay.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
 from dpassay.mechanisms.embedding.load import load_embedder
 from dpassay.mechanisms.evolution import run as evolution_run
@@ -248,7 +247,15 @@ class _Rounds:
         def select(number: int, candidates: Mapping[str | None, Vectors]) -> dict[str | None, list[int]]:
             votes = self._noisy_votes(len(self.votes), candidates)
             self.votes.append(votes)
-            return {label: self._kept(number, label, count, settings.synthetic) for label, count in votes.items()}
+            return {
+                label: selected(
+                    count,
+                    settings.synthetic,
+                    threshold=self.mechanism.threshold,
+                    seed=(self.mechanism.seed, number, label) if self.mechanism.selection == "probability" else None,
+                )
+                for label, count in votes.items()
+            }
 
         return select
 
@@ -273,20 +280,6 @@ class _Rounds:
         exact = record_votes(self._vectors[label], candidates).astype(np.float64)
         sigma = self.mechanism.noise_multiplier
         return evolution_run.packed(self.source.add_gaussian(exact, sigma) if sigma else exact)
-
-    def _kept(self, number: int, label: str | None, votes: Floats, wanted: int) -> list[int]:
-        """The best candidates by released votes; ties, as below the threshold, go to earlier candidates."""
-        above = np.maximum(votes - self.mechanism.threshold, 0.0)
-        order = np.argsort(-above, kind="stable")
-        if self.mechanism.selection == "probability" and (total := above.sum()) > 0:
-            digest = hashlib.sha256(
-                repr((self.mechanism.seed, number, label)).encode("utf-8", "surrogatepass")
-            ).digest()
-            size = min(wanted, int((above > 0).sum()))
-            drawn = np.random.default_rng(list(digest)).choice(len(votes), size, replace=False, p=above / total)
-            order = np.concatenate([drawn, order[~np.isin(order, drawn)]])
-        kept: list[int] = order[:wanted].tolist()
-        return kept
 
 
 def _root_two_times(sigma: float) -> float:

@@ -253,7 +253,7 @@ class EvolutionResult:
     Attributes:
         texts: the last selection, label by label.
         releases: the noisy clusters of each label, release by release.
-        found: how many secrets each source found, and in how many records.
+        detected: how many secrets each source found, and in how many records.
         noise: of each release, and the inclusion probabilities of the records.
     """
 

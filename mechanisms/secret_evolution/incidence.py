@@ -38,7 +38,7 @@ class Incidence:
         matrix: E[j, i] is whether secret j is in record i; bool, shape (m, n), sorted and without stored zeros.
         budgets: the distinct (p, r) of the secrets, each with p < r.
         group: the index of each secret's budget; int64, shape (m,).
-        found: what each source found, in the order of the sources.
+        detected: what each source found, in the order of the sources.
         texts: `texts_digest` of the records, in their order, if known. It depends on the secrets, so it is private: it
             stays in memory, and is not part of the fingerprint.
     """

@@ -80,7 +80,7 @@ class Finding:
         step: the index of the step, from 0; None if the finding is about the whole run.
         neighbor: the index of the neighbour that shows it, from 0; None if the data alone show it.
         declared: the declared number, or a description.
-        found: what was found instead.
+        measured: what was found instead.
         p_value: for samples and noise, an upper bound on the probability of the finding if everything is as declared,
             times the number of tests; None if the finding is conclusive.
         part: the part of the data that the step reads, if there are several, such as ``slot 3``.

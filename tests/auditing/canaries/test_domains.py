@@ -24,7 +24,7 @@ from seeded_entropy import seed_entropy
 
 from dpassay.auditing.canaries.design import each_confidence
 from dpassay.auditing.canaries.files import read_plan
-from dpassay.auditing.canaries.split import CanaryCoins
+from dpassay.auditing.canaries.holdout import CanaryCoins
 from dpassay.data.records import read_rows
 
 PLANS = ("basic", "family", "student")
