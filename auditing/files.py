@@ -68,7 +68,7 @@ def planned_claim(epsilon: float | None, delta: float | None, confidence: float)
     Raises:
         ValueError: one line, if a number is invalid, there is a δ alone, or no claim is refuted at this confidence.
     """
-    if epsilon is None and delta is not None and delta > 0:
+    if epsilon is None and delta:
         raise ValueError("a δ belongs to a claim; give --epsilon too")
     claim = claimed_guarantee(epsilon, delta or 0.0)
     validate.open_probability(confidence=confidence)

@@ -13,7 +13,6 @@ from dpassay.audits.games.membership import membership_audit
 from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores
 from dpassay.audits.implications import epsilon_to_audit
 from dpassay.audits.result import AuditResult
-from dpassay.base.errors import input_errors
 from dpassay.base.private_files import create_once
 from dpassay.generators.base import BoundedGuarantee, FinishedRun
 
@@ -40,8 +39,7 @@ def named_audits(
     """
     asked, folder = run.claim.audits, run.ledger_path.parent / "audits"
     each = 1 - (1 - confidence) / max(1, len(set(asked) - set(exact)))
-    with input_errors("audits: "):
-        return [result for name in asked for result in audits[name](run, claimed, folder / name, each)]
+    return [result for name in asked for result in audits[name](run, claimed, folder / name, each)]
 
 
 def kept(path: Path, draw: Callable[[], Mapping[str, object]]) -> Any:

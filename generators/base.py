@@ -239,10 +239,10 @@ class FinishedRun(ABC):
             Difference(statement=statement, published=value, recomputed=ours, why=" ".join(why) or alike, private=False)
         ]
 
-    public_facts: ClassVar[str] = ""
+    public_facts: ClassVar[str]
     item: ClassVar[str] = "record"
-    known: ClassVar[str] = ""
-    seen: ClassVar[str] = ""
+    known: ClassVar[str]
+    seen: ClassVar[str]
 
     @property
     def neighbours(self) -> str:

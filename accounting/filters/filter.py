@@ -110,9 +110,9 @@ class Filter:
         if isinstance(budget, RDP):
             orders = budget.alpha
         self._budget = budget
-        self.meter = Meter(method, adjacency, unit, orders)
-        self._weights = equal_weights(self.meter.orders)
-        self.total = self.meter.zero
+        self._meter = Meter(method, adjacency, unit, orders)
+        self._weights = equal_weights(self._meter.orders)
+        self._total = self._meter.zero
         self._lock = threading.Lock()
 
     @classmethod
@@ -128,8 +128,8 @@ class Filter:
         """
         guard = cls(budget, **options)
         for spend in spends:
-            guard.total = guard.meter.add(guard.total, guard.meter.cost(spend))
-        if not guard._within(guard.total):
+            guard._total = guard._meter.add(guard._total, guard._meter.cost(spend))
+        if not guard._within(guard._total):
             raise BudgetExhausted(
                 f"what already ran exceeds {budget!r}: the guarantee does not hold, and nothing more may run"
             )
@@ -146,7 +146,7 @@ class Filter:
         Raises:
             ValueError: if there is no bound on its cost.
         """
-        return self._within(self.meter.add(self.total, self.meter.cost(spend)))
+        return self._within(self._meter.add(self._total, self._meter.cost(spend)))
 
     def spend(self, spend: Spend) -> None:
         """Charges a step. Run it only after this returns.
@@ -158,15 +158,15 @@ class Filter:
             BudgetExhausted: if the total would exceed the budget; nothing was charged.
             ValueError: if there is no bound on its cost; if it is a realised, ex-post cost.
         """
-        cost = self.meter.cost(spend)
+        cost = self._meter.cost(spend)
         with self._lock:
-            total = self.meter.add(self.total, cost)
+            total = self._meter.add(self._total, cost)
             if not self._within(total):
                 raise BudgetExhausted(
                     f"{type(spend).__name__} would exceed {self._budget!r}; "
                     f"{self.remaining()!r} remains: stop, or spend less"
                 )
-            self.total = total
+            self._total = total
 
     def spent(self) -> Bound:
         """The total cost, in the unit of the budget; for ApproxDP the ε at the budget's δ.
@@ -175,8 +175,8 @@ class Filter:
         a μ, and an ε by gdp hold only if the costs were fixed in advance, which the bound lists as an assumption;
         `guarantee` holds always.
         """
-        total = self.total
-        bound = functools.partial(self.meter.bound, total)
+        total = self._total
+        bound = functools.partial(self._meter.bound, total)
         match self._budget:
             case ZCDP():
                 return bound(formulas.up(sum(total.cost)), "rho", fixed=True)
@@ -186,7 +186,7 @@ class Filter:
                 return bound(_root_up(total.cost), "mu", fixed=True)
             case ApproxDP(_, delta):
                 converted, pure = self._epsilon(total), formulas.up(total.pure)
-                gaussian = self.meter.accountant.name == "gdp" and converted < pure
+                gaussian = self._meter.accountant.name == "gdp" and converted < pure
                 return bound(min(pure, converted), "epsilon", delta=delta, fixed=gaussian)
         return bound(formulas.up(total.pure), "epsilon")
 
@@ -195,9 +195,9 @@ class Filter:
 
         Its kind depends on the method: PureDP or ApproxDP (basic), ZCDP (zcdp, and rdp for ApproxDP), RDP, GDP.
         """
-        total = self.total
+        total = self._total
         match self._budget:
-            case PureDP(epsilon) | ApproxDP(epsilon, _) if self.meter.accountant.name == "basic":
+            case PureDP(epsilon) | ApproxDP(epsilon, _) if self._meter.accountant.name == "basic":
                 pure, delta = _down(Fraction(epsilon) - Fraction(total.pure)), _down(self._step_delta - total.delta)
                 return ApproxDP(pure, delta) if delta else PureDP(pure)
             case ZCDP(rho):
@@ -206,7 +206,7 @@ class Filter:
                 return RDP(alpha, self._largest(lambda value: RDP(alpha, value), epsilon))
             case GDP(mu):
                 return GDP(self._largest(GDP, mu))
-        kind = GDP if self.meter.accountant.name == "gdp" else ZCDP
+        kind = GDP if self._meter.accountant.name == "gdp" else ZCDP
         high = 1.0
         while self.admits(kind(high)):
             high *= 2
@@ -230,17 +230,17 @@ class Filter:
 
     def _converts(self, total: Total, epsilon: float) -> bool:
         """Whether the accountant's own parameter alone gives (ε, δ′)."""
-        if self.meter.accountant.name == "gdp":
+        if self._meter.accountant.name == "gdp":
             return formulas.delta_from_gdp(_root_up(total.cost), epsilon) <= self._delta
         return self._epsilon(total) <= epsilon
 
     def _epsilon(self, total: Total) -> float:
         """ε at δ′ from the accountant's own parameter alone."""
-        if self.meter.accountant.name == "basic":
+        if self._meter.accountant.name == "basic":
             return formulas.up(total.pure)
-        if self.meter.accountant.name == "gdp":
+        if self._meter.accountant.name == "gdp":
             return formulas.epsilon_from_gdp(_root_up(total.cost), self._delta)
-        return stopped_epsilon(self.meter.orders, self._weights, self.meter.divergences(total), self._delta)
+        return stopped_epsilon(self._meter.orders, self._weights, self._meter.divergences(total), self._delta)
 
     def _largest(self, kind: Callable[[float], Guarantee], high: float) -> float:
         """The largest parameter in [0, high] that is still admitted; 0 if it is below 1e-12·high."""

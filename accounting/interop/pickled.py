@@ -221,7 +221,7 @@ _GET = frozenset({"GET", "BINGET", "LONG_BINGET"})
 class _Reader:
     """A stack machine for the instructions of a pickle that build values.
 
-    `stored` reads the bytes of a tensor's numbers, by its key. Inner pickles are left alone.
+    `stored` reads the bytes of a tensor's numbers, by its key. Of an `inner` pickle, the pickles inside are left alone.
     """
 
     def __init__(self, stored: _Stored | None, *, inner: bool) -> None:

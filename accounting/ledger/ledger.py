@@ -46,7 +46,7 @@ class Ledger:
     """
 
     def __init__(self, store: Store, anchor: Anchor | None = None) -> None:
-        self.store = store
+        self._store = store
         self._anchor = anchor
         self._anchored = False
 
@@ -88,11 +88,11 @@ class Ledger:
         return ledger
 
     def _check_anchor(self) -> None:
-        known = None if self._anchor is None else self._anchor.read(must_exist=self.store.read_only)
+        known = None if self._anchor is None else self._anchor.read(must_exist=self._store.read_only)
         if self._anchor is None or known is None:
             return
         entries = self.entries  # reads what another process appended, and may have anchored, since the verification
-        if self.store.hash_of(known.entries) != known.head:
+        if self._store.hash_of(known.entries) != known.head:
             was = f"{known.entries} entries were anchored in {self._anchor.source}"
             if entries < known.entries:
                 was += f", and {entries} are here; restore the newer file"
@@ -101,11 +101,11 @@ class Ledger:
         self._anchored = True
 
     def _advance_anchor(self) -> None:
-        self._anchored = self._anchor is not None and self._anchor.advance(Anchored(*self.store.tip()))
+        self._anchored = self._anchor is not None and self._anchor.advance(Anchored(*self._store.tip()))
 
     def close(self) -> None:
         """Closes the file. Does nothing if it is closed."""
-        self.store.close()
+        self._store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -118,22 +118,22 @@ class Ledger:
     @property
     def path(self) -> Path:
         """The file."""
-        return self.store.path
+        return self._store.path
 
     @property
     def head(self) -> str:
         """The hash of the last entry, 64 hexadecimal digits. It may be published, since it depends on a secret salt."""
-        return self.store.tip()[1]
+        return self._store.tip()[1]
 
     @property
     def entries(self) -> int:
         """The number of entries."""
-        return self.store.tip()[0]
+        return self._store.tip()[0]
 
     @property
     def identity(self) -> str:
         """The hash of the first entry: copies of a ledger share it, other ledgers do not."""
-        return self.store.hash_of(1) or GENESIS
+        return self._store.hash_of(1) or GENESIS
 
     @property
     def anchored(self) -> bool:
@@ -165,13 +165,13 @@ class Ledger:
             "unit": str(unit),
         }
         text = canonical(body)
-        with self.store.transaction():
-            known = self.store.find(run, "begin")
+        with self._store.transaction():
+            known = self._store.find(run, "begin")
             if known is None:
-                self.store.append(run, "begin", body)
+                self._store.append(run, "begin", body)
         if known is not None and canonical(known) != text:
             raise LedgerError(f"{self.path}: run {run!r} began with another {_difference(known, json.loads(text))}")
-        return Run(self.store, run, known or json.loads(text), self._advance_anchor)
+        return Run(self._store, run, known or json.loads(text), self._advance_anchor)
 
     def run(self, name: str) -> Run:
         """The run of that name.
@@ -179,14 +179,14 @@ class Ledger:
         Raises:
             LedgerError: if there is none.
         """
-        body = self.store.find(name, "begin")
+        body = self._store.find(name, "begin")
         if body is None:
             raise LedgerError(f"{self.path}: no run {name!r}; it holds {', '.join(map(repr, self.runs())) or 'none'}")
-        return Run(self.store, name, body, self._advance_anchor)
+        return Run(self._store, name, body, self._advance_anchor)
 
     def runs(self) -> list[str]:
         """The names of all runs, in the order in which they began."""
-        return [run for run, _ in self.store.bodies("begin")]
+        return [run for run, _ in self._store.bodies("begin")]
 
     def relation(self) -> tuple[Adjacency, Unit]:
         """The adjacency and the unit that all runs share.
@@ -194,11 +194,11 @@ class Ledger:
         Raises:
             LedgerError: if they differ, or there is no run.
         """
-        return common_relation((f"run {run!r}", relation_in(body)) for run, body in self.store.bodies("begin"))
+        return common_relation((f"run {run!r}", relation_in(body)) for run, body in self._store.bodies("begin"))
 
     def events(self) -> list[LedgerEvent]:
         """The charges, equal ones merged, in the order of their first occurrence. They contain no private number."""
-        return [event for tally in tallies(self.store).values() for event in tally.events()]
+        return [event for tally in tallies(self._store).values() for event in tally.events()]
 
     def event(self, run: str | None = None) -> DpEvent:
         """The composition of all charges of one run, or of all runs.
@@ -215,7 +215,7 @@ class Ledger:
         if not self.runs():
             return dp_event.NoOpDpEvent()
         self.relation()
-        return events.compose([(tally.event(), 1) for tally in tallies(self.store).values()])
+        return events.compose([(tally.event(), 1) for tally in tallies(self._store).values()])
 
     def verify(self, *, expected_head: str | None = None) -> str:
         """Recomputes the chain and checks each entry against the earlier ones, as opening does.
@@ -234,11 +234,11 @@ class Ledger:
             LedgerError: naming the first bad entry.
         """
         try:
-            with contextlib.closing(self.store.rows()) as rows:
+            with contextlib.closing(self._store.rows()) as rows:
                 head = check_chain(rows, expected_head)
         except LedgerError as error:
             raise LedgerError(f"{self.path}: {error}") from None
-        self.store.check_file()
+        self._store.check_file()
         return head
 
     def export(self, path: str | os.PathLike[str]) -> None:
@@ -253,7 +253,7 @@ class Ledger:
         if target.exists() and not target.is_file():
             raise LedgerError(f"{target}: is not a regular file, so it cannot be replaced; export to another file")
         try:
-            with replacing(target) as file, contextlib.closing(self.store.rows()) as rows:
+            with replacing(target) as file, contextlib.closing(self._store.rows()) as rows:
                 check_chain(_copied(rows, file))
         except OSError as error:
             raise LedgerError(f"{target}: {(error.strerror or str(error)).lower()}") from None

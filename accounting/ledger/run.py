@@ -30,7 +30,7 @@ class Run:
     """One run of a mechanism in a ledger. Made by `Ledger.begin` and `Ledger.run`."""
 
     def __init__(self, store: Store, name: str, begin: Mapping[str, Any], anchor: Callable[[], None]) -> None:
-        self.store = store
+        self._store = store
         self._anchor = anchor
         self._begin = begin
         self.name = name
@@ -58,7 +58,7 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether the run is finished."""
-        return self.store.find(self.name, "finish") is not None
+        return self._store.find(self.name, "finish") is not None
 
     def step(self, *, commit: Commit | None = None, charge: Charge | None = None) -> None:
         """Commits the outcome of an earlier charge and charges the next step, in one transaction.
@@ -73,7 +73,7 @@ class Run:
         """
         if commit is None and charge is None:
             raise LedgerError("a step needs a commit, a charge or both")
-        store = self.store
+        store = self._store
         with store.transaction():
             if commit is not None:
                 commit.check_against(self._charge_of(commit))
@@ -86,13 +86,13 @@ class Run:
     def _charge_of(self, commit: Commit) -> Charge:
         if (done := self.outcome(commit.key)) is not None:
             raise AlreadyCommitted(done)
-        body = self.store.find(self.name, "charge", commit.key)
+        body = self._store.find(self.name, "charge", commit.key)
         if body is None:
             raise LedgerError(f"commit of {commit.key!r} without a charge; charge a step before it is sampled")
         return Charge.from_json(body)
 
     def _is_charged(self, charge: Charge) -> bool:
-        known = self.store.find(self.name, "charge", charge.key)
+        known = self._store.find(self.name, "charge", charge.key)
         if known is not None and canonical(known) != canonical(charge.to_json()):
             raise LedgerError(f"{charge.key!r} was charged with another event or other parts")
         return known is not None
@@ -103,17 +103,17 @@ class Run:
 
     def outcome(self, key: str) -> Outcome | None:
         """The committed value of a step; None if there is none."""
-        body = self.store.find(self.name, "commit", key)
+        body = self._store.find(self.name, "commit", key)
         return None if body is None else Outcome.from_json(body)
 
     def charged(self, key: str) -> bool:
         """Whether a step was charged."""
-        return self.store.find(self.name, "charge", key) is not None
+        return self._store.find(self.name, "charge", key) is not None
 
     def last_committed(self, stage: str) -> int:
         """The number of committed steps ``stage/0``, ``stage/1``, … before the first that is not committed."""
         count = 0
-        while self.store.find(self.name, "commit", f"{stage}/{count}") is not None:
+        while self._store.find(self.name, "commit", f"{stage}/{count}") is not None:
             count += 1
         return count
 
@@ -125,12 +125,12 @@ class Run:
         Raises:
             LedgerError: if the charges differ from the plan.
         """
-        with self.store.transaction():
+        with self._store.transaction():
             if not self.finished:
                 charged = self.event()
                 if charged != self.plan:
                     raise LedgerError(f"run {self.name!r} is off its plan: {_first_difference(charged, self.plan)}")
-                self.store.append(self.name, "finish", {"charged": events.to_json(charged)})
+                self._store.append(self.name, "finish", {"charged": events.to_json(charged)})
         self._anchor()
 
     def record_verdict(self, body: Mapping[str, Json]) -> None:
@@ -159,18 +159,18 @@ class Run:
     def _record(self, kind: str, body: Mapping[str, Json]) -> None:
         if not isinstance(body, Mapping) or "key" in body:
             raise LedgerError(f"a {kind} must be a JSON object without the name 'key'")
-        with self.store.transaction():
+        with self._store.transaction():
             if not self.finished:
                 raise LedgerError(f"run {self.name!r} is not finished; a {kind} follows the end of a run")
-            self.store.append(self.name, kind, dict(body))
+            self._store.append(self.name, kind, dict(body))
         self._anchor()
 
     def _recorded(self, kind: str) -> list[dict[str, Any]]:
-        return [body for _, body in self.store.bodies(kind, self.name)]
+        return [body for _, body in self._store.bodies(kind, self.name)]
 
     def event(self) -> DpEvent:
         """The composition of the charges so far; the plan, once the run is finished."""
-        return tallies(self.store, self.name).get(self.name, Tally(self.name)).event()
+        return tallies(self._store, self.name).get(self.name, Tally(self.name)).event()
 
     def realised(self) -> dict[str, PartCost]:
         """The realised cost of each part, summed and rounded up. It depends on the private data; do not release it.
@@ -198,7 +198,7 @@ class Run:
     def _committed(self) -> Iterator[tuple[Charge, Commit]]:
         """The commits, each with its charge, one at a time."""
         tally, waiting = Tally(self.name), {}
-        for kind, body in self.store.steps(self.name):
+        for kind, body in self._store.steps(self.name):
             if kind == "charge":
                 waiting[body["key"]] = tally.add(body)
             else:

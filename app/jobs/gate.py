@@ -120,6 +120,8 @@ def gate(
         InputError: as for `dpassay.account`; for an ε that is negative, or a δ of .01 or more; if the cost is within
             the policy only under conditions that nobody states; if the summary cannot be written.
     """
+    if unknown := statements.keys() - StatementWords.__annotations__.keys():
+        raise TypeError(f"gate takes no {', '.join(sorted(unknown))}")
     with input_errors():
         validate.non_negative(max_epsilon=policy.epsilon)
         validate.open_probability(delta=policy.delta)

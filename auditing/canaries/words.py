@@ -224,7 +224,7 @@ def _each_file(planned: PlannedCanaries) -> float:
     """The confidence of an audit of real records for one file.
 
     The error probability is divided among the audits, and that of each audit among the planned files. The audit by
-    canaries divides its own part itself (`Design.each`).
+    canaries divides its own part itself (`CanariesDesign.each`).
     """
     assert planned.plan.layout is not None
     audits = audits_of(planned.plan.text is not None, planned.plan.layout.needs_user)

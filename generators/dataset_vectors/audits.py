@@ -20,6 +20,7 @@ from dpassay.audits.games.distinguishing import distinguishing_audit
 from dpassay.audits.games.membership_design import MembershipScores
 from dpassay.audits.result import AuditResult, Rate
 from dpassay.base.arrays import Bools, Floats
+from dpassay.base.errors import input_errors
 from dpassay.data.records import Record, with_content_ids
 from dpassay.generators.audits import kept, membership_of_canaries, named_audits
 from dpassay.generators.base import BoundedGuarantee
@@ -64,7 +65,8 @@ _MIN_GAMES = 1000
 
 def audit(run: VectorsRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
     """The audits of a finished run that its claim names."""
-    return named_audits(run, claimed, confidence, {"distinguishing": distinguishing, "membership": membership})
+    with input_errors("audits: "):
+        return named_audits(run, claimed, confidence, {"distinguishing": distinguishing, "membership": membership})
 
 
 def distinguishing(run: VectorsRun, claimed: BoundedGuarantee, folder: Path, confidence: float) -> list[AuditResult]:

@@ -84,6 +84,12 @@ class PrivateInferenceClaim(EmbeddingClaim):
             )
         return [*results, *self._idle_slots()]
 
+    def described(self) -> dict[str, Any]:
+        body = super().described()
+        if self.parameters.centres is not None:
+            body["parameters"]["centres"] = self.parameters.centres.resolve().name
+        return body
+
     def _idle_slots(self) -> list[str]:
         """Warns of a threshold that the noisy count of a slot hardly reaches."""
         threshold, mechanism = self.parameters.slot_threshold, self.generator()

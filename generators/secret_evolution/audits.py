@@ -13,6 +13,7 @@ from dpassay.attacks.secrets.games import Variant
 from dpassay.auditing.secrets.attack import MAX_VALUES, audit_secret
 from dpassay.audits.result import AuditResult
 from dpassay.base.arrays import Floats, Integers
+from dpassay.base.errors import input_errors
 from dpassay.base.number_format import format_number
 from dpassay.base.progress import Progress
 from dpassay.generators.audits import named_audits
@@ -26,7 +27,8 @@ _RANKED = 1000  # secrets whose r is compared to choose the one to attack
 
 def audit(run: SecretEvolutionRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
     """The audits of a finished run that its claim names."""
-    return named_audits(run, claimed, confidence, {"secret_reconstruction": _of_run})
+    with input_errors("audits: "):
+        return named_audits(run, claimed, confidence, {"secret_reconstruction": _of_run})
 
 
 def _of_run(run: SecretEvolutionRun, claimed: BoundedGuarantee, folder: Path, confidence: float) -> list[AuditResult]:

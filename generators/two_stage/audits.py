@@ -24,6 +24,7 @@ from dpassay.auditing.released.run import audit_rows
 from dpassay.audits.games.membership_design import MembershipScores
 from dpassay.audits.result import AuditResult
 from dpassay.base.arrays import Bools, Floats
+from dpassay.base.errors import input_errors
 from dpassay.data.table_schema import Row, Schema
 from dpassay.generators.audits import kept, membership_of_canaries, named_audits
 from dpassay.generators.base import BoundedGuarantee
@@ -128,7 +129,8 @@ def _drawn(count: int, table: Table) -> list[Row]:
 
 def audit(run: TwoStageRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
     """The audits of a finished run that its claim names."""
-    return named_audits(run, claimed, confidence, {"canaries": canaries, "released": released})
+    with input_errors("audits: "):
+        return named_audits(run, claimed, confidence, {"canaries": canaries, "released": released})
 
 
 def canaries(run: TwoStageRun, claimed: BoundedGuarantee, folder: Path, confidence: float) -> list[AuditResult]:

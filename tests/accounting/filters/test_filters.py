@@ -699,7 +699,7 @@ def test_threads_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others may run between the sum and the charge; without a lock they would overwrite each other."""
     guard = Filter(PureDP(10.0), adjacency="add_remove")
     admitted: list[int] = []
-    add = guard.meter.add
+    add = guard._meter.add
 
     def slow_add(first: Total, second: Total) -> Total:
         total = add(first, second)
@@ -714,7 +714,7 @@ def test_threads_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
             except BudgetExhausted:
                 pass
 
-    monkeypatch.setattr(guard.meter, "add", slow_add)
+    monkeypatch.setattr(guard._meter, "add", slow_add)
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -730,7 +730,7 @@ def test_sums_of_many_different_fractions_stay_short_and_above() -> None:
     guard = Filter.replay([dp_event.LaplaceDpEvent(scale) for scale in scales], PureDP(9.0), adjacency="add_remove")
     exact = sum((1 / Fraction(scale) for scale in scales), start=Fraction(0))
     assert exact.denominator.bit_length() > 8000
-    total = Fraction(guard.total.pure)
+    total = Fraction(guard._total.pure)
     assert exact <= total <= exact + Fraction(len(scales), 2**2048)
     assert total.denominator.bit_length() <= 4096
 

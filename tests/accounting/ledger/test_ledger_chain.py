@@ -16,10 +16,10 @@ import pytest
 from dp_accounting import dp_event
 from ledger_forgery import append_forged, rewrite_chain, stored_rows, tamper
 
+from dpassay.accounting.ledger._store import table_statements
 from dpassay.accounting.ledger.chain import verify_export
 from dpassay.accounting.ledger.entries import LedgerError, canonical
 from dpassay.accounting.ledger.ledger import Ledger
-from dpassay.accounting.ledger.store import table_statements
 
 COUNTS = dp_event.DiscreteLaplaceDpEvent(0.1, 1)
 
@@ -265,8 +265,8 @@ def test_entries_after_the_end_of_a_run_and_doubles_are_found(little: Any, path:
         copy = tmp_path / "copy.sqlite"
         shutil.copy(path, copy)
         with Ledger.open(copy) as ledger:
-            with pytest.raises(LedgerError, match=f"entry {len(rows) + 1}: {says}"), ledger.store.transaction():
-                ledger.store.append("run", kind, json.loads(body))
+            with pytest.raises(LedgerError, match=f"entry {len(rows) + 1}: {says}"), ledger._store.transaction():
+                ledger._store.append("run", kind, json.loads(body))
             assert ledger.verify() == ledger.head == rows[-1][5], "nothing was written"
         append_forged(copy, "run", kind, body)
         refused(copy, f"entry {len(rows) + 1}: {says}")

@@ -53,7 +53,7 @@ def test_only_the_owner_may_read(little: Any, path: Path, tmp_path: Path) -> Non
 
 def test_the_journal_is_a_synchronous_log(path: Path) -> None:
     with Ledger.open(path) as ledger:
-        database = ledger.store.database
+        database = ledger._store.database
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert database.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
 
@@ -140,7 +140,7 @@ def test_a_locked_ledger_says_so(little: Any, path: Path) -> None:
         run = little.begin(ledger)
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        ledger.store.database.execute("PRAGMA busy_timeout = 50")
+        ledger._store.database.execute("PRAGMA busy_timeout = 50")
         with pytest.raises(LedgerError, match="locked by another process") as caught:
             run.step(charge=little.charge(0))
         assert "\n" not in str(caught.value)
@@ -464,10 +464,10 @@ def long_ledger(little: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("long") / "ledger.sqlite"
     with Ledger.open(file) as ledger:
         little.begin(ledger, plan=selections(little, 10_000))
-        with ledger.store.transaction():
+        with ledger._store.transaction():
             for step in range(10_000):
-                ledger.store.append("run", "charge", little.charge(step).to_json())
-                ledger.store.append("run", "commit", {"key": f"tokens/{step}", "realised": None, "value": [step]})
+                ledger._store.append("run", "charge", little.charge(step).to_json())
+                ledger._store.append("run", "commit", {"key": f"tokens/{step}", "realised": None, "value": [step]})
     return file
 
 
@@ -485,10 +485,10 @@ def test_a_long_run_resumes_at_once(little: Any, long_ledger: Path) -> None:
 def test_a_ledger_is_read_row_by_row(little: Any, path: Path, tmp_path: Path) -> None:
     with Ledger.open(path) as ledger:
         little.begin(ledger, plan=selections(little, 400))
-        with ledger.store.transaction():
+        with ledger._store.transaction():
             for step in range(400):
-                ledger.store.append("run", "charge", little.charge(step).to_json())
-                ledger.store.append("run", "commit", {**little.commit(step).to_json(), "value": "x" * 8000})
+                ledger._store.append("run", "charge", little.charge(step).to_json())
+                ledger._store.append("run", "commit", {**little.commit(step).to_json(), "value": "x" * 8000})
     size = path.stat().st_size
     with Ledger.open(path, read_only=True) as ledger:
         tracemalloc.start()

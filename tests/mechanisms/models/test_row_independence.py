@@ -91,7 +91,7 @@ def test_logits_stay_when_rows_are_computed_in_other_pieces(
 ) -> None:
     for rows in (1, 3):
         assert relative(trace(model.network, OTHERS[:1], OTHERS[1:], rows), mine) < TOLERANCE[model.dtype]
-    for name, value in (("_TOKENS_PER_FORWARD", 8), ("_MIN_SHARED", 10**6), ("_MIN_SHARED", 1)):
+    for name, value in (("TOKENS_PER_FORWARD", 8), ("_MIN_SHARED", 10**6), ("_MIN_SHARED", 1)):
         monkeypatch.setattr(f"dpassay.mechanisms.models.decoding.{name}", value)
         assert relative(trace(model.network, OTHERS[:1], OTHERS[1:]), mine) < TOLERANCE[model.dtype]
 
