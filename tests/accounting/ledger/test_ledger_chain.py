@@ -16,7 +16,7 @@ import pytest
 from dp_accounting import dp_event
 from ledger_forgery import append_forged, rewrite_chain, stored_rows, tamper
 
-from dpassay.accounting.ledger._store import table_statements
+from dpassay.accounting.ledger.store import table_statements
 from dpassay.accounting.ledger.chain import verify_export
 from dpassay.accounting.ledger.entries import LedgerError, canonical
 from dpassay.accounting.ledger.ledger import Ledger
