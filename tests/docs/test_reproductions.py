@@ -66,6 +66,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
             del sys.modules[name]
 
 
+@pytest.mark.slow
 def test_a_script_runs_and_its_table_can_be_shown(
     script: ModuleType,
     tables: ModuleType,

@@ -66,6 +66,7 @@ def test_the_two_data_sets_are_told_apart() -> None:
     assert verdict(CLAIM, right) == "UNPROVEN"
 
 
+@pytest.mark.slow
 def test_opacus_is_told_apart() -> None:
     """One step of 640000 parameters, 60 runs a side, without per-sample gradients in memory.
 

@@ -52,7 +52,7 @@ def accepted(path: Path, epsilon: float) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.grid("tolerance")
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("epsilon", "rate", "steps", "tolerance"),
     [(0.5, 0.001, 100_000, 1e-3), (3.0, 0.01, 1000, 1e-3), (1.0, 0.02, 500, 1e-5), (8.0, 0.1, 50, 1e-7)],
