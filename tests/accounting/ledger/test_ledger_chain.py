@@ -16,10 +16,10 @@ import pytest
 from dp_accounting import dp_event
 from ledger_forgery import append_forged, rewrite_chain, stored_rows, tamper
 
-from dpassay.accounting.ledger.store import table_statements
 from dpassay.accounting.ledger.chain import verify_export
 from dpassay.accounting.ledger.entries import LedgerError, canonical
 from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.accounting.ledger.store import table_statements
 
 COUNTS = dp_event.DiscreteLaplaceDpEvent(0.1, 1)
 
