@@ -7,6 +7,7 @@ writes into the home of whoever runs it.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -51,25 +52,29 @@ def sampled(grid: Sequence[Any]) -> set[Any]:
     return {*kept, *rest[: max(0, -(-len(grid) // SHARE) - len(kept))]}
 
 
-KNOWN_FAULTS = Path(__file__).with_name("mutants.py").read_text()
-"""Names cases by which known faults are noticed; they are always run."""
-
-
 def case_of(node: str) -> str:
     """A case without the folders of its file."""
     file, _, case = node.partition("::")
     return f"{Path(file).name}::{case}"
 
 
+def cases_of_known_faults() -> frozenset[str]:
+    """The cases that `mutants.py` names, by which known faults are noticed."""
+    text = Path(__file__).with_name("mutants.py").read_text()
+    for name, value in reversed(re.findall(r'^([A-Z_]+) = f?"(.+)"$', text, re.MULTILINE)):
+        text = text.replace(f"{{{name}}}", value)
+    return frozenset(map(case_of, re.findall(r'"(tests/[^"]+\[[^"]+\])"', text)))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the other cases of each grid, unless examples are new every time. A case that is named is run."""
+    """Leaves out the other cases of each grid, unless examples are new every time. A case that is named is run, and
+    one by which a known fault is noticed."""
     if not settings.default or not settings.default.derandomize:
         return
-    named = {case_of(argument) for argument in config.args if "[" in argument}
+    always = cases_of_known_faults().union(case_of(argument) for argument in config.args if "[" in argument)
     grids = defaultdict[str, list[pytest.Item]](list)
     for item in items:
-        case = case_of(item.nodeid)
-        if case in named or f"[{case.partition('[')[2]}" in KNOWN_FAULTS:
+        if case_of(item.nodeid) in always:
             continue
         if item.get_closest_marker("grid") and not item.get_closest_marker("slow"):
             grids[item.nodeid.partition("[")[0]].append(item)

@@ -128,6 +128,7 @@ def test_the_readmes_links_and_the_command_it_names() -> None:
     assert sorted(listed) == sorted(FILES + guides)
 
 
+@pytest.mark.slow
 def test_scripts_make_the_files_beside_them(tmp_path: Path) -> None:
     for script in ("own-data/make_messages.py", "clustered/make_centres.py"):
         shutil.copy(EXAMPLES / script, tmp_path)
@@ -190,6 +191,7 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if "gemma" in name else name for name in LARGE]
 )

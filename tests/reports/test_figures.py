@@ -34,6 +34,7 @@ def coordinates(drawing: str) -> list[float]:
 values = st.one_of(st.just(0.0), st.just(math.inf), st.floats(1e-12, 1e12))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(["upper", "lower"]), values, st.none() | values), min_size=1, max_size=16))
 @settings(max_examples=10)
 def test_any_bounds_can_be_drawn(drawn: list[tuple[str, float, float | None]]) -> None:

@@ -47,7 +47,7 @@ def exact_finite(p: Sequence[float], q: Sequence[float], epsilon: float) -> mpma
         )
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize("discretization", [0.1, 0.01])
 @pytest.mark.parametrize("mu", [0.3, 1.0])
 def test_estimates_of_a_gaussian_bound_its_exact_curve(mu: float, discretization: float) -> None:

@@ -150,6 +150,7 @@ def test_canaries_are_put_among_other_data(tmp_path: Path, monkeypatch: pytest.M
     assert done.ledger.planned, "the game has a ledger of its own and charges nothing to the claimed run"
 
 
+@pytest.mark.slow
 def test_recorded_noise_is_told(tmp_path: Path) -> None:
     claim = read_claim(claim_file(tmp_path))
     runs = [assertions.recorded_run(claim, tmp_path / str(i), seed=7) for i in range(2)]

@@ -80,6 +80,7 @@ def test_clip_of_selections(tmp_path: Path) -> None:
     accepted(claim(tmp_path, {"event": event, "count": 128, "conditions": ["event"]}, 3.0), 3.0)
 
 
+@pytest.mark.slow
 def test_a_limit_outside_the_interval_is_still_refused(tmp_path: Path) -> None:
     """ε is .4998 here; a finer width changes no answer that is not a matter of width."""
     sgd = {"noise_multiplier": 2.64917, "sample_rate": 0.001, "steps": 100_000}

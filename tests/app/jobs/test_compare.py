@@ -186,6 +186,7 @@ def test_a_comparison_of_ledgers_says_what_it_assumes_of_them(ledger: Path, tmp_
     ]
 
 
+@pytest.mark.slow
 def test_a_figure_stands_alone(tmp_path: Path) -> None:
     figure = tmp_path / "figure.svg"
     result = dpassay("compare", *GAUSSIAN, "--seconds", 1, "-o", figure, "--json")
@@ -259,6 +260,7 @@ def test_every_command_shows_an_example(command: list[str]) -> None:
     assert "Example: dpassay " + command[0] in result.stdout
 
 
+@pytest.mark.slow
 def test_every_command_of_the_guide_runs(ledger: Path, tmp_path: Path) -> None:
     guide = (Path(__file__).resolve().parents[3] / "docs" / "compare.md").read_text()
     commands = [

@@ -408,7 +408,7 @@ def test_another_command_is_refused(tmp_path: Path) -> None:
     assert (audit / "private" / "results.jsonl").read_bytes() == content
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["command", "function"])
 def test_a_generator_that_was_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """Or the runs of two generators would be counted as those of one."""

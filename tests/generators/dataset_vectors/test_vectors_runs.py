@@ -88,6 +88,7 @@ def test_labels_have_their_own_texts(tmp_path: Path) -> None:
         assert [event.stage for event in ledger.events()] == ["inputs", "votes", "rows", "vectors", "documents"]
 
 
+@pytest.mark.slow
 def test_recorded_noise_is_told(tmp_path: Path) -> None:
     claim = read_claim(write(tmp_path, body()))
     recorded = assertions.recorded_run(claim, tmp_path / "out", seed=3)

@@ -191,6 +191,7 @@ def test_a_ledger_that_an_audit_contradicted_supports_nothing(tmp_path: Path) ->
     assert {bound["rigor"] for bound in json.loads(asked.stdout)["bounds"]} == {"estimate"}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_checkpoint_of_a_run_of_opacus_on_real_rows(tmp_path: Path) -> None:
     """Opacus trains here. If it is said to use Poisson samples, and that its divisor int(n · rate) is public, its claim

@@ -106,6 +106,7 @@ MEANS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("kind", "changes"), MEANS, ids=str)
 @pytest.mark.parametrize("spread", [3.0, 100.0])
 def test_every_output_of_a_mean_is_within_the_plan(
