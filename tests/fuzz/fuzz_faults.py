@@ -146,12 +146,16 @@ def _changed(*parts: str) -> Callable[[Case], bool]:
     return lambda case: any(part in change for part in parts for change in case.changes)
 
 
+def _has_a_long_argument(case: Case) -> bool:
+    return any(len(word) > fuzz_runner.LONGEST_LINE for word in case.arguments)
+
+
 FAULTS = (
     Fault("claims may be nested without end", _YAML, _no_levels, _changed("yaml_")),
     Fault("values that YAML cannot read", _YAML, _no_values, _changed("yaml_")),
     Fault("claims of any size", _YAML, _no_largest_file, _changed("argument")),
     Fault("refusals are not escaped", ("",), _unescaped_refusals, _changed("argument", "csv", "json", "yaml")),
-    Fault("refusals of any length", ("",), _long_refusals, _changed("argument")),
+    Fault("refusals of any length", ("",), _long_refusals, _has_a_long_argument),
     Fault("results are not escaped", ("audit", "centres", "generate"), _unescaped_results, _changed("argument")),
     Fault("outputs replace inputs", ("centres", "utility", "audit"), _outputs_over_inputs, _changed("output")),
     Fault("any number of slots", _YAML, _no_most_slots, _changed("yaml_")),
