@@ -42,7 +42,7 @@ def read(path: Path) -> tuple[int, str]:
     return int(taken), told
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"use_dictionary": False, "data_page_version": "2.0"}])
 def test_a_long_cell_in_a_small_file_is_refused_before_it_is_expanded(tmp_path: Path, options: dict[str, Any]) -> None:
     path = written(tmp_path / "a.parquet", pyarrow.array(["a" * 150_000_000]), **options)

@@ -246,6 +246,7 @@ def test_what_the_time_limit_leaves_out_is_said() -> None:
     }
 
 
+@pytest.mark.slow
 def test_nothing_is_left_out_in_silence() -> None:
     result = compare(SAMPLED, adjacency="add_remove", delta=1e-5, methods=("rdp", "prv"))
     for panel in curves.panels(SAMPLED, result, seconds=60.0):

@@ -20,7 +20,7 @@ FULL = "/dev/full"
 pytestmark = pytest.mark.skipif(not Path(FULL).exists(), reason="no device that is always full")
 
 
-@pytest.mark.grid("streams", "code")
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("command", "streams", "code"),
     [

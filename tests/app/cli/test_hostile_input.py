@@ -321,6 +321,7 @@ def test_noise_whose_square_is_no_float_has_an_answer(noise: str, recwarn: pytes
     assert not list(recwarn)
 
 
+@pytest.mark.slow
 def test_a_secret_with_the_least_noise_is_refused_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
     line = "calibrate secret --target-r .01 --p 1e-3 --weights .9,.1 --sigma 5e-324 --find rounds"
     refused(run(*line.split()), "no rounds in the bracket")

@@ -130,7 +130,7 @@ CASES: list[tuple[Test, Leak]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.grid("test", "delta")
+@pytest.mark.grid
 @pytest.mark.parametrize("delta", [0.0, 1e-3, 0.05])
 @pytest.mark.parametrize(("test", "leak"), CASES, ids=str)
 def test_power_is_that_of_every_outcome(test: Test, leak: Leak, delta: float) -> None:

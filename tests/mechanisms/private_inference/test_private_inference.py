@@ -52,7 +52,7 @@ def test_a_run_charges_its_plan_and_spends_every_token(changes: dict[str, Any], 
         assert "0" not in document.text
 
 
-@pytest.mark.grid("changes", "stop_at")
+@pytest.mark.grid
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 @pytest.mark.parametrize("stop_at", [1, 2, 3, 5, 8, 13, 14])
 def test_an_interrupted_run_goes_on_where_it_was(
