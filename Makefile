@@ -19,7 +19,7 @@ setup: $(VENV)/stamp  ## editable install for contributors
 demo: $(VENV)/stamp  ## the main job on the embedded model, ends with the verdict and the report's path
 	$(BIN)/dpassay assay examples/claims/keys-median.yaml -o demo
 
-test: $(VENV)/stamp  ## the test-suite, 5 minutes on 2 idle cores
+test: $(VENV)/stamp  ## the test-suite, 5 to 6 minutes on 2 idle cores
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow"
 
 verify: $(VENV)/stamp  ## everything (up to an hour on 2 idle cores), with new random examples and the coverage; resumes where it was interrupted

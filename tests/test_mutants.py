@@ -1,6 +1,7 @@
 """Every known fault still applies, and is killed by the tests that are named for it."""
 
 import importlib.util
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ def _loaded() -> ModuleType:
 
 def test_every_mutant_applies_and_its_tests_exist() -> None:
     mutants = _loaded()
+    always = runpy.run_path(str(SCRIPT.with_name("conftest.py")))["cases_of_known_faults"]()
     names = [mutant.name for mutant in mutants.MUTANTS]
     assert len(set(names)) == len(names)
     for mutant in mutants.MUTANTS:
@@ -31,6 +33,9 @@ def test_every_mutant_applies_and_its_tests_exist() -> None:
         for test in mutant.tests:
             path, _, function = test.partition("::")
             assert f"def {function.partition('[')[0]}" in (mutants.ROOT / path).read_text(), test
+            assert "[" not in test or f"{Path(path).name}::{function}" in always, (
+                f"{test}: `make test` may leave it out"
+            )
 
 
 def test_a_mutant_whose_text_is_gone_is_refused() -> None:

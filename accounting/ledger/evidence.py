@@ -44,7 +44,8 @@ class Basis:
 
     def to_json(self) -> dict[str, Json]:
         """The part of a run's description."""
-        return fields_to_json(self) | {UNSTATED: [[item.name, item.sentence] for item in self.unstated]}
+        unstated = [[item.name, item.sentence] for item in self.unstated]
+        return fields_to_json(self) | {UNSTATED: unstated, STATED: dict(self.stated)}
 
     def joined(self, other: Basis) -> Basis:
         """Both together, without duplicates."""

@@ -433,6 +433,8 @@ def read_scores(planned: PlannedCanaries) -> CanaryScores:
         scores = CanaryScores.model_validate(document)
     except ValidationError as error:
         raise version_error(path, error) from None
+    if len({file.sha256 for file in scores.every}) < len(scores.every):
+        raise InputError(f"{path}: has one file twice; score again")
     candidates, never = len(planned.plan.candidates), len(planned.plan.never)
     for file in scores.every:
         expected = (candidates, never, 0 if file.attack else candidates)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import re
 import sqlite3
 from collections.abc import Callable
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 from ledger_forgery import make_format_1, rewrite_chain, stored_rows
 
-from dpassay.accounting.ledger.entries import LedgerError
+from dpassay.accounting.ledger.entries import LedgerError, canonical
+from dpassay.accounting.ledger.evidence import Basis
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.ledger.run import Run
 
@@ -113,3 +115,10 @@ def test_the_chain_knows_where_verdicts_and_releases_belong(little: Any, path: P
     assert re.search(r"entry 12: opinion in a run that was finished", insert(12, "opinion", "{}"))
     assert re.search(r"entry 5: of unknown kind", insert(5, "opinion", "{}"))
     assert insert(12, kind, "{}") == "verified"
+
+
+def test_what_a_claim_states_is_recorded_as_it_is_or_refused() -> None:
+    """An infinity written as a word would be another value when the run is resumed."""
+    assert Basis(stated={"x": [1, 0.5, "a"]}).to_json()["stated"] == {"x": [1, 0.5, "a"]}
+    with pytest.raises(LedgerError):
+        canonical(Basis(stated={"x": math.inf}).to_json())

@@ -510,6 +510,17 @@ def test_who_scores_again_from_the_manifest_sees_that_scores_were_written_by_han
     assert json.loads((again / "scores.json").read_text())["scorings"] == [true]
 
 
+def test_scores_that_list_a_file_twice_are_refused(planned: Path, tmp_path: Path) -> None:
+    """Else a file that is gone would count as compared with its hash, by another that is there."""
+    done("score", planned, write(tmp_path / "s.jsonl", [*planted(planned)[:5], "x"]))
+    path = planned / "scores.json"
+    document = json.loads(path.read_text())
+    gone = document["scorings"][0] | {"file": "gone.jsonl"}
+    document["scorings"].append(gone)
+    path.write_text(json.dumps(sealed({key: value for key, value in document.items() if key != "sha256"})))
+    assert "scores.json: has one file twice; score again" in refused("bound", planned)
+
+
 def test_files_without_what_they_should_hold_are_refused(planned: Path) -> None:
     (planned / "scores.json").write_text(json.dumps(sealed({"some": "thing"})))
     assert "was made with another manifest" in refused("bound", planned)
