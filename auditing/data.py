@@ -17,11 +17,11 @@ from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpassay.attacks.canaries.rows import ColumnRange, ColumnReader, canonical
+from dpassay.attacks.canaries.rows import ColumnRange, RangeReader, canonical
 from dpassay.attacks.canaries.texts import form, numbers_in
 from dpassay.base.errors import InputError, input_errors, naming
 from dpassay.base.progress import Progress
-from dpassay.data.columns import no_column
+from dpassay.data.column_names import no_column
 from dpassay.data.records import read_rows
 from dpassay.data.table_schema import AnyColumn, CategoryColumn, DateColumn, Schema
 
@@ -117,8 +117,8 @@ def read_data(path: Path | None, columns: Columns, progress: Progress, schema: S
             columns=named + [column for column in domains if column.name not in taken], public=schema is not None
         )
     data = Data(path, public=schema is not None)
-    readers: dict[str, ColumnReader] = {}
-    halves: dict[str, str] = {}
+    readers: dict[str, RangeReader] = {}
+    halves: dict[str, object] = {}
     drawn = random.Random(secrets.randbits(64))
     with progress.stage("Reading the data") as step:
         for data.count, (where, row) in enumerate(read_rows(path), 1):
@@ -126,7 +126,7 @@ def read_data(path: Path | None, columns: Columns, progress: Progress, schema: S
                 if name not in readers:
                     if _SURROGATE.search(name):
                         raise ValueError(f"{path}, {where}: the name of a column {_UNPAIRED}")
-                    readers[name] = ColumnReader(name)
+                    readers[name] = RangeReader(name)
                 readers[name].read(value)
                 if isinstance(value, str) and not value.isascii() and _SURROGATE.search(value):
                     halves.setdefault(name, where)
@@ -177,7 +177,7 @@ def whole_column(data: Data, column: str | None) -> tuple[int, str] | None:
     return int(2 ** (kind.bit_width - pyarrow.types.is_signed_integer(kind)) - 1), str(kind)
 
 
-def _read_row(data: Data, row: Mapping[str, Any], text: str | None, id: str | None, where: str) -> None:
+def _read_row(data: Data, row: Mapping[str, Any], text: str | None, id: str | None, where: object) -> None:
     """Adds the numbers in the text of a row to the data, and whether its id is an integer."""
     if id is not None:
         data.whole_ids &= bool(_WHOLE.fullmatch(str(row.get(id))))

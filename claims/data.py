@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dpassay.base.errors import InputError, input_errors
 from dpassay.data.hub_datasets import HubDataset
+from dpassay.data.reader import FileOptions
 from dpassay.data.records import Record, builtin_records, read_records
 
 KEYS = 100_000
@@ -98,8 +99,21 @@ class BuiltinData(DataSource):
         return {"seed of the public choice of builtin records": str(BUILTIN_SEED)}
 
 
-class FileData(DataSource):
-    """A JSON Lines, CSV or Parquet file; the path is relative to the claim file."""
+class WrittenFile(DataSource):
+    """How a CSV file is written; what is not stated is found out from its first rows."""
+
+    separator: Literal["comma", "semicolon", "tab", "bar"] | None = Field(None, description="what is between cells")
+    encoding: Literal["utf-8", "utf-16", "latin-1"] | None = None
+    header: bool | None = Field(None, description="whether the first line names the columns")
+
+    @property
+    def stated(self) -> FileOptions:
+        """What is stated of the file."""
+        return FileOptions(separator=self.separator, encoding=self.encoding, header=self.header)
+
+
+class FileData(WrittenFile):
+    """A CSV, TSV, JSON Lines or Parquet file; the path is relative to the claim file."""
 
     source: Literal["file"]
     path: Path
@@ -109,7 +123,15 @@ class FileData(DataSource):
     user: str | None = Field(None, description="column that names the user, for unit `user`")
 
     def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> list[Record]:
-        return read_records(self.path, text=self.text, label=self.label, id=self.id, user=self.user, labels=labels)
+        return read_records(
+            self.path,
+            text=self.text,
+            label=self.label,
+            id=self.id,
+            user=self.user,
+            labels=labels,
+            stated=self.stated,
+        )
 
 
 class DatasetData(DataSource):

@@ -9,18 +9,18 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from dpassay.base.errors import InputError
-from dpassay.claims.data import BUILTIN_SEED, DataSource, Strict
+from dpassay.claims.data import BUILTIN_SEED, Strict, WrittenFile
 from dpassay.data.records import Record, read_rows
 from dpassay.data.table_schema import Schema, first_error, proposed_schema, read_schema
 from dpassay.data.tables import RANDHIE, builtin_holdout, builtin_table, fair_rows, read_table
 
 
-class TableData(DataSource):
-    """A table: a JSON Lines, CSV or Parquet file, or one that ships with a library."""
+class TableData(WrittenFile):
+    """A table: a CSV, TSV, JSON Lines or Parquet file, or one that ships with a library."""
 
     source: Literal["table"]
     name: Literal["randhie"] | None = Field(None, description="the RAND Health Insurance Experiment")
-    path: Path | None = Field(None, description="a .jsonl, .csv or .parquet file, relative to the claim file")
+    path: Path | None = Field(None, description="a .csv, .tsv, .jsonl or .parquet file, relative to the claim file")
     id: str | None = Field(None, description="column with a stable id, which is no part of the table")
     holdout: Path | None = Field(
         None, description="a file of rows that the generator does not see, with the same columns, for audits"
@@ -37,7 +37,7 @@ class TableData(DataSource):
 
     def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> list[Record]:
         if self.path is not None:
-            return read_table(self.path, id=self.id)
+            return read_table(self.path, id=self.id, stated=self.stated)
         if count is None:
             raise ValueError("public.records: is missing; it says how many builtin rows are drawn")
         return builtin_table(str(self.name), count, BUILTIN_SEED)
@@ -52,7 +52,7 @@ class TableData(DataSource):
             ValueError: if there are none, or they are invalid.
         """
         if self.holdout is not None:
-            return read_table(self.holdout, id=self.id)
+            return read_table(self.holdout, id=self.id, stated=self.stated)
         if self.name is None:
             raise ValueError("data.holdout: is missing; it names a file of rows that the generator does not see")
         return builtin_holdout(self.name, count, BUILTIN_SEED)

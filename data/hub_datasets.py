@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from dpassay.base.extras import install
-from dpassay.data.columns import no_column
+from dpassay.data.column_names import no_column
 from dpassay.data.parquet import rows_at_once
 
 _FORMATS = ("parquet", "json", "csv", "text", "arrow")

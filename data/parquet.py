@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dpassay.data.columns import check_columns
+from dpassay.data.column_names import check_columns
 
 LARGEST_PAGE = 2**27  # bytes, expanded; writers make pages of 1 MiB, or of the 1024 values that they take at once
 _BATCH = 2**27  # bytes of texts that are expanded at once

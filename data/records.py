@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpassay.base import validate
-from dpassay.data.columns import check_columns, no_column
+from dpassay.data.column_names import no_column
 from dpassay.data.hub_datasets import HubDataset
 from dpassay.data.parquet import read_parquet
+from dpassay.data.reader import FOUND, FileOptions, compression_of, dialect_of, read_csv, read_lines
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_LONGEST_CELL = 2**31 - 1  # of CSV, in characters; the default of the module `csv` is 2¹⁷
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +84,25 @@ def read_records(
     id: str | None = None,
     user: str | None = None,
     labels: Collection[str] = (),
+    stated: FileOptions = FOUND,
 ) -> list[Record]:
-    """Reads records from JSON Lines, CSV (with a header) or Parquet, by the file's extension, or from a data set.
+    """Reads records from CSV, TSV, JSON Lines or Parquet, by the file's extension, or from a data set.
 
     Args:
-        path: a ``.jsonl``, ``.csv`` or ``.parquet`` file, text in UTF-8, or a split of a data set.
+        path: a ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet`` file, or a split of a data set.
         text: column of the text, which must not be empty in any row.
         label: column of the label, or None for no labels.
         id: column of a stable id; None uses the content's hash.
         user: column that names the user, for unit ``user``.
         labels: the labels that may occur; empty allows any.
+        stated: how a CSV file is written; the rest is found out.
 
     Raises:
         ValueError: one line, which names the file and, if possible, the line, never a record's content.
     """
     columns = {"text": text, "label": label, "id": id, "user": user}
     rows = []
-    for where, row in _rows(path, columns):
+    for where, row in _rows(path, columns, stated=stated):
         if label is not None and labels and row["label"] not in labels:
             raise ValueError(
                 f"{where}: column {label!r} holds a label that is not in the public list of labels; list every label "
@@ -155,34 +156,68 @@ def builtin_records(name: str, count: int, seed: int) -> list[Record]:
 
 
 def _rows(
-    path: Path | str | HubDataset, columns: Mapping[str, str | None], empty: Collection[str] = ()
-) -> Iterator[tuple[str, dict[str, str | None]]]:
+    path: Path | str | HubDataset,
+    columns: Mapping[str, str | None],
+    empty: Collection[str] = (),
+    stated: FileOptions = FOUND,
+) -> Iterator[tuple[Located, dict[str, str | None]]]:
     """The wanted columns of every row of a file or a data set, as strings, each row with its location."""
     wanted = {column for column in columns.values() if column is not None}
-    for index, values in path.rows(wanted) if isinstance(path, HubDataset) else read_rows(path, wanted):
-        where = f"{path}, {index}"
+    rows = path.rows(wanted) if isinstance(path, HubDataset) else read_rows(path, wanted, stated)
+    for location, values in rows:
+        where = Located(path, location)
         yield where, _row(values, columns, where, empty)
 
 
-def read_rows(path: Path | str, wanted: Collection[str] | None = None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The rows of a ``.jsonl``, ``.csv`` or ``.parquet`` file in UTF-8, each with its location for messages; values
-    have the types of the format. A Parquet file yields only the wanted columns.
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A file and the location of a row in it, as words for a message, which are made where one is printed."""
+
+    path: Path | str | HubDataset
+    location: object
+
+    def __str__(self) -> str:
+        return f"{self.path}, {self.location}"
+
+
+def read_rows(
+    path: Path | str, wanted: Collection[str] | None = None, stated: FileOptions = FOUND
+) -> Iterator[tuple[object, Mapping[str, Any]]]:
+    """The rows of a ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet`` file, each with its location for messages.
+
+    Text files may be compressed (``.gz``, ``.zst``). Values have the types of the format. A Parquet file yields only
+    the wanted columns.
 
     Raises:
         ValueError: one line, which names the file and, if possible, the line, never a value.
     """
     path = Path(path)
-    readers = {".jsonl": _json_lines, ".csv": _csv, ".parquet": read_parquet}
-    if path.suffix.lower() not in readers:
+    readers: dict[str, Callable[[], Iterator[tuple[object, Mapping[str, Any]]]]] = {
+        ".csv": lambda: read_csv(path, stated, wanted),
+        ".tsv": lambda: read_csv(path, stated, wanted),
+        ".jsonl": lambda: _json_lines(path),
+        ".parquet": lambda: read_parquet(path, wanted),
+    }
+    kind, compression = compression_of(path)
+    if kind not in readers or (kind == ".parquet" and compression != "none"):
         raise ValueError(f"{path}: the file must be one of {', '.join(readers)}; its name ends in {path.suffix!r}")
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file")
     try:
-        yield from readers[path.suffix.lower()](path, wanted)
+        yield from readers[kind]()
     except UnicodeDecodeError:
         raise ValueError(f"{_not_utf8(path)}; save it as UTF-8, or convert it: `iconv -f latin1 -t utf-8`") from None
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def written_as(path: Path | str, stated: FileOptions = FOUND) -> str:
+    """How a file is written, in words such as ``semicolons between cells, utf-8``; of other formats, its ending."""
+    path = Path(path)
+    kind, compression = compression_of(path)
+    if kind in (".csv", ".tsv"):
+        return str(dialect_of(path, stated))
+    return kind.removeprefix(".") + (f", {compression}" if compression != "none" else "")
 
 
 def _not_utf8(path: Path) -> str:
@@ -199,7 +234,7 @@ def _not_utf8(path: Path) -> str:
 
 
 def _row(
-    values: Mapping[str, Any], columns: Mapping[str, str | None], where: str, empty: Collection[str]
+    values: Mapping[str, Any], columns: Mapping[str, str | None], where: object, empty: Collection[str]
 ) -> dict[str, str | None]:
     """The wanted columns of one row, as strings; those named in `empty` may be empty strings."""
     out: dict[str, str | None] = {}
@@ -222,23 +257,18 @@ def _row(
     return out
 
 
-def _json_lines(path: Path, _: Collection[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _json_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     decode = json.JSONDecoder(object_pairs_hook=_unique).decode  # `json.loads` would create a decoder for every line
-    with path.open(encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                values = decode(line)
-            except _RepeatedKeyError:
-                raise ValueError(
-                    f"{path}, line {number}: has a repeated key, of which only one would be read"
-                ) from None
-            except (ValueError, RecursionError):  # a number with thousands of digits is a plain ValueError
-                raise ValueError(f"{path}, line {number}: is not JSON; a .jsonl file has one object per line") from None
-            if not isinstance(values, dict):
-                raise ValueError(f"{path}, line {number}: is not a JSON object")
-            yield f"line {number}", values
+    for number, line in read_lines(path, compression_of(path)[1]):
+        try:
+            values = decode(line)
+        except _RepeatedKeyError:
+            raise ValueError(f"{path}, line {number}: has a repeated key, of which only one would be read") from None
+        except (ValueError, RecursionError):  # a number with thousands of digits is a plain ValueError
+            raise ValueError(f"{path}, line {number}: is not JSON; a .jsonl file has one object per line") from None
+        if not isinstance(values, dict):
+            raise ValueError(f"{path}, line {number}: is not a JSON object")
+        yield f"line {number}", values
 
 
 class _RepeatedKeyError(ValueError):
@@ -250,17 +280,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) < len(pairs):
         raise _RepeatedKeyError
     return result
-
-
-def _csv(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    csv.field_size_limit(_LONGEST_CELL)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, strict=True)
-        try:
-            check_columns(path, reader.fieldnames or (), wanted, ", line 1")
-            for values in reader:
-                if None in values or None in values.values():
-                    raise ValueError(f"{path}, line {reader.line_num}: has a different number of cells than the header")
-                yield f"line {reader.line_num}", values
-        except csv.Error:
-            raise ValueError(f"{path}, line {reader.line_num}: is not CSV; check that every quote is closed") from None

@@ -16,6 +16,7 @@ import numpy as np
 
 from dpassay.base import validate
 from dpassay.data.corpora import LABELS, randhie
+from dpassay.data.reader import FOUND, FileOptions
 from dpassay.data.records import Record, read_rows, with_content_ids
 from dpassay.data.table_schema import Row, Schema
 
@@ -114,16 +115,18 @@ def _plain(cell: Any) -> str:
     raise ValueError("holds a value that is neither text nor a number nor a date")
 
 
-def read_table(path: Path | str, *, id: str | None = None) -> list[Record]:
-    """The rows of a JSON Lines, CSV or Parquet file as records, whose text is the row as JSON; `id` is a column of a
-    stable id, which is no part of the row, and None uses the content's hash.
+def read_table(path: Path | str, *, id: str | None = None, stated: FileOptions = FOUND) -> list[Record]:
+    """The rows of a file as records, whose text is the row as JSON.
+
+    A column of stable ids (`id`) is no part of the row; None uses the content's hash. `stated` says how a CSV file is
+    written.
 
     Raises:
         ValueError: one line, which names the file and, if possible, the line, never a value.
     """
     texts: list[str] = []
     ids: list[str] = []
-    for where, cells in read_rows(path):
+    for where, cells in read_rows(path, stated=stated):
         row = dict(cells)
         if id is not None:
             if row.get(id) in (None, ""):

@@ -12,7 +12,7 @@ import yaml
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.outputs import check_output
 from dpassay.base.private_files import write_atomically
-from dpassay.data.columns import no_column
+from dpassay.data.column_names import no_column
 from dpassay.data.records import read_rows
 from dpassay.data.table_schema import MADE_FROM, check_schema, proposed_schema
 

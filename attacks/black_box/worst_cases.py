@@ -24,7 +24,7 @@ import numpy as np
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.base import validate
 from dpassay.data.cells import as_category, as_day, as_number, decimals, is_missing
-from dpassay.data.columns import no_column
+from dpassay.data.column_names import no_column
 from dpassay.data.table_schema import AnyColumn, CategoryColumn, DateColumn, NumberColumn, Schema
 
 Row: TypeAlias = Mapping[str, Any]

@@ -121,10 +121,10 @@ def _contents(path: Path, split: Columns, progress: Progress | None) -> Iterator
         step(1, 1)
 
 
-def _units(piece: list[tuple[str, Mapping[str, Any]]], split: Columns, path: Path) -> list[int | str]:
+def _units(piece: list[tuple[object, Mapping[str, Any]]], split: Columns, path: Path) -> list[int | str]:
     for column, what in ((split.text, "text"), (split.user, "user")):
         for where, row in piece if column is not None else ():
-            _check_word(row.get(str(column)), f"{path}, {where}: column {column!r}", what)
+            _check_word(row.get(str(column)), (path, where, column), what)
     for where, row in piece if split.text is None else ():
         for name, value in row.items():
             if name != split.id and not isinstance(value, _COMPARED):
@@ -140,16 +140,20 @@ def _units(piece: list[tuple[str, Mapping[str, Any]]], split: Columns, path: Pat
     return [_row_number(row, split.id) for _, row in piece]
 
 
-def _check_word(value: Any, column: str, what: str) -> None:
-    """Raises `ValueError` if `dpassay audit text` would refuse a text or a user."""
+def _cell(path: Path, where: object, column: str | None) -> str:
+    return f"{path}, {where}: column {column!r}"
+
+
+def _check_word(value: Any, of: tuple[Path, object, str | None], what: str) -> None:
+    """Raises `ValueError` if `dpassay audit text` would refuse a text or a user `of` a file, a row and a column."""
     if is_missing(value):
-        raise ValueError(f"{column} has no {what}; --holdout needs one in each record")
+        raise ValueError(f"{_cell(*of)} has no {what}; --holdout needs one in each record")
     if isinstance(value, bool | list | dict):
-        raise ValueError(f"{column} must hold a string or a number; --holdout needs a {what} in each record")
+        raise ValueError(f"{_cell(*of)} must hold a string or a number; --holdout needs a {what} in each record")
     if not (written := str(value)).isascii() and _SURROGATE.search(written):
         raise ValueError(
-            f"{column} has an unpaired surrogate, which is not a valid character, and `dpassay audit text` refuses it; "
-            "leave --holdout out, or correct the record"
+            f"{_cell(*of)} has an unpaired surrogate, which is not a valid character, and `dpassay audit text` refuses "
+            "it; leave --holdout out, or correct the record"
         )
 
 

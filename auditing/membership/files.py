@@ -14,8 +14,8 @@ import numpy as np
 from dpassay.accounting.adjacency import Unit
 from dpassay.base.arrays import Bools, Floats
 from dpassay.base.errors import InputError, input_errors
-from dpassay.data.columns import no_column
-from dpassay.data.records import read_rows, read_texts
+from dpassay.data.column_names import no_column
+from dpassay.data.records import Located, read_rows, read_texts
 
 _REFERENCE = re.compile(r"ref_([0-9]{1,6})")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -143,7 +143,7 @@ class _Users:
     def __init__(self, unit: Unit) -> None:
         self._seen: set[str] | None = set() if unit.needs_user else None
 
-    def add(self, row: Mapping[str, Any], where: str) -> None:
+    def add(self, row: Mapping[str, Any], where: object) -> None:
         if self._seen is None:
             return
         user = row.get("user")
@@ -156,10 +156,10 @@ class _Users:
         self._seen.add(str(user))
 
 
-def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _rows(path: Path) -> Iterator[tuple[Located, Mapping[str, Any]]]:
     with input_errors():
         for where, row in read_rows(path):
-            yield f"{path}, {where}", row
+            yield Located(path, where), row
 
 
 def _columns(path: Path, row: Mapping[str, Any]) -> tuple[list[str], bool]:
@@ -177,7 +177,7 @@ def _columns(path: Path, row: Mapping[str, Any]) -> tuple[list[str], bool]:
     return names, len(without) < len(names)
 
 
-def _number(row: Mapping[str, Any], name: str, where: str) -> float:
+def _number(row: Mapping[str, Any], name: str, where: object) -> float:
     value = row.get(name)
     try:
         result = math.nan if isinstance(value, bool) or value is None else float(value)
@@ -188,7 +188,7 @@ def _number(row: Mapping[str, Any], name: str, where: str) -> float:
     return result
 
 
-def _membership(row: Mapping[str, Any], name: str, where: str, *, empty: bool = False) -> bool | None:
+def _membership(row: Mapping[str, Any], name: str, where: object, *, empty: bool = False) -> bool | None:
     value = row.get(name)
     if empty and name in row and (value is None or value == "" or value != value):
         return None

@@ -61,7 +61,7 @@ def read_list(path: Path | str) -> list[ListEntry]:
     return list(read.values())
 
 
-def _lines(path: Path) -> Iterator[tuple[str, ListEntry]]:
+def _lines(path: Path) -> Iterator[tuple[object, ListEntry]]:
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file")
     try:
@@ -74,7 +74,7 @@ def _lines(path: Path) -> Iterator[tuple[str, ListEntry]]:
         raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _table(path: Path) -> Iterator[tuple[str, ListEntry]]:
+def _table(path: Path) -> Iterator[tuple[object, ListEntry]]:
     for where, row in read_rows(path):
         if "secret" not in row or not _COLUMNS.issuperset(row):
             raise ValueError(f"{path}, {where}: the columns of a list must be secret and optionally p and r")
@@ -83,7 +83,7 @@ def _table(path: Path) -> Iterator[tuple[str, ListEntry]]:
         yield where, ListEntry(canonical(row["secret"]), _number(row, "p", path, where), _number(row, "r", path, where))
 
 
-def _number(row: Any, column: str, path: Path, where: str) -> float | None:
+def _number(row: Any, column: str, path: Path, where: object) -> float | None:
     """A probability of a row, None if it is missing. A shifted column may hold a secret, so the value is not shown."""
     value = row.get(column)
     if value is None or value == "":

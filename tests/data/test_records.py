@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
@@ -110,7 +111,8 @@ def test_texts_of_users_are_those_of_records(tmp_path: Path, kind: str) -> None:
     for user in ("who", None):
         records = read_records(path, user=user)
         assert list(read_user_texts(path, user=user)) == [(record.text, record.user or "") for record in records]
-    for columns in ({"text": "nothing"}, {"user": "nothing"}):
+    wrong: list[dict[str, Any]] = [{"text": "nothing"}, {"user": "nothing"}]
+    for columns in wrong:
         messages = []
         for read in (read_records, read_user_texts):
             with pytest.raises(ValueError, match="nothing") as raised:

@@ -1,0 +1,38 @@
+"""The names of the columns of a file, and the messages for those that are missing or given twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+from dpassay.base.validate import did_you_mean
+
+_NAME = re.compile(r"[^\W\d][\w .-]{0,39}")
+_MAX_SHOWN = 20
+
+
+def no_column(column: str, names: Iterable[str]) -> str:
+    """The message for a column that is missing, with the columns that there are.
+
+    Names that do not look like names are not shown: they may be the first record of a file without a header.
+    """
+    there = list(names)
+    if not there or not all(_NAME.fullmatch(name) for name in there):
+        return f"there is no column {column!r} among its {len(there)} columns"
+    listed = ", ".join(map(repr, there[:_MAX_SHOWN])) + (" and others" if len(there) > _MAX_SHOWN else "")
+    return f"there is no column {column!r}; the columns are {listed}{did_you_mean(column, there)}"
+
+
+def check_columns(path: Path, names: Sequence[str], wanted: Collection[str] | None, header: str = "") -> None:
+    """Checks that every wanted column (None: all) exists, and exists once, since only one of two would be read;
+    `header` says where the file names its columns, and an empty file has none.
+
+    Raises:
+        ValueError: one line that names the file and the column.
+    """
+    for column in sorted(set(names) if wanted is None else wanted):
+        if names and column not in names:
+            raise ValueError(f"{path}{header}: {no_column(column, names)}")
+        if names.count(column) > 1:
+            raise ValueError(f"{path}: has {names.count(column)} columns {column!r}; give them distinct names")

@@ -1,0 +1,344 @@
+"""One reader for CSV, TSV and JSON Lines, plain or compressed: DuckDB, which opens only the file that is named.
+
+How a text file is written (its `Dialect`) is found out from its beginning, unless it is stated, and can be shown. Cells
+of CSV stay text: what a cell means is decided by its column, and what is hashed are the characters of the file. Rows
+come in the order of the file, and memory is that of a part of it.
+
+The connection is in memory, has no other file and no network, and installs no extension. Messages name the file and the
+line, never a cell: what DuckDB says of a faulty line quotes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import itertools
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from dpassay.base import validate
+from dpassay.data.column_names import check_columns
+
+if TYPE_CHECKING:
+    import duckdb
+
+SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+"""What may stand between cells, and its name on a command line."""
+ENCODINGS = ("utf-8", "utf-16", "latin-1")
+COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+"""Endings of compressed files, and what DuckDB calls them."""
+
+_SAMPLE = 2048  # rows that the separator and the header are found in
+_PIECE = 4096  # rows that are read at once
+_LONGEST_LINE = 2**31 - 1
+_LONGEST_COMPRESSED = 2**24  # sixteen times as much memory is taken
+_MAX_MEMORY = "1GB"
+_ONE_LINE = "\x01"  # no JSON holds it unescaped, so that a line is one cell
+_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
+_DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileOptions:
+    """What a user says of how files are written; what is None is found out.
+
+    Attributes:
+        separator: between the cells of a CSV file: a character of `SEPARATORS`, or its name.
+        encoding: of a CSV file, one of `ENCODINGS`.
+        header: whether the first line of a CSV file names the columns.
+        missing: words that mean that a cell is missing, in any column.
+        decimal: the sign before decimals, ``.`` or ``,``.
+    """
+
+    separator: Annotated[
+        str | None, "Between the cells of CSV files: comma, semicolon, tab or bar. Default: found."
+    ] = None
+    encoding: Annotated[
+        str | None, "Of CSV files: utf-8, utf-16 or latin-1. Default: UTF-8, or UTF-16 by its mark."
+    ] = None
+    header: Annotated[
+        bool | None, "Whether the first line of CSV files names the columns. Default: yes, or a refusal."
+    ] = None
+    missing: Annotated[list[str] | None, "Word that means that a cell is missing, in any column; repeatable."] = None
+    decimal: Annotated[str | None, 'The sign before decimals, "." or ",". Default: found, column by column.'] = None
+
+    def __post_init__(self) -> None:
+        if self.separator is not None:
+            named = {name: sign for sign, name in SEPARATORS.items()}
+            validate.one_of((*SEPARATORS, *named), separator=self.separator)
+            object.__setattr__(self, "separator", named.get(self.separator, self.separator))
+        if self.encoding is not None:
+            validate.one_of(ENCODINGS, encoding=self.encoding)
+        if self.decimal is not None:
+            validate.one_of((".", ","), decimal=self.decimal)
+
+
+FOUND = FileOptions()
+"""Nothing is stated, and everything is found out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How a CSV file is written; as `FileOptions`, with the compression (``none``, ``gzip``, ``zstd``)."""
+
+    separator: str
+    encoding: str
+    header: bool
+    compression: str
+
+    def __str__(self) -> str:
+        said = [f"{SEPARATORS.get(self.separator, 'line')}s between cells", self.encoding]
+        said += ["no header"] if not self.header else []
+        said += [self.compression] if self.compression != "none" else []
+        return ", ".join(said)
+
+    def to_json(self) -> dict[str, str | bool]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The location of a row; its line is found when it is printed, since rows may take several lines."""
+
+    path: Path
+    row: int
+    dialect: Dialect
+
+    def __str__(self) -> str:
+        return f"line {_line_of(self.path, self.row, self.dialect)}"
+
+
+def compression_of(path: Path) -> tuple[str, str]:
+    """The format of a file by its name, such as ``.csv``, and its compression."""
+    suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
+    if suffixes and suffixes[-1] in COMPRESSED:
+        return (suffixes[0] if len(suffixes) > 1 else ""), COMPRESSED[suffixes[-1]]
+    return (suffixes[-1] if suffixes else ""), "none"
+
+
+def dialect_of(path: Path, stated: FileOptions = FOUND) -> Dialect:
+    """How a CSV file is written, from its first rows and what is stated.
+
+    Raises:
+        ValueError: one line, if it is not text in its encoding, or its first row is a row like the others.
+    """
+    with _connected(path) as connection:
+        return _dialect(connection, path, stated)
+
+
+def read_csv(
+    path: Path, stated: FileOptions = FOUND, wanted: Collection[str] | None = None
+) -> Iterator[tuple[Where, dict[str, str]]]:
+    """The rows of a CSV file, by the names of its columns, each with its location.
+
+    Columns without a name are called ``Unnamed: 0`` and so on, by their index, as pandas does; without a header all
+    are ``column 0`` and so on.
+
+    Args:
+        path: of the file.
+        stated: what is known of it.
+        wanted: columns that must be there; None for any.
+
+    Raises:
+        ValueError: one line without any cell, if a row has another number of cells than the first, a quote is not
+            closed, a name stands twice, or as for `dialect_of`.
+    """
+    with _connected(path) as connection:
+        dialect = _dialect(connection, path, stated)
+        cells = _cells(connection, path, dialect)
+        first = next(cells, ())
+        names = names_of(first) if dialect.header else [f"column {index}" for index in range(len(first))]
+        check_columns(path, names, wanted, ", line 1" if dialect.header else "")
+        rows = cells if dialect.header else itertools.chain([first] if first else [], cells)
+        for number, row in enumerate(rows, 1):
+            yield Where(path, number + dialect.header, dialect), dict(zip(names, row, strict=True))
+
+
+def _dialect(connection: duckdb.DuckDBPyConnection, path: Path, stated: FileOptions) -> Dialect:
+    format_, compression = compression_of(path)
+    encoding = stated.encoding or _encoding(path, compression)
+    separator = stated.separator or ("\t" if format_ == ".tsv" else "")
+    separator = separator or _separator(connection, path, encoding, compression)
+    dialect = Dialect(
+        separator=separator, encoding=encoding, header=stated.header is not False, compression=compression
+    )
+    if stated.header is None and _is_like_the_rest(list(itertools.islice(_cells(connection, path, dialect), _SAMPLE))):
+        raise ValueError(
+            f"{path}, line 1: looks like a row, and not like the names of columns; state whether it is one "
+            "(header: false, or --no-header), or add a line with the names"
+        )
+    return dialect
+
+
+def names_of(header: Sequence[str]) -> list[str]:
+    """The names of columns, of which those that are empty are replaced by ``Unnamed: 0`` and so on."""
+    return [name if name.strip() else f"Unnamed: {index}" for index, name in enumerate(header)]
+
+
+def read_lines(path: Path, compression: str) -> Iterator[tuple[int, str]]:
+    """The lines of a text in UTF-8 that are not blank, each with its number from 1.
+
+    Raises:
+        ValueError: one line, if the file is not UTF-8, or cannot be decompressed.
+    """
+    with contextlib.ExitStack() as stack:
+        if compression == "none":
+            lines: Iterator[str] = stack.enter_context(path.open(encoding="utf-8-sig"))
+        else:
+            lines = _lines(stack.enter_context(_connected(path)), path, "utf-8", compression)
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield number, line.rstrip("\n")
+
+
+def _connected(path: Path) -> duckdb.DuckDBPyConnection:
+    """A connection that reads one file and nothing else."""
+    import duckdb
+
+    settings = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "threads": "1"}
+    connection = duckdb.connect(":memory:", config={**settings, "memory_limit": _MAX_MEMORY, "temp_directory": ""})
+    connection.execute(f"SET allowed_paths = [{_quoted(str(path.absolute()))}, {_literal(path)}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _literal(path: Path) -> str:
+    """The path of a file in SQL, where a sign that stands for other files stands for itself."""
+    return _quoted(re.sub(r"[*?\[]", r"[\g<0>]", str(path.absolute())))
+
+
+def _cells(
+    connection: duckdb.DuckDBPyConnection, path: Path, dialect: Dialect, columns: int | None = None, quote: str = '"'
+) -> Iterator[tuple[str, ...]]:
+    """All rows of a file as they are, the header included; an empty cell is an empty string."""
+    import duckdb
+
+    if columns is None:
+        columns = _width(connection, path, dialect)
+    if not columns:
+        return
+    names = [f"c{index}" for index in range(columns)]
+    options = {
+        "auto_detect": "false",
+        "hive_partitioning": "false",
+        "header": "false",
+        "delim": _quoted(dialect.separator),
+        "quote": _quoted(quote),
+        "escape": _quoted(quote),
+        "encoding": _quoted(dialect.encoding),
+        "compression": _quoted(dialect.compression),
+        "max_line_size": _longest_line(path, dialect.compression),
+        "nullstr": _quoted(""),
+        "force_not_null": f"[{', '.join(map(_quoted, names))}]",
+        "columns": "{" + ", ".join(f"{_quoted(name)}: 'VARCHAR'" for name in names) + "}",
+    }
+    given = ", ".join(f"{name} = {value}" for name, value in options.items())
+    try:
+        result = connection.execute(f"SELECT * FROM read_csv({_literal(path)}, {given})")
+        while rows := result.fetchmany(_PIECE):
+            yield from rows
+    except duckdb.Error as error:
+        raise ValueError(f"{path}{_fault(str(error), dialect)}") from None
+
+
+def _fault(message: str, dialect: Dialect) -> str:
+    """What is wrong with a file, in words of our own: what DuckDB says quotes the line."""
+    line = re.search(r"CSV Error on Line: (\d+)", message)
+    where = f", line {line[1]}: " if line else ": "
+    if "unterminated quote" in message or "quote should be followed" in message:
+        return f"{where}is not CSV; check that every quote is closed"
+    if "aximum line size" in message:
+        return f"{where}has a line of more than {_LONGEST_COMPRESSED >> 20} MiB; decompress the file first"
+    if "Expected Number of Columns" in message:
+        return f"{where}has a different number of cells than the header ({dialect})"
+    if "unicode" in message.lower() or "encod" in message.lower():
+        return (
+            f"{where}is not {dialect.encoding.upper()} text; save it as UTF-8, or state its encoding, such as latin-1"
+        )
+    if "decompress" in message.lower() or "gzip" in message.lower() or "zstd" in message.lower():
+        return ": is not compressed as its name says, or was cut off"
+    return f"{where}cannot be read as CSV ({dialect})"
+
+
+def _width(connection: duckdb.DuckDBPyConnection, path: Path, dialect: Dialect) -> int:
+    """The number of cells of the first row."""
+    lines = (line + "\n" for line in _lines(connection, path, dialect.encoding, dialect.compression))
+    return len(_parsed(itertools.islice(lines, _SAMPLE), dialect.separator, 1)[0]) if path.stat().st_size else 0
+
+
+def _lines(connection: duckdb.DuckDBPyConnection, path: Path, encoding: str, compression: str) -> Iterator[str]:
+    dialect = Dialect(separator=_ONE_LINE, encoding=encoding, header=False, compression=compression)
+    return (line for (line,) in _cells(connection, path, dialect, columns=1, quote=""))
+
+
+def _parsed(lines: Iterator[str], separator: str, rows: int) -> list[list[str]]:
+    """The first rows of some lines of CSV, at least one; a row that goes on beyond them is cut."""
+    csv.field_size_limit(_LONGEST_LINE)
+    return list(itertools.islice(csv.reader(lines, delimiter=separator), rows)) or [[]]
+
+
+def _longest_line(path: Path, compression: str) -> str:
+    """No line is longer than its file; memory in proportion is taken where it is compressed or not UTF-8."""
+    if compression != "none":
+        return str(_LONGEST_COMPRESSED)
+    return str(min(_LONGEST_LINE, max(2**21, path.stat().st_size + 1)))
+
+
+def _separator(connection: duckdb.DuckDBPyConnection, path: Path, encoding: str, compression: str) -> str:
+    """What stands between cells: what DuckDB finds, if it takes the first line for the first row, and finds columns.
+
+    Else it is what cuts the first line into most cells. DuckDB prefers to leave out lines that do not fit.
+    """
+    given = f"{_literal(path)}, all_varchar = true, header = false, encoding = {_quoted(encoding)}, "
+    given += f"compression = {_quoted(compression)}, max_line_size = {_longest_line(path, compression)}"
+    query = f"SELECT Delimiter, SkipRows, len(Columns) FROM sniff_csv({given})"
+    import duckdb
+
+    try:
+        found, skipped, columns = connection.execute(query).fetchone() or ("", 0, 1)
+    except duckdb.Error:
+        found, skipped, columns = "", 0, 1
+    if found in SEPARATORS and not skipped and columns > 1:
+        return str(found)
+    lines = list(itertools.islice(_lines(connection, path, encoding, compression), _SAMPLE))
+    cells = {sign: len(_parsed((line + "\n" for line in lines), sign, 1)[0]) for sign in SEPARATORS}
+    return max(cells, key=lambda sign: cells[sign])
+
+
+def _encoding(path: Path, compression: str) -> str:
+    """UTF-16 if the file begins with its mark, else UTF-8, which is checked when it is read."""
+    if compression != "none":
+        return "utf-8"
+    with path.open("rb") as file:
+        return "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+
+
+def _is_like_the_rest(sample: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row has a number or a date where nearly all others have one, too."""
+    first, rest = sample[:1], sample[1:]
+    if not first or len(rest) < 2:
+        return False
+    return any(
+        bool(kind.fullmatch(name)) and sum(bool(kind.fullmatch(row[index])) for row in rest) >= 0.9 * len(rest)
+        for index, name in enumerate(first[0])
+        for kind in (_NUMBER, _DATE)
+    )
+
+
+def _line_of(path: Path, row: int, dialect: Dialect) -> int:
+    """The line on which a row, counted from 1 with the header, ends."""
+    with _connected(path) as connection:
+        lines = (line + "\n" for line in _lines(connection, path, dialect.encoding, dialect.compression))
+        reader = csv.reader(lines, delimiter=dialect.separator)
+        rows = (cells for cells in reader if cells)
+        for _ in itertools.islice(rows, row):
+            pass
+        return reader.line_num

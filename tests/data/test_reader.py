@@ -1,0 +1,136 @@
+"""Files as people have them are read alike, or refused in one line that shows no cell."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from dpassay.data.reader import Dialect, FileOptions, dialect_of, read_csv, read_lines
+
+ROWS = [{"name": "Jo, A.", "height": "170.5"}, {"name": 'the "tall" one', "height": "201"}, {"name": "é", "height": ""}]
+
+
+def read(path: Path, **stated: object) -> list[dict[str, str]]:
+    return [row for _, row in read_csv(path, FileOptions(**stated))]  # type: ignore[arg-type]
+
+
+def written(separator: str) -> str:
+    def cell(text: str) -> str:
+        return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in (separator, '"', "\n")) else text
+
+    return "".join(separator.join(map(cell, row)) + "\n" for row in [list(ROWS[0]), *(row.values() for row in ROWS)])
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_same_rows(tmp_path: Path, separator: str, end: str, encoding: str, packed: bool) -> None:
+    content = written(separator).replace("\n", end).encode(encoding)
+    path = tmp_path / ("a.csv.gz" if packed else "a.csv")
+    path.write_bytes(gzip.compress(content) if packed else content)
+    if packed and encoding == "utf-16":
+        with pytest.raises(ValueError, match="is not UTF-8 text"):
+            read(path)
+        assert read(path, encoding="utf-16") == ROWS
+    else:
+        assert read(path) == ROWS
+
+
+def test_a_quoted_cell_far_below(tmp_path: Path) -> None:
+    """DuckDB looks for quotes at the beginning only."""
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n" + "1,2\n" * 30_000 + '"x, y","say ""hi""\nthere"\n')
+    *_, (where, last) = read_csv(path)
+    assert last == {"a": "x, y", "b": 'say "hi"\nthere'}
+    assert str(where) == "line 30003"
+
+
+def test_no_line_is_left_out(tmp_path: Path) -> None:
+    """DuckDB would begin at the second line, where it finds two columns."""
+    path = tmp_path / "texts.csv"
+    path.write_text("text\nhello there\nhow are you; fine\n")
+    assert read(path) == [{"text": "hello there"}, {"text": "how are you; fine"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b\n1,2\n3\n", "line 3: has a different number of cells"),
+        ('a,b\n1,"2\n3,4\n', "line 2: is not CSV; check that every quote is closed"),
+        ("1,2\n3,4\n5,6\n", "line 1: looks like a row"),
+        ("a,a\n1,2\n", "has 2 columns 'a'"),
+    ],
+)
+def test_faults_are_one_line(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message) as caught:
+        read(path)
+    assert "\n" not in str(caught.value)
+    assert "3,4" not in str(caught.value)
+
+
+def test_latin_1_is_read_where_it_is_stated(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("näme;b\nmüller;2\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="is not UTF-8 text; save it as UTF-8, or state its encoding"):
+        read(path)
+    assert read(path, encoding="latin-1") == [{"näme": "müller", "b": "2"}]
+
+
+def test_no_header_where_it_is_stated(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("1,2\n3,4\n5,6\n")
+    assert read(path, header=False)[0] == {"column 0": "1", "column 1": "2"}
+
+
+def test_columns_without_a_name_are_called_as_pandas_does(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(",b\n0,x\n1,y\n")
+    assert read(path)[0] == {"Unnamed: 0": "0", "b": "x"}
+
+
+def test_a_long_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n1," + "x" * 3_000_000 + "\n")
+    assert len(read(path)[0]["b"]) == 3_000_000
+
+
+@pytest.mark.parametrize("name", ["*.csv", "a'b.csv", "http:x.csv", "a;b.csv", "[a].csv", "a b.csv", "a?[b]*.csv"])
+def test_a_hostile_name_opens_no_other_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / "other.csv").write_text("secret\n1\n")
+    path = tmp_path / name
+    path.write_text("a,b\n1,2\nx,y\n")
+    assert read(path) == [{"a": "1", "b": "2"}, {"a": "x", "b": "y"}]
+
+
+def test_the_name_of_a_folder_is_no_column(tmp_path: Path) -> None:
+    """DuckDB reads `year=2020` in a path as a column."""
+    path = tmp_path / "year=2020" / "a.csv"
+    path.parent.mkdir()
+    path.write_text("a,b\n1,2\nx,y\n")
+    assert read(path) == [{"a": "1", "b": "2"}, {"a": "x", "b": "y"}]
+
+
+def test_lines_have_their_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1}\n\n{"b": "\\u0001, \\" ;"}\n')
+    assert list(read_lines(path, "none")) == [(1, '{"a": 1}'), (3, '{"b": "\\u0001, \\" ;"}')]
+
+
+def test_a_dialect_in_words() -> None:
+    dialect = Dialect(separator=";", encoding="latin-1", header=False, compression="gzip")
+    assert str(dialect) == "semicolons between cells, latin-1, no header, gzip"
+
+
+def test_what_was_found_reads_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a;b\n1,5;x\n2,5;y\n")
+    dialect = dialect_of(path)
+    assert dialect.separator == ";"
+    stated = FileOptions(separator=";", encoding="utf-8", header=True)
+    assert dialect_of(path, stated) == dialect
+    assert list(read_csv(path, stated)) == list(read_csv(path))
