@@ -51,6 +51,11 @@ class Detectable:
         """The power: the probability with which these leaks are detected."""
         return 0.5
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether the test has less than 50 % power, whatever leaks, even everything."""
+        return self.epsilon is None and self.share is None
+
     def to_json(self) -> dict[str, Any]:
         """The numbers as plain JSON types."""
         return {**dataclasses.asdict(self), "chance": self.chance}

@@ -11,6 +11,14 @@ from dpassay.accounting.bounds import Bound, Interval
 from dpassay.audits.statistics.binomial import clopper_pearson
 from dpassay.base import validate
 
+NO_CONCLUSION = "No conclusion"
+"""How the sentence of an audit begins which could have found nothing, or of which a control failed."""
+
+
+def no_conclusion(*reasons: str) -> str:
+    """The sentence of an audit from which nothing follows."""
+    return f"{NO_CONCLUSION}: {'; '.join(reasons)}."
+
 
 @dataclass(frozen=True, slots=True)
 class Rate:
@@ -92,6 +100,11 @@ class AuditResult:
     multiplicity: tuple[str, ...] = ()
     contradictions: tuple[str, ...] = ()
     details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def concluded(self) -> bool:
+        """Whether a conclusion is drawn; if not, the sentence says what would make it work."""
+        return not self.conclusion.startswith(NO_CONCLUSION)
 
     def to_json(self) -> dict[str, Any]:
         """The audit as JSON types, in the form of the assay document; `contradictions` are part of `details`."""

@@ -35,9 +35,10 @@ EXIT: Final[dict[Name, str]] = {
 }
 """What the exit code of each verdict says."""
 
-AUDIT_EXIT: Final[dict[Literal["REFUTED", "DONE"], str]] = {
+AUDIT_EXIT: Final[dict[Literal["REFUTED", "DONE", "NO_CONCLUSION"], str]] = {
     "DONE": "done, and nothing was refuted, which is no evidence of privacy",
     "REFUTED": "the claim is refuted",
+    "NO_CONCLUSION": "no conclusion: the audit could have found nothing, or a control failed; a sentence says why",
 }
 """The same of audits, which support no claim."""
 

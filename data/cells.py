@@ -17,8 +17,10 @@ def is_missing(value: Any) -> bool:
 
 
 def as_number(value: Any) -> float | None:
-    """The finite number in a cell; None for anything else. True and false are words."""
+    """The finite number in a cell; None for anything else. True and false are words, and so is 1_000."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        return None
+    if isinstance(value, str) and "_" in value:
         return None
     try:
         number = float(value)

@@ -1,38 +1,399 @@
-"""The names of the columns of a file, and the messages for those that are missing or given twice."""
+"""What the columns of tables hold, found out from their cells, and what a cell means in such a column.
+
+A column is of numbers, dates or times if nearly all of its cells are (`NEARLY`), all in the same form (`Form`), as in
+16/07/2020; the rest counts as missing, and is counted. In such a column the usual marks of missing cells (`MARKS`) are
+missing, too; among words only empty cells are. Else a column has words: an identifier if no two cells are alike, text
+if it reads like sentences, and categories if its words are few and repeat.
+
+Zeros and ones, and other whole numbers of which there are few, are numbers, as are true and false, since one file
+writes what another one writes as 0 and 1.
+
+Kinds that were found out from private rows are private. An audit may depend on them; a mechanism takes a schema.
+"""
 
 from __future__ import annotations
 
+import datetime
+import itertools
+import math
 import re
-from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
 
-from dpassay.base.validate import did_you_mean
+from dpassay.data.cells import as_category, as_day, as_number, decimals, is_missing
 
-_NAME = re.compile(r"[^\W\d][\w .-]{0,39}")
-_MAX_SHOWN = 20
+NEARLY = 0.95
+"""The share of the cells that are there, from which on a column is of numbers, dates or times."""
+MARKS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "-", "?", ".", "\\n"})
+"""Marks of a missing cell among numbers and dates, in lower case."""
+MAX_CATEGORIES = 200
+"""A column with more distinct words holds names or prose."""
+_WORDS_OF_PROSE = 3.0  # in a cell of a column of text, on average
+_MIN_IDENTIFIERS = 20
+_MAX_DISTINCT = 10_000  # words of a column that are remembered
+_MAX_SHOWN = 5  # rows of odd cells
+_DECIMALS = 12
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*")
+_THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
+_COMMA = re.compile(r"[-+]?(\d{1,3}(\.\d{3})+|\d+),\d+")
+_PARTS = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})")
 
 
-def no_column(column: str, names: Iterable[str]) -> str:
-    """The message for a column that is missing, with the columns that there are.
+class Kind(StrEnum):
+    """What the cells of a column are."""
 
-    Names that do not look like names are not shown: they may be the first record of a file without a header.
+    NUMBER = "number"
+    DATE = "date"
+    TIME = "time"
+    CATEGORY = "category"
+    TEXT = "text"
+    IDENTIFIER = "identifier"
+    CONSTANT = "constant"
+    NESTED = "nested"
+
+
+_MEASURED = (Kind.NUMBER, Kind.DATE, Kind.TIME)
+
+
+class Form(StrEnum):
+    """A way to write numbers, dates or times, by an example; the first that fits most cells is that of the column."""
+
+    POINT = "1200.5"
+    THOUSANDS = "1,200.5"
+    COMMA = "1.200,5"
+    TRUTH = "true, false"
+    DAY = "2013-05-31"
+    TIME = "2013-05-31 12:30"
+    YEAR_FIRST = "2013/05/31"
+    DOTTED = "31.05.2013"
+    DAY_FIRST = "31/05/2013"
+    MONTH_FIRST = "05/31/2013"
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of a column that is written so."""
+        if self in (Form.POINT, Form.THOUSANDS, Form.COMMA, Form.TRUTH):
+            return Kind.NUMBER
+        return Kind.TIME if self is Form.TIME else Kind.DATE
+
+
+_ORDERS = {  # of year, month and day between these signs
+    ("/", "ymd"): Form.YEAR_FIRST,
+    (".", "dmy"): Form.DOTTED,
+    ("/", "dmy"): Form.DAY_FIRST,
+    ("/", "mdy"): Form.MONTH_FIRST,
+}
+
+
+_PLAIN = (Form.POINT, Form.THOUSANDS, Form.COMMA)
+_WITH_POINT = (Form.POINT, Form.THOUSANDS)
+_DAYS = (Form.DAY, Form.TIME, *_ORDERS.values())
+
+
+def meanings(cell: Any) -> tuple[tuple[Form, ...], Sequence[float]]:
+    """The forms in which a cell is a number, and that number in each: dates and times as days from 0001-01-01."""
+    if isinstance(cell, bool):
+        return (Form.TRUTH,), (float(cell),)
+    if isinstance(cell, str):
+        cell = cell.strip()
+    number = as_number(cell)
+    if number is not None:
+        if isinstance(cell, str) and "." in cell:
+            return _WITH_POINT, (number, number)
+        return _PLAIN, (number, number, number)
+    if isinstance(cell, datetime.date):
+        day = as_day(cell)
+        if day is not None:
+            return _DAYS, (day,) * len(_DAYS)
+        return (Form.TIME,), (_days(cell) if isinstance(cell, datetime.datetime) else float(cell.toordinal()),)
+    results = dict(_written(cell)) if isinstance(cell, str) else {}
+    return tuple(results), tuple(results.values())
+
+
+def _written(word: str) -> Iterator[tuple[Form, float]]:
+    """The meanings of a word that is no plain number."""
+    if not word[:1].isdigit() and word[:1] not in "-+":
+        if word.casefold() in ("true", "false"):
+            yield Form.TRUTH, float(word.casefold() == "true")
+        return
+    if _THOUSANDS.fullmatch(word):
+        yield Form.THOUSANDS, float(word.replace(",", ""))
+    if _COMMA.fullmatch(word):
+        yield Form.COMMA, float(word.replace(".", "").replace(",", "."))
+    if (day := as_day(word)) is not None:
+        yield from ((form, day) for form in _DAYS)
+    elif _TIME.fullmatch(word):
+        try:
+            yield Form.TIME, _days(datetime.datetime.fromisoformat(word))
+        except ValueError:
+            return
+    elif parts := _PARTS.fullmatch(word):
+        for (separator, order), form in _ORDERS.items():
+            numbers = dict(zip(order, (parts[1], parts[3], parts[4]), strict=True))
+            if parts[2] == separator and len(numbers["y"]) == 4:
+                try:
+                    date = datetime.date(int(numbers["y"]), int(numbers["m"]), int(numbers["d"]))
+                except ValueError:
+                    continue
+                yield form, float(date.toordinal())
+
+
+def _days(time: datetime.datetime) -> float:
+    utc = time.astimezone(datetime.UTC) if time.tzinfo is not None else time
+    midnight = utc.replace(hour=0, minute=0, second=0, microsecond=0)
+    return utc.toordinal() + (utc - midnight).total_seconds() / 86_400
+
+
+def word_of(cell: Any) -> str:
+    """The word of a cell, without case and spaces at its ends; whole numbers and truth values have one spelling."""
+    return as_category(cell).casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a user says of columns, which goes before what is found out.
+
+    Attributes:
+        kinds: of some columns, by name; number, date and time stand for each other, as the cells are.
+        missing: words that mean that a cell is missing, in any column, beside `MARKS` among numbers and dates.
+        decimal: the sign before decimals, ``.`` or ``,``; None is found out.
     """
-    there = list(names)
-    if not there or not all(_NAME.fullmatch(name) for name in there):
-        return f"there is no column {column!r} among its {len(there)} columns"
-    listed = ", ".join(map(repr, there[:_MAX_SHOWN])) + (" and others" if len(there) > _MAX_SHOWN else "")
-    return f"there is no column {column!r}; the columns are {listed}{did_you_mean(column, there)}"
+
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    missing: Collection[str] = ()
+    decimal: str | None = None
+
+    def fits(self, form: Form) -> bool:
+        """Whether numbers may be written so."""
+        if self.decimal is None or form.kind is not Kind.NUMBER or form is Form.TRUTH:
+            return True
+        return (form is Form.COMMA) is (self.decimal == ",")
 
 
-def check_columns(path: Path, names: Sequence[str], wanted: Collection[str] | None, header: str = "") -> None:
-    """Checks that every wanted column (None: all) exists, and exists once, since only one of two would be read;
-    `header` says where the file names its columns, and an empty file has none.
+NO_RULES = Rules()
+"""Everything is found out."""
 
-    Raises:
-        ValueError: one line that names the file and the column.
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of one or several files.
+
+    Attributes:
+        name: of the column.
+        kind: of its cells.
+        form: of its numbers, dates or times; None if it has words.
+        rows: number of cells.
+        missing: how many of them are empty, or marked as missing.
+        odd: how many are not of the column's form, and count as missing.
+        distinct: the number of distinct words, or of those that were remembered.
+        low, high: the smallest and largest number; of dates and times, days from 0001-01-01.
+        decimals: of its numbers.
+        also: other forms that fit as many cells and give other numbers, so that the form is a guess.
+        marks: words that mean that a cell is missing.
     """
-    for column in sorted(set(names) if wanted is None else wanted):
-        if names and column not in names:
-            raise ValueError(f"{path}{header}: {no_column(column, names)}")
-        if names.count(column) > 1:
-            raise ValueError(f"{path}: has {names.count(column)} columns {column!r}; give them distinct names")
+
+    name: str
+    kind: Kind
+    form: Form | None
+    rows: int
+    missing: int
+    odd: int
+    distinct: int
+    low: float = math.inf
+    high: float = -math.inf
+    decimals: int = 0
+    also: tuple[Form, ...] = ()
+    marks: frozenset[str] = frozenset()
+
+    def is_missing(self, cell: Any) -> bool:
+        """Whether a cell is empty, or marked as missing."""
+        return is_missing(cell) or (bool(self.marks) and isinstance(cell, str) and word_of(cell) in self.marks)
+
+    def number(self, cell: Any) -> float | None:
+        """The number that a cell means in the column's form; None if it is missing, or not of that form."""
+        if is_missing(cell):
+            return None
+        forms, numbers = meanings(cell)
+        return numbers[forms.index(self.form)] if self.form in forms else None
+
+    def value(self, cell: Any) -> float | str | None:
+        """What a cell means: a number, or a word; None if it is missing, or not of the column's form."""
+        if self.form is not None:
+            return self.number(cell)
+        return None if self.is_missing(cell) else word_of(cell)
+
+
+class ColumnReader:
+    """Finds out what a column holds, cell by cell, in bounded memory; the order of the cells has no effect on the kind.
+
+    Attributes:
+        name: of the column.
+        rules: what a user says of it.
+        rows: the number of cells.
+        words: distinct words, at most 10 000.
+    """
+
+    def __init__(self, name: str, rules: Rules = NO_RULES) -> None:
+        self.name, self.rules = name, rules
+        self._stated = rules.kinds.get(name)
+        self._missing = frozenset(map(word_of, rules.missing))
+        self.rows = self._empty = self._nested = self._parts = self._marks = self._decimals = self._repeats = 0
+        self._counts: dict[tuple[Form, ...], int] = {}  # of cells that have these forms
+        self._first_rows: dict[tuple[Form, ...], list[int]] = {}
+        self._ends: dict[Form, tuple[float, float]] = {}
+        self._seen: dict[str, tuple[Form, ...]] = {}  # the forms of some cells, so that they are not read again
+        self._seen_parts: dict[str, int] = {}
+        self.words: set[str] = set()
+
+    def read(self, cell: Any) -> None:
+        """Adds one cell."""
+        self.rows += 1
+        if type(cell) is str and (forms := self._seen.get(cell)) is not None:
+            self._repeats += 1
+            self._parts += self._seen_parts[cell]
+            self._count(forms)
+        elif is_missing(cell):
+            self._empty += 1
+        elif isinstance(cell, str | int | float | Decimal | datetime.date):
+            self._read(cell)
+        else:
+            self._nested += 1
+
+    def _read(self, cell: Any) -> None:
+        word = word_of(cell)
+        if word in self._missing:
+            self._empty += 1
+            return
+        if word in self.words:
+            self._repeats += 1
+        elif len(self.words) < _MAX_DISTINCT:
+            self.words.add(word)
+        parts = len(cell.split()) if isinstance(cell, str) else 0
+        self._parts += parts
+        if parts and word in MARKS:
+            self._marks += 1
+            return
+        forms, numbers = meanings(cell)
+        self._count(forms)
+        for form, number in zip(forms, numbers, strict=True):
+            low, high = self._ends.get(form, (number, number))
+            if number <= low or number >= high:
+                self._ends[form] = min(low, number), max(high, number)
+        if forms and forms[0] is Form.POINT and self._decimals < _DECIMALS:
+            self._decimals = max(self._decimals, decimals(cell))
+        if type(cell) is str and len(self._seen) < _MAX_DISTINCT:
+            self._seen[cell], self._seen_parts[cell] = forms, parts
+
+    def _count(self, forms: tuple[Form, ...]) -> None:
+        self._counts[forms] = count = self._counts.get(forms, 0) + 1
+        if count <= _MAX_SHOWN:
+            self._first_rows.setdefault(forms, []).append(self.rows)
+
+    def add(self, other: ColumnReader) -> None:
+        """Adds all cells that another one has read; `odd_rows` stay those of this one."""
+        for name in ("rows", "_empty", "_nested", "_parts", "_marks"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self._decimals = max(self._decimals, other._decimals)
+        self._repeats += other._repeats + len(self.words & other.words)
+        self.words |= other.words
+        for forms, count in other._counts.items():
+            self._counts[forms] = self._counts.get(forms, 0) + count
+        for form, (low, high) in other._ends.items():
+            mine = self._ends.get(form, (low, high))
+            self._ends[form] = min(mine[0], low), max(mine[1], high)
+
+    def missing(self, column: Column) -> int:
+        """The number of cells that are empty or, in a column of this form, marked as missing."""
+        return self._empty if column.form is None else self._empty + self._marks
+
+    def odd(self, column: Column) -> int:
+        """The number of cells that are there, but not of the form of a column."""
+        if column.form is None:
+            return 0
+        return self.rows - self._empty - self._marks - self._of_form(column.form)
+
+    def ends(self, form: Form) -> tuple[float, float]:
+        """The smallest and the largest number in a form."""
+        return self._ends.get(form, (math.inf, -math.inf))
+
+    def best_share(self) -> float:
+        """The share of the cells that are there which are of the form that most of them are of."""
+        filled = self.rows - self._empty
+        return max(map(self._of_form, Form)) / filled if filled else 0.0
+
+    def _of_form(self, form: Form) -> int:
+        return sum(count for forms, count in self._counts.items() if form in forms)
+
+    def odd_rows(self, form: Form) -> list[int]:
+        """The numbers, from 1, of the first rows whose cells are not of a form."""
+        rows = (rows for forms, rows in self._first_rows.items() if form not in forms)
+        return sorted(itertools.chain.from_iterable(rows))[:_MAX_SHOWN]
+
+    def column(self) -> Column:
+        """What the column holds."""
+        counts = {form: self._of_form(form) for form in Form}
+        filled = self.rows - self._empty - self._marks
+        form = self._form(counts, filled)
+        if form is None:
+            kind = self._kind_of_words(self.rows - self._empty)
+            known = (self.rows, self._empty, self._nested, len(self.words))
+            return Column(self.name, kind, None, *known, marks=self._missing)
+        low, high = self.ends(form)
+        also = tuple(
+            other
+            for other in Form
+            if counts[other] == counts[form] and self.rules.fits(other) and self.ends(other) != (low, high)
+        )
+        kind = form.kind if low < high or self._stated is not None else Kind.CONSTANT
+        known = (self.rows, self._empty + self._marks, filled - counts[form], len(self.words))
+        return Column(self.name, kind, form, *known, low, high, self._decimals, also, self._missing | MARKS)
+
+    def _form(self, counts: Mapping[Form, int], filled: int) -> Form | None:
+        """The form of the column, or None if it has words."""
+        if self._stated is not None and self._stated not in _MEASURED:
+            return None
+        fitting = [form for form in Form if self.rules.fits(form)]
+        best = max(fitting, key=lambda form: counts[form])  # the first of those with most cells
+        nearly = counts[best] >= max(1.0, NEARLY * filled, float(self._marks)) and not self._nested
+        return best if nearly or self._stated is not None else None
+
+    def _kind_of_words(self, filled: int) -> Kind:
+        if self._nested:
+            return Kind.NESTED
+        if self._stated is not None:
+            return self._stated
+        if len(self.words) <= 1:
+            return Kind.CONSTANT
+        if self._parts >= _WORDS_OF_PROSE * filled and len(self.words) > MAX_CATEGORIES:
+            return Kind.TEXT
+        if filled >= _MIN_IDENTIFIERS and not self._repeats:
+            return Kind.IDENTIFIER
+        return Kind.CATEGORY if len(self.words) <= MAX_CATEGORIES else Kind.TEXT
+
+
+def readers_of(rows: Iterable[Mapping[str, Any]], rules: Rules = NO_RULES) -> dict[str, ColumnReader]:
+    """Readers of the columns of rows, by name, in the order in which they first occur, after all cells are read."""
+    readers: dict[str, ColumnReader] = {}
+    for row in rows:
+        for name, cell in row.items():
+            if name not in readers:
+                readers[name] = ColumnReader(name, rules)
+            readers[name].read(cell)
+    return readers
+
+
+def joined(*readers: ColumnReader) -> Column:
+    """What a column holds in several files together."""
+    result = ColumnReader(readers[0].name, readers[0].rules)
+    for reader in readers:
+        result.add(reader)
+    return result.column()
+
+
+def columns_of(rows: Iterable[Mapping[str, Any]], rules: Rules = NO_RULES) -> dict[str, Column]:
+    """The columns of rows, by name, in the order in which they first occur."""
+    return {name: reader.column() for name, reader in readers_of(rows, rules).items()}

@@ -31,6 +31,7 @@ from pydantic import (
 
 from dpassay.base.errors import InputError
 from dpassay.data.cells import as_number, decimals, is_missing
+from dpassay.data.columns import Kind
 
 MISSING = "missing"
 """The word for an empty cell in serialised rows; no category may be that word."""
@@ -57,7 +58,7 @@ Row: TypeAlias = tuple[str, ...]
 """The words of a row's cells, in the order of the schema."""
 
 
-class Column(BaseModel, ABC):
+class SchemaColumn(BaseModel, ABC):
     """A column of a table: a public name and a public domain.
 
     A value is written as one word, the same for equal values: `word` reads it from a cell of a file, `cell` is its
@@ -151,7 +152,7 @@ class Column(BaseModel, ABC):
     def _uniform(self, rng: np.random.Generator) -> str: ...
 
 
-class SpelledColumn(Column, ABC):
+class SpelledColumn(SchemaColumn, ABC):
     """A column whose words are spelled character by character: numbers and dates."""
 
     characters: ClassVar[str]
@@ -165,7 +166,7 @@ class SpelledColumn(Column, ABC):
         """Whether this is a word of the domain."""
 
 
-class CategoryColumn(Column):
+class CategoryColumn(SchemaColumn):
     """A column of categories."""
 
     type: Literal["category"]
@@ -484,6 +485,12 @@ def read_schema(path: Path) -> tuple[Schema, str | None]:
         return Schema.model_validate(body), None if made_from is None else str(made_from)
     except ValidationError as error:
         raise InputError(f"{path}: {first_error(error)}") from None
+
+
+def kinds_of(schema: Schema) -> dict[str, Kind]:
+    """What the columns of a schema hold, by name."""
+    kinds = {"number": Kind.NUMBER, "date": Kind.DATE, "category": Kind.CATEGORY}
+    return {column.name: kinds[column.type] for column in schema.columns}
 
 
 def check_schema(body: dict[str, Any], where: str) -> None:

@@ -40,10 +40,10 @@ MEANINGS = {
     ExitCode.OUTPUT_CLOSED: "the reader of the output closed it, such as `head`",
 }
 
-MEANINGS_FOR_AUDITS: dict[ExitCode, str] = {
-    code: {ExitCode.DONE: AUDIT_EXIT["DONE"], ExitCode.REFUTED: AUDIT_EXIT["REFUTED"]}.get(code, meaning)
-    for code, meaning in MEANINGS.items()
-    if code != ExitCode.UNPROVEN
+MEANINGS_FOR_AUDITS: dict[ExitCode, str] = MEANINGS | {
+    ExitCode.DONE: AUDIT_EXIT["DONE"],
+    ExitCode.REFUTED: AUDIT_EXIT["REFUTED"],
+    ExitCode.UNPROVEN: AUDIT_EXIT["NO_CONCLUSION"],
 }
 
 
@@ -65,9 +65,11 @@ def of_verdict(verdict: str) -> ExitCode:
     return codes[verdict]
 
 
-def of_audit(refuted: bool) -> ExitCode:
+def of_audit(refuted: bool, concluded: bool) -> ExitCode:
     """The exit code of an audit, which can refute a claim but not support one."""
-    return ExitCode.REFUTED if refuted else ExitCode.DONE
+    if refuted:
+        return ExitCode.REFUTED
+    return ExitCode.DONE if concluded else ExitCode.UNPROVEN
 
 
 def interrupted(arguments: Sequence[str]) -> ExitCode:

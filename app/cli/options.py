@@ -18,7 +18,7 @@ from dpassay.cli.exit_codes import of_audit
 if TYPE_CHECKING:
     from dpassay.base.progress import Progress
 
-FORMATS = ".jsonl, .csv or .parquet"
+FORMATS = ".csv, .tsv, .jsonl or .parquet"
 """Of files of records, as `dpassay.data.records.read_rows` reads them."""
 
 Json = Annotated[
@@ -202,4 +202,5 @@ def call(function: Callable[..., T], options: Mapping[str, Any], **others: Any) 
 def conclude(result: Any, in_words: Callable[[], None], json_: bool, quiet: bool) -> NoReturn:
     """Prints the result of an audit, as `show` does, and ends the command with the exit code of its conclusion."""
     show(result.to_json(), in_words, json_, quiet)
-    raise typer.Exit(of_audit(bool(result.refuted)))
+    audits = result.audits if hasattr(result, "audits") else (result.audit,)
+    raise typer.Exit(of_audit(bool(result.refuted), any(audit.concluded for audit in audits)))

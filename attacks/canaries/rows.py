@@ -125,7 +125,7 @@ class ColumnRange:
 
 
 @dataclass(slots=True)
-class ColumnReader:
+class RangeReader:
     """Infers the type and range of a column, value by value."""
 
     name: str

@@ -29,14 +29,14 @@ def attribute_inference(
     """Guesses a column of every row as that of the synthetic row that is nearest in the other columns.
 
     Args:
-        tables: rows, each one unit.
+        tables: the rows, and the units whose rows they are.
         secret: the column to guess.
         tolerance: for numbers, as a fraction of the range in source and holdout, in [0, 1).
         progress: called with the number of rows done and the total.
 
     Returns:
-        A unit is hit if its guess is right. For comparison, `beside` has the hits of one constant guess: the most
-        common category, or the median, of the synthetic rows.
+        A unit is hit if the guess of a row of it is right. For comparison, `beside` has the hits of one constant guess:
+        the most common category, or the median, of the synthetic rows.
 
     Raises:
         ValueError: if there is no such column, or no other column.
@@ -52,19 +52,19 @@ def attribute_inference(
     given = _column(tables.synthetic, numeric, position)
     right = _right(given[index], truth, numeric, tolerance)
     same = _right(np.full(len(truth), _commonest(given, numeric)), truth, numeric, tolerance)
-    count = len(tables.source)
+    (source, holdout), constant = tables.hits(right), tables.hits(same)
     off = f"within {format_percent(tolerance)} of the range" if numeric else "the same category"
     return Hits(
         "attribute_inference",
         f"the column {secret!r} of a row is unknown and the others are known; guess it from the synthetic table",
         f"the value of the synthetic row that is nearest in the other columns; right if {off}",
         "guessed right",
-        right[:count],
-        right[count:],
+        source,
+        holdout,
         {"column": secret},
         (
-            ("source units guessed right by one constant value", int(same[:count].sum()), count),
-            ("holdout units guessed right by one constant value", int(same[count:].sum()), len(same) - count),
+            ("source units guessed right by one constant value", int(constant[0].sum()), len(source)),
+            ("holdout units guessed right by one constant value", int(constant[1].sum()), len(holdout)),
         ),
     )
 

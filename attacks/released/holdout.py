@@ -87,6 +87,20 @@ class Units:
         """Which units have at least one record that was hit."""
         return _any(source, self.source, self.source_count), _any(holdout, self.holdout, self.holdout_count)
 
+    def taken(self, chosen: Bools) -> Units:
+        """Some of the units, by a mask over those of source and holdout."""
+        number = np.cumsum(chosen) - 1
+        count = int(chosen[: self.source_count].sum())
+        source, holdout = (chosen[: self.source_count], chosen[self.source_count :])
+        return dataclasses.replace(
+            self,
+            source=number[self.source[source[self.source]]],
+            holdout=number[self.source_count + self.holdout[holdout[self.holdout]]] - count,
+            order=self.order[chosen],
+            source_count=count,
+            holdout_count=int(chosen.sum()) - count,
+        )
+
     def about(self) -> dict[str, int]:
         """The counts that explain the number of units, for reports."""
         return {"copies": self.copies, "in_both": self.in_both}

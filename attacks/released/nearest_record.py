@@ -19,16 +19,16 @@ from dpassay.base.arrays import Floats, Integers
 from dpassay.base.number_format import format_percent
 
 CLOSEST = 0.1
-"""The fraction of all candidates that the attack guesses to be in the source: those nearest to a synthetic row."""
+"""The fraction of all units that the attack guesses to be in the source: those nearest to a synthetic row."""
 
 _GAME = "some rows were given to the generator and others held out; tell them apart by the synthetic table"
 
 
 def exact_matches(tables: Tables) -> Hits:
-    """Which rows the synthetic table repeats in all columns; each row is one unit."""
+    """Which units have a row that the synthetic table repeats in all columns."""
     known = set(tables.synthetic.keys())
-    sides = (tables.source.keys(), tables.holdout.keys())
-    source, holdout = (np.array([key in known for key in keys], dtype=np.bool_) for keys in sides)
+    rows = (*tables.source.keys(), *tables.holdout.keys())
+    source, holdout = tables.hits(np.array([key in known for key in rows], dtype=np.bool_))
     attack = "a unit whose row is in the synthetic table, the same in all columns"
     return Hits("exact_match", _GAME, attack, "repeated", source, holdout)
 
@@ -38,14 +38,14 @@ def closest_records(
 ) -> Hits:
     """Guesses that the rows nearest to a synthetic row are those of the source.
 
-    The number of guesses is fixed in advance, and ties are broken by a hash of the row, so hits depend on the split
+    The number of guesses is fixed in advance, and ties are broken by a hash of the unit, so hits depend on the split
     into source and holdout only through the synthetic rows. The index of a row must not break ties, since it reveals
-    the side.
+    the side. A user is as near as the nearest of the user's rows.
 
     Args:
-        tables: rows, each one unit.
+        tables: the rows, and the units whose rows they are.
         seed: of the rows drawn for the share of synthetic rows, and of ties between equal rows; public choices.
-        share: fraction of all candidates to guess, in (0, 1).
+        share: fraction of all units to guess, in (0, 1).
         limit: largest number of synthetic rows, and of rows of each side, that are used for the share of synthetic
             rows; the guesses use all rows.
         progress: called with the number of rows done and the total.
@@ -57,12 +57,15 @@ def closest_records(
     """
     validate.open_probability(share=share)
     both = EncodedTable.joined(tables.source, tables.holdout)
-    distances, _ = nearest(both, tables.synthetic, progress)
+    of_rows, _ = nearest(both, tables.synthetic, progress)
+    count, total = tables.counts[0], sum(tables.counts)
+    distances = np.full(total, np.inf)
+    np.minimum.at(distances, tables.owners, of_rows)
     rng = np.random.default_rng(seed)
-    order = np.lexsort((rng.permutation(len(both)), ranks(both.keys()), distances))
-    guessed = np.zeros(len(both), dtype=np.bool_)
-    guessed[order[: math.ceil(share * len(both))]] = True
-    count = len(tables.source)
+    ties = ranks(both.keys()) if tables.units is None else tables.units.order
+    order = np.lexsort((rng.permutation(total), ties, distances))
+    guessed = np.zeros(total, dtype=np.bool_)
+    guessed[order[: math.ceil(share * total)]] = True
     return Hits(
         "closest_record",
         _GAME,

@@ -63,12 +63,13 @@ def singling_out(
 ) -> Hits:
     """Makes predicates from synthetic rows and counts the rows that they single out.
 
-    A unit is hit if a predicate is true for it and for no other unit of either side. This definition treats both sides
-    alike, unlike "the only one of the source". `beside` has the usual counts, predicates that are true for exactly one
-    row of the source, or of equally many rows of the holdout; their intervals treat predicates as independent.
+    A unit is hit if a predicate is true for a row of it and for none of another unit of either side. This definition
+    treats both sides alike, unlike "the only one of the source". `beside` has the usual counts, predicates that are
+    true for exactly one unit of the source, or of equally many units of the holdout; their intervals treat predicates
+    as independent.
 
     Args:
-        tables: rows, each one unit.
+        tables: the rows, and the units whose rows they are.
         seed: of the choice of predicates; a public choice.
         attempts: number of predicates of each kind.
         columns: number of columns in a conjunction.
@@ -82,23 +83,23 @@ def singling_out(
         "several columns": multivariate(tables.synthetic, rng, attempts, columns),
         "chance": by_chance(tables.synthetic, rng, attempts, columns),
     }
-    count = len(tables.source)
-    both = EncodedTable.joined(tables.source, tables.holdout)
-    size = min(count, len(tables.holdout))
-    of_source, of_holdout = np.zeros(len(both), dtype=np.bool_), np.zeros(len(both), dtype=np.bool_)
+    both, owners = EncodedTable.joined(tables.source, tables.holdout), tables.owners
+    count, total_units = tables.counts[0], sum(tables.counts)
+    size = min(count, total_units - count)
+    of_source, of_holdout = np.zeros(total_units, dtype=np.bool_), np.zeros(total_units, dtype=np.bool_)
     of_source[rng.permutation(count)[:size]] = True
-    of_holdout[count + rng.permutation(len(both) - count)[:size]] = True
+    of_holdout[count + rng.permutation(total_units - count)[:size]] = True
     total = sum(len(predicates) for predicates in kinds.values())
-    hit, done = np.zeros(len(both), dtype=np.bool_), 0
+    hit, done = np.zeros(total_units, dtype=np.bool_), 0
     counts: list[tuple[str, int, int]] = []
     for kind, predicates in kinds.items():
         alone = [0, 0]
         for predicate in predicates:
-            true = _all_hold(predicate, both)
-            alone[0] += int((true & of_source).sum()) == 1
-            alone[1] += int((true & of_holdout).sum()) == 1
-            if kind != "chance" and int(true.sum()) == 1:
-                hit |= true
+            units = np.unique(owners[_all_hold(predicate, both)])
+            alone[0] += int(of_source[units].sum()) == 1
+            alone[1] += int(of_holdout[units].sum()) == 1
+            if kind != "chance" and len(units) == 1:
+                hit[units] = True
             done += 1
             if progress is not None:
                 progress(done, total)

@@ -8,20 +8,18 @@ Source: Gower, "A General Coefficient of Similarity and Some of Its Properties" 
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpassay.attacks.released.holdout import content_key
-from dpassay.base.arrays import Floats, Integers
-from dpassay.data.cells import as_day
-from dpassay.data.columns import no_column
+from dpassay.attacks.released.holdout import Units, content_key
+from dpassay.base.arrays import Bools, Floats, Integers
+from dpassay.data.column_names import no_column
+from dpassay.data.columns import NO_RULES, Column, ColumnReader, Kind, Rules, joined, readers_of, word_of
 
 Step = Callable[[int, int], None]
 
@@ -56,13 +54,44 @@ class EncodedTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """Released, source and holdout rows in a common encoding, with the names of its columns of numbers and of codes."""
+    """Released, source and holdout rows in a common encoding.
+
+    Attributes:
+        numeric, categorical: names of its columns of numbers and of codes.
+        synthetic, source, holdout: the rows.
+        columns: what the columns that are compared hold, on source and holdout together.
+        read: what was read on each side, by the name of the side and of the column.
+        units: the users whose rows they are; None if each row is one unit.
+    """
 
     numeric: tuple[str, ...]
     categorical: tuple[str, ...]
     synthetic: EncodedTable
     source: EncodedTable
     holdout: EncodedTable
+    columns: tuple[Column, ...] = ()
+    read: Mapping[str, Mapping[str, ColumnReader]] = field(default_factory=dict)
+    units: Units | None = None
+
+    @property
+    def owners(self) -> Integers:
+        """The unit of each row of source and holdout, from 0, those of the source first."""
+        if self.units is None:
+            return np.arange(len(self.source) + len(self.holdout))
+        return np.concatenate([self.units.source, self.units.source_count + self.units.holdout])
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The number of units of source and holdout."""
+        if self.units is None:
+            return len(self.source), len(self.holdout)
+        return self.units.source_count, self.units.holdout_count
+
+    def hits(self, rows: Bools) -> tuple[Bools, Bools]:
+        """Which units of source and holdout have a row that is marked, given the marks of all their rows."""
+        marked = np.zeros(sum(self.counts), dtype=np.bool_)
+        marked[self.owners[rows]] = True
+        return marked[: self.counts[0]], marked[self.counts[0] :]
 
     def locate(self, column: str) -> tuple[bool, int]:
         """Whether a column is numeric, and its index among its kind.
@@ -85,7 +114,14 @@ class Tables:
             numbers = np.delete(side.numbers, index, axis=1) if numeric else side.numbers
             codes = side.codes if numeric else np.delete(side.codes, index, axis=1)
             sides.append(EncodedTable(numbers, codes))
-        return Tables(tuple(names[0]), tuple(names[1]), *sides)
+        return replace(
+            self,
+            numeric=tuple(names[0]),
+            categorical=tuple(names[1]),
+            synthetic=sides[0],
+            source=sides[1],
+            holdout=sides[2],
+        )
 
 
 def encode(
@@ -94,18 +130,18 @@ def encode(
     holdout: Sequence[Mapping[str, Any]],
     *,
     ignore: Collection[str] = (),
-    categorical: Collection[str] = (),
+    rules: Rules = NO_RULES,
 ) -> Tables:
     """Encodes the rows of three tables together.
 
-    A column is numeric if all its values in source and holdout are finite numbers or text of finite numbers; other
-    synthetic values are then infinite, at the largest distance from all. Empty strings, null and NaN are missing. Dates
-    are categories, the same as their text (2013-05-31); so are times at midnight, as which some formats store dates.
+    What a column holds is found out from source and holdout (`dpassay.data.columns`). Numbers, dates and times are
+    measured; synthetic cells that are none of these are infinite there, at the largest distance from all. All other
+    columns are of categories.
 
     Args:
         synthetic, source, holdout: rows by column; a column that a row lacks is a missing value.
         ignore: columns to leave out, such as ids.
-        categorical: columns to treat as categories even if all their values are numbers.
+        rules: what is known of columns.
 
     Raises:
         ValueError: if a side has no rows, a column is not on all sides, or a value is no text, number or date.
@@ -116,25 +152,33 @@ def encode(
         if not rows:
             raise ValueError(f"the {name} table has no rows")
     columns = _columns(sides, ignore)
-    known = {column for rows in sides.values() for row in rows for column in row}
-    unknown = [name for name in (*ignore, *categorical) if name not in known]
+    of_sides = {name: readers_of(rows, rules) for name, rows in sides.items()}
+    unknown = [name for name in (*ignore, *rules.kinds) if not any(name in readers for readers in of_sides.values())]
     if unknown:
         raise ValueError(no_column(unknown[0], columns))
     ends = np.cumsum([len(rows) for rows in sides.values()])[:-1]
+    known = {name: joined(of_sides["source"][name], of_sides["holdout"][name]) for name in columns}
     numbers: dict[str, Floats] = {}
     codes: dict[str, NDArray[np.int32]] = {}
-    for column in columns:
-        values = [_value(row.get(column), column) for rows in sides.values() for row in rows]
-        column_numbers = None if column in categorical else _as_numbers(values, len(synthetic))
-        if column_numbers is None:
-            codes[column] = _as_codes(values)
+    for name, column in known.items():
+        if column.kind is Kind.NESTED:
+            raise ValueError(
+                f"column {name!r} must hold text, numbers or dates; ignore it, or write its values as text"
+            )
+        if column.form is not None and column.low > column.high:
+            raise ValueError(f"column {name!r} is stated to hold numbers or dates, but no cell of it does")
+        cells = [row.get(name) for rows in sides.values() for row in rows]
+        if column.form is not None and column.high - column.low < math.inf:
+            numbers[name] = _shares(column, cells, len(synthetic))
         else:
-            numbers[column] = column_numbers
+            words = [None if column.is_missing(cell) else word_of(cell) for cell in cells]
+            codes[name] = _as_codes(words, len(synthetic))
     size = sum(len(rows) for rows in sides.values())
     all_numbers = np.stack(list(numbers.values()), axis=1) if numbers else np.empty((size, 0))
     all_codes = np.stack(list(codes.values()), axis=1) if codes else np.empty((size, 0), dtype=np.int32)
-    parts = [EncodedTable(a, b) for a, b in zip(np.split(all_numbers, ends), np.split(all_codes, ends), strict=True)]
-    return Tables(tuple(numbers), tuple(codes), *parts)
+    parts = zip(np.split(all_numbers, ends), np.split(all_codes, ends), strict=True)
+    first, second, third = (EncodedTable(*part) for part in parts)
+    return Tables(tuple(numbers), tuple(codes), first, second, third, tuple(known.values()), of_sides)
 
 
 def _columns(sides: Mapping[str, Iterable[Mapping[str, Any]]], ignore: Collection[str]) -> list[str]:
@@ -149,56 +193,33 @@ def _columns(sides: Mapping[str, Iterable[Mapping[str, Any]]], ignore: Collectio
     return columns
 
 
-def _value(value: Any, column: str) -> str | float | None:
-    if isinstance(value, bool):
-        return str(value)
-    if value is None or value == "" or value != value:
-        return None
-    if isinstance(value, str | int | float):
-        return value
-    if isinstance(value, datetime.date):
-        day = as_day(value)  # of a time of day it is None
-        return str(value if day is None else datetime.date.fromordinal(int(day)))
-    if isinstance(value, decimal.Decimal):
-        return float(value)
-    raise ValueError(f"column {column!r} must hold text, numbers or dates; ignore it, or write its values as text")
+def _shares(column: Column, cells: Sequence[Any], synthetic: int) -> Floats:
+    """The numbers of a column over the range of source and holdout, NaN for a missing one.
 
-
-def _as_numbers(values: list[str | float | None], synthetic: int) -> Floats | None:
-    """Numbers divided by the range of the known ones (all but the first `synthetic`); None if these are not numeric."""
-    numbers = np.array([math.nan if value is None else _number(value) for value in values])
-    known = numbers[synthetic:]
-    there = ~np.isnan(known)
-    if np.isinf(known).any() or not there.any():
-        return None
-    low, high = float(known[there].min()), float(known[there].max())
-    width = high - low
-    if width == math.inf:
-        return None
+    Of the first `synthetic` cells those that are no such number are infinite, at the largest distance from all.
+    """
+    numbers = np.full(len(cells), math.nan)
+    for index, cell in enumerate(cells):
+        number = column.number(cell)
+        if number is not None:
+            numbers[index] = number
+        elif index < synthetic and not column.is_missing(cell):
+            numbers[index] = math.inf
+    width = column.high - column.low
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        shares = (numbers - low) / width
-    return shares if width else np.where(np.isnan(numbers) | (numbers == low), numbers - low, math.inf)
+        shares = (numbers - column.low) / width
+    return shares if width else np.where(np.isnan(numbers) | (numbers == column.low), numbers - column.low, math.inf)
 
 
-def _number(value: str | float) -> float:
-    """The finite number in a value, or infinity if there is none."""
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return math.inf
-    return number if math.isfinite(number) else math.inf
+def _as_codes(words: Sequence[str | None], synthetic: int) -> NDArray[np.int32]:
+    """Codes of categories in the order of their spelling, so that they do not depend on the split; −1 if missing.
 
-
-def _as_codes(values: list[str | float | None]) -> NDArray[np.int32]:
-    """Category codes in the order of their spelling, so that they do not depend on the split."""
-    spelled = [None if value is None else _spelled(value) for value in values]
-    numbers = {name: number for number, name in enumerate(sorted({name for name in spelled if name is not None}))}
-    return np.array([-1 if name is None else numbers[name] for name in spelled], dtype=np.int32)
-
-
-def _spelled(value: str | float) -> str:
-    """The spelling of a category; whole numbers are equal whether a file has them as text, integer or float."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    Those of source and holdout come first, so that they do not depend on the first `synthetic` words.
+    """
+    known = {name for name in words[synthetic:] if name is not None}
+    others = {name for name in words[:synthetic] if name is not None} - known
+    numbers = {name: number for number, name in enumerate((*sorted(known), *sorted(others)))}
+    return np.array([-1 if name is None else numbers[name] for name in words], dtype=np.int32)
 
 
 def nearest(rows: EncodedTable, others: EncodedTable, progress: Step | None = None) -> tuple[Floats, Integers]:

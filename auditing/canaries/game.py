@@ -40,7 +40,7 @@ import numpy as np
 from dpassay.accounting.bounds import Bound
 from dpassay.auditing.canaries.design import CanariesDesign
 from dpassay.audits.detection import Detectable, epsilon_shown
-from dpassay.audits.result import AuditResult, Rate
+from dpassay.audits.result import AuditResult, Rate, no_conclusion
 from dpassay.audits.statistics.binomial import difference_interval
 from dpassay.audits.statistics.one_run import hypergeometric_tail
 from dpassay.base.arrays import Bools, Floats
@@ -324,7 +324,7 @@ def _conclusion(
 ) -> str:
     """What the file with the largest bound shows; of the claim, only whether the bounds of all files refute it."""
     if failures:
-        return f"No conclusion: {'; '.join(failures)}."
+        return no_conclusion(*failures)
     right, made = int((guess & included).sum()), int(guess.sum())
     where = f"in {scoring.name}, " if design.scorings > 1 else ""
     counts = f"{where}{right} of {made} guesses are right" if made else f"{where}no canary is guessed to be in the data"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.auditing.files import claimed_guarantee
 from dpassay.base import defaults, validate
 from dpassay.base.progress import Progress
+from dpassay.data.columns import Kind, Rules
+from dpassay.data.reader import FOUND, FileOptions
+from dpassay.data.table_schema import kinds_of, read_schema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,16 +55,41 @@ class HoldoutSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class TableAuditSettings(HoldoutSettings):
-    """The arguments of `audit_table`."""
+    """The arguments of `audit_table`; `reading` says how all files are written."""
 
     secret: str | None = None
+    user: str | None = None
     ignore: tuple[str, ...] = ()
+    number: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
+    schema: Path | None = None
+    reading: FileOptions = FOUND
     limit: int = defaults.TABLE_UNITS
     seed: int = 0
 
     def check(self) -> None:
-        """Raises `ValueError` for numbers out of range."""
+        """Raises `ValueError` for numbers out of range, and for a column that is stated to be two things."""
         super().check()
         validate.integer(minimum=2, limit=self.limit)
         validate.integer(seed=self.seed)
+        named = [*self.ignore, *self.number, *self.categorical, *((self.user,) if self.user is not None else ())]
+        for column in named:
+            if named.count(column) > 1:
+                raise ValueError(f"column {column!r} is named twice; name it once, as what it is")
+
+    @property
+    def unused(self) -> dict[str, str]:
+        """Why some columns are left alone, by name."""
+        why = dict.fromkeys(self.ignore, "ignored, as stated")
+        return why if self.user is None else why | {self.user: "names the users, who are the units"}
+
+    @functools.cached_property
+    def rules(self) -> Rules:
+        """What is stated of columns: by the options, and else by the schema.
+
+        Raises:
+            InputError: if there is no such schema.
+        """
+        kinds = {} if self.schema is None else kinds_of(read_schema(self.schema)[0])
+        kinds |= dict.fromkeys(self.number, Kind.NUMBER) | dict.fromkeys(self.categorical, Kind.CATEGORY)
+        return Rules(kinds, tuple(self.reading.missing or ()), self.reading.decimal)

@@ -22,10 +22,19 @@ from dpassay.base import defaults
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_results import PRIVATE, synthetic_file, write
 from dpassay.base.progress import Progress, with_progress
+from dpassay.data.cells import is_missing
+from dpassay.data.column_summary import ColumnSummary, summarised
+from dpassay.data.columns import Kind, joined, word_of
+from dpassay.data.reader import FOUND, FileOptions
 
 if TYPE_CHECKING:
     from dpassay.attacks.released.pii import PersonalData
     from dpassay.attacks.released.tables import Tables
+
+MIN_COLUMNS = 2
+"""Columns with more than one value that attacks on rows need."""
+
+_SIDES = ("synthetic", "source", "holdout")
 
 AuditT = TypeVar("AuditT", bound="HoldoutAudit")
 
@@ -66,9 +75,17 @@ class HoldoutAudit:
         return None if self.verdict is None else self.verdict.name == "REFUTED"
 
     @property
-    def conclusion(self) -> str:
-        """What all attacks together say of the claim, in words; empty if nothing is claimed."""
+    def concluded(self) -> bool:
+        """Whether some attack could have found something, or the claim is refuted."""
+        return bool(self.refuted) or any(audit.concluded for audit in self.audits)
+
+    @property
+    def conclusion(self) -> str | None:
+        """What all attacks together say of the claim, in words; empty if nothing is claimed; None if no attack could
+        have found anything, or a control of each failed."""
         claim, verdict = self.settings.claim, self.verdict
+        if not self.concluded:
+            return None
         if claim is None or verdict is None:
             return ""
         if verdict.name == "REFUTED":
@@ -133,6 +150,8 @@ class TableAudit(HoldoutAudit):
         settings: of the audit.
         numeric, categorical: names of the columns that were compared.
         used: number of units that were drawn, of source and holdout together.
+        columns: what was understood of each column.
+        written: how each file is written, in words, by ``source``, ``holdout`` and ``synthetic``.
     """
 
     kind = "table"
@@ -141,11 +160,15 @@ class TableAudit(HoldoutAudit):
     numeric: tuple[str, ...]
     categorical: tuple[str, ...]
     used: int
+    columns: tuple[ColumnSummary, ...]
+    written: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
         """The audit as plain JSON types."""
         columns = {"numeric": list(self.numeric), "categorical": list(self.categorical)}
-        return super().to_json() | {"columns": columns, "seed": self.settings.seed, "used": self.used}
+        understood = {"written": dict(self.written), "columns": [column.to_json() for column in self.columns]}
+        more = {"columns": columns, "understood": understood, "seed": self.settings.seed, "used": self.used}
+        return super().to_json() | more
 
 
 def audit_text(
@@ -253,8 +276,12 @@ def audit_table(
     source: str | Path,
     holdout: str | Path,
     secret: str | None = None,
+    user: str | None = None,
     ignore: Iterable[str] = (),
+    number: Iterable[str] = (),
     categorical: Iterable[str] = (),
+    schema: str | Path | None = None,
+    reading: FileOptions = FOUND,
     limit: int = defaults.TABLE_UNITS,
     coins: bool = False,
     epsilon: float | None = None,
@@ -267,15 +294,19 @@ def audit_table(
     """Attacks a synthetic table: exact and near copies of rows of the source, attribute inference, singling out.
 
     Args:
-        synthetic: a .jsonl, .csv or .parquet file.
+        synthetic: a .csv, .tsv, .jsonl or .parquet file.
         source: file of the records that the generator saw.
         holdout: file of records of the same kind that it did not see.
         secret: column whose value is inferred from the others; None for no attribute inference.
+        user: column of the user, who is then the unit; None for rows. It is not compared.
         ignore: columns to leave out, such as ids.
+        number: columns of numbers or dates, in which all other cells count as missing.
         categorical: columns of numbers to treat as categories.
+        schema: YAML file of a public schema, which says what columns hold; None to find out.
+        reading: how the files are written; what is not stated is found out.
         limit: largest number of units, of source and holdout together; exact matches use all units.
-        coins: whether an independent fair coin put each row into source or holdout: then ε is bounded, too.
-        epsilon: claimed ε at `delta` under adding or removing one record; None for no claim. It needs coins.
+        coins: whether an independent fair coin put each unit into source or holdout: then ε is bounded, too.
+        epsilon: claimed ε at `delta` under adding or removing one unit; None for no claim. It needs coins.
         delta: δ at which ε is bounded.
         confidence: with which all bounds hold jointly.
         seed: of the draw, a public choice that is fixed before the synthetic file is read.
@@ -288,14 +319,18 @@ def audit_table(
     Raises:
         InputError: if a file, a column or an argument is invalid.
     """
-    from dpassay.data.records import read_rows
+    from dpassay.data.records import read_rows, written_as
 
     settings = TableAuditSettings(
         source=Path(source),
         holdout=Path(holdout),
         secret=secret,
+        user=user,
         ignore=tuple(ignore),
+        number=tuple(number),
         categorical=tuple(categorical),
+        schema=None if schema is None else Path(schema),
+        reading=reading,
         limit=limit,
         coins=coins,
         epsilon=epsilon,
@@ -307,14 +342,18 @@ def audit_table(
     with settings.progress.stage("Reading") as step, input_errors():
         settings.check()
         files = (Path(synthetic), settings.source, settings.holdout)
-        rows = [[values for _, values in read_rows(file)] for file in files]
+        rows = [[values for _, values in read_rows(file, stated=settings.reading)] for file in files]
         _check_sides(settings, *rows[1:])
+        written = {side: written_as(file, settings.reading) for side, file in zip(_SIDES, files, strict=True)}
         step(1, 1)
-    return _written(audit_rows(Path(synthetic), rows, settings), output)
+    return _written(audit_rows(Path(synthetic), rows, settings, written), output)
 
 
 def audit_rows(
-    synthetic: Path, rows: Sequence[Sequence[Mapping[str, Any]]], settings: TableAuditSettings
+    synthetic: Path,
+    rows: Sequence[Sequence[Mapping[str, Any]]],
+    settings: TableAuditSettings,
+    written: Mapping[str, str] | None = None,
 ) -> TableAudit:
     """`audit_table` for rows that were read already.
 
@@ -322,6 +361,7 @@ def audit_rows(
         synthetic: name of the synthetic table.
         rows: of the synthetic table, the source and the holdout.
         settings: how they are compared, and the names of source and holdout.
+        written: how each file is written, by its side; None for rows that come from no file.
     """
     from dpassay.attacks.released.attribute_inference import attribute_inference
     from dpassay.attacks.released.nearest_record import closest_records, exact_matches
@@ -330,18 +370,16 @@ def audit_rows(
 
     progress = settings.progress
     with progress.stage("Encoding") as step, input_errors():
-        names = [[content_key(settings.seed, sorted(row.items())) for row in side] for side in rows[1:]]
-        every = encode(*rows, ignore=settings.ignore, categorical=settings.categorical)
+        every = encode(*rows, ignore=tuple(settings.unused), rules=settings.rules)
         if settings.secret is not None:
             every.locate(settings.secret)
+        units = _row_units(settings, every, rows[1:])
         del rows
-        units = Units.of(every.source.keys(), every.holdout.keys())
-        _check_units(settings, units, "")
         step(1, 1)
-    first_rows = [_first_rows(of) for of in (units.source, units.holdout)]
-    every = replace(every, source=every.source.take(first_rows[0]), holdout=every.holdout.take(first_rows[1]))
-    order = ranks([side[row] for side, chosen in zip(names, first_rows, strict=True) for row in chosen])
-    some = _subsample(every, order, settings.limit)
+    summaries = _summaries(every, settings)
+    needs = _unmet(every)
+    every = _with_units(every, units, settings)
+    some = _subsample(every, settings)
     hits = [exact_matches(every)]
     with progress.stage("Nearest rows") as step:
         hits.append(closest_records(some, seed=settings.seed, limit=settings.limit // 2, progress=step))
@@ -350,15 +388,68 @@ def audit_rows(
             hits.append(attribute_inference(some, settings.secret, progress=step))
     with progress.stage("Singling out") as step:
         hits.append(singling_out(some, seed=settings.seed, progress=step))
+    unit = "record" if settings.user is None else "user"
     return TableAudit(
         synthetic=synthetic,
         settings=settings,
-        unit="record",
+        unit=unit,
         units=units,
-        audits=_audits(hits, settings, "record"),
+        audits=_audits(hits, settings, unit, needs),
         numeric=every.numeric,
         categorical=every.categorical,
-        used=len(some.source) + len(some.holdout),
+        used=sum(some.counts),
+        columns=summaries,
+        written=written or {},
+    )
+
+
+def _row_units(settings: TableAuditSettings, tables: Tables, rows: Sequence[Sequence[Mapping[str, Any]]]) -> Units:
+    """The units of source and holdout: users, or rows of distinct content."""
+    if settings.user is None:
+        units = Units.of(tables.source.keys(), tables.holdout.keys())
+        _check_units(settings, units, ", or name the column of the users whose coins were flipped with --user")
+        return units
+    sides = []
+    for path, side in zip((settings.source, settings.holdout), rows, strict=True):
+        users = [row.get(settings.user) for row in side]
+        if (number := next((number for number, user in enumerate(users, 1) if is_missing(user)), None)) is not None:
+            raise InputError(f"{path}: row {number} has no user in column {settings.user!r}; each row needs one")
+        sides.append([word_of(user) for user in users])
+    units = Units.of(*sides)
+    _check_users(settings, settings.user, units)
+    return units
+
+
+def _with_units(tables: Tables, units: Units, settings: TableAuditSettings) -> Tables:
+    """The tables with users as units, or with one row for each unit."""
+    if settings.user is not None:
+        return replace(tables, units=units)
+    source, holdout = (_first_rows(of) for of in (units.source, units.holdout))
+    return replace(tables, source=tables.source.take(source), holdout=tables.holdout.take(holdout))
+
+
+def _summaries(tables: Tables, settings: TableAuditSettings) -> tuple[ColumnSummary, ...]:
+    """What was understood of all columns: those that are compared, then those that are left alone."""
+    compared = {column.name: column for column in tables.columns}
+    names = dict.fromkeys(name for side in tables.read.values() for name in side)
+    summaries = []
+    for name in (*compared, *(name for name in names if name not in compared)):
+        files = {side: tables.read[side][name] for side in tables.read if name in tables.read[side]}
+        column = compared.get(name) or joined(*files.values())
+        left = "" if name in compared else settings.unused.get(name, "not in the synthetic table")
+        use = "compared word by word, as stated" if name in settings.categorical else ""
+        summaries.append(summarised(column, files, left=left, use=use, others=("synthetic",)))
+    return tuple(summaries)
+
+
+def _unmet(tables: Tables) -> str:
+    """What attacks on a table need and these tables do not have; empty if they have all of it."""
+    usable = [column for column in tables.columns if column.kind is not Kind.CONSTANT]
+    if len(usable) >= MIN_COLUMNS:
+        return ""
+    return (
+        f"only {len(usable)} of {len(tables.columns)} columns hold more than one value, and attacks on rows need "
+        f"{MIN_COLUMNS}: check how the files were read, and state their separator if it is another one (--separator)"
     )
 
 
@@ -373,16 +464,20 @@ def _text_units(
 ) -> Units:
     if user is not None:
         units = Units.of(*([item for _, item in side] for side in sides))
-        if units.in_both:
-            raise InputError(
-                f"{settings.files}: {units.in_both} users of column {user!r} are in both; put all records of a user on "
-                "one side"
-            )
+        _check_users(settings, user, units)
         return units
     units = Units.of(*([str(key) for key in side.whole().tolist()] for side in words))
     users = ", or name the column of the users whose coins were flipped with --user"
     _check_units(settings, units, users)
     return units
+
+
+def _check_users(settings: HoldoutSettings, user: str, units: Units) -> None:
+    if units.in_both:
+        raise InputError(
+            f"{settings.files}: {units.in_both} users of column {user!r} are in both; put all records of a user on one "
+            "side"
+        )
 
 
 def _check_units(settings: HoldoutSettings, units: Units, otherwise: str) -> None:
@@ -405,24 +500,35 @@ def _first_rows(units: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, n
     return np.sort(rows[numbers >= 0])
 
 
-def _subsample(tables: Tables, order: np.ndarray[Any, np.dtype[np.int64]], limit: int) -> Tables:
+def _subsample(tables: Tables, settings: TableAuditSettings) -> Tables:
     """At most `limit` units of both sides together, the first in an order independent of side and synthetic rows.
 
     The coins justify a bound only if the draw is independent of the sides. A draw by row number is not: the source
     comes first.
     """
-    count, total = len(tables.source), len(tables.source) + len(tables.holdout)
-    if total <= limit:
+    (count, others), limit = tables.counts, settings.limit
+    if count + others <= limit:
         return tables
-    chosen = np.sort(np.argsort(order, kind="stable")[:limit])
-    source, holdout = chosen[chosen < count], chosen[chosen >= count] - count
-    if not len(source) or not len(holdout):
+    if tables.units is None:
+        keys = (*tables.source.keys(), *tables.holdout.keys())
+        order = ranks([content_key(settings.seed, key) for key in keys])
+    else:
+        order = ranks([content_key(settings.seed, int(rank)) for rank in tables.units.order])
+    chosen = np.zeros(count + others, dtype=np.bool_)
+    chosen[np.argsort(order, kind="stable")[:limit]] = True
+    if not chosen[:count].any() or not chosen[count:].any():
         raise InputError(f"all {limit} units drawn are from one of source and holdout; raise --limit")
-    return replace(tables, source=tables.source.take(source), holdout=tables.holdout.take(holdout))
+    rows = chosen[tables.owners]
+    source, holdout = np.split(rows, [len(tables.source)])
+    units = None if tables.units is None else tables.units.taken(chosen)
+    return replace(tables, source=tables.source.take(source), holdout=tables.holdout.take(holdout), units=units)
 
 
-def _audits(hits: list[Hits], settings: HoldoutSettings, unit: str) -> tuple[AuditResult, ...]:
-    """One audit for each attack, each at 1 − β/k, so that the bounds of all k attacks hold jointly at 1 − β."""
+def _audits(hits: list[Hits], settings: HoldoutSettings, unit: str, needs: str = "") -> tuple[AuditResult, ...]:
+    """One audit for each attack, each at 1 − β/k, so that the bounds of all k attacks hold jointly at 1 − β.
+
+    `needs` says what is missing for these attacks to find anything; empty if nothing is.
+    """
     names = tuple(result.name for result in hits)
     each = 1 - (1 - settings.confidence) / len(hits)
     return tuple(
@@ -434,6 +540,7 @@ def _audits(hits: list[Hits], settings: HoldoutSettings, unit: str) -> tuple[Aud
             unit=Unit(unit),
             claim=settings.claim,
             tried=names,
+            needs=needs,
         )
         for result in hits
     )

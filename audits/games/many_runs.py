@@ -40,7 +40,7 @@ from dpassay.attacks.black_box.worst_cases import Event
 from dpassay.audits.detection import Detectable, epsilon_shown
 from dpassay.audits.games.distinguishing_choice import thresholds
 from dpassay.audits.implications import describe
-from dpassay.audits.result import AuditResult, Rate
+from dpassay.audits.result import AuditResult, Rate, no_conclusion
 from dpassay.audits.statistics.binomial import lower_limit, upper_limit
 from dpassay.audits.statistics.sequential import Sequential, simulated_bounds
 from dpassay.base import defaults, validate
@@ -615,7 +615,7 @@ def _unfinished(design: ManyRunsDesign, search: PairSearch, made: int) -> AuditR
         game=_GAME,
         attack="none yet",
         statistics=("sequential",),
-        conclusion=f"No conclusion: {reason}.",
+        conclusion=no_conclusion(reason),
         trials=0,
         multiplicity=(f"{made} pilot runs on {len(design.pairs)} pairs of neighbours",),
         details=_details(design, search, made),

@@ -24,7 +24,7 @@ from scipy import special
 from dpassay.accounting.bounds import Bound
 from dpassay.audits.detection import Detectable, detectable, epsilon_shown
 from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores, right_guesses, unfair_coins
-from dpassay.audits.result import AuditResult, Rate
+from dpassay.audits.result import AuditResult, Rate, no_conclusion
 from dpassay.audits.statistics.ceilings import OneRun
 from dpassay.audits.statistics.one_run import epsilon_one_run
 from dpassay.audits.statistics.roc import Area, area_under_curve, positives_at
@@ -245,7 +245,7 @@ def _conclusion(
     copies: bool,
 ) -> str:
     if failures:
-        return f"No conclusion: {'; '.join(failures)}."
+        return no_conclusion(*failures)
     name = max(areas, key=lambda attack: areas[attack].value)
     area = areas[name]
     summary = f"the largest area under the curve is {format_number(area.value)} ({name}, in {_ends(area)})"

@@ -9,7 +9,7 @@ from dpassay.accounting.bounds import Bound, Interval
 from dpassay.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP
 from dpassay.attacks.canaries.reconstruction import Reconstruction
 from dpassay.audits.detection import Detectable, detectable, epsilon_shown
-from dpassay.audits.result import AuditResult, Rate
+from dpassay.audits.result import AuditResult, Rate, no_conclusion
 from dpassay.audits.statistics.binomial import difference_interval
 from dpassay.audits.statistics.one_run import Disclosures, disclosures_with_holdout
 from dpassay.audits.statistics.power import AsPrinted
@@ -207,7 +207,7 @@ def _conclusion(
     limit: Detectable | None,
 ) -> str:
     if failures:
-        return f"No conclusion: {'; '.join(failures)}."
+        return no_conclusion(*failures)
     counts = (
         f"{result.source_hits} of {result.source} source keys and {result.holdout_hits} of {result.holdout} "
         f"holdout keys are disclosed (p-value {format_p_value(outcome.p_value)})"

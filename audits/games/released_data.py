@@ -17,7 +17,7 @@ from dpassay.accounting.bounds import Bound
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.attacks.released.holdout import Hits
 from dpassay.audits.detection import Detectable, detectable, epsilon_shown
-from dpassay.audits.result import AuditResult, Rate
+from dpassay.audits.result import AuditResult, Rate, no_conclusion
 from dpassay.audits.statistics.binomial import difference_interval
 from dpassay.audits.statistics.one_run import disclosures_with_holdout, hypergeometric_tail
 from dpassay.audits.statistics.power import AsPrinted, SourceAndHoldout
@@ -43,6 +43,7 @@ def holdout_audit(
     unit: Unit | None = None,
     claim: PureDP | ApproxDP | None = None,
     tried: tuple[str, ...] = (),
+    needs: str = "",
 ) -> AuditResult:
     """Compares how often units of source and holdout were hit.
 
@@ -55,6 +56,8 @@ def holdout_audit(
         claim: the claim that bounds are compared with, at this δ; None for no claim. Only all audits of the same data
             together may refute it (`dpassay.audits.verdict.decide`).
         tried: the names of all audits of the same data, this one included.
+        needs: what is missing for the attack to find anything; empty if nothing is. If it found nothing, no conclusion
+            is drawn.
 
     Returns:
         The audit; without bounds if there were no coins or a control failed.
@@ -96,7 +99,7 @@ def holdout_audit(
         game=result.game,
         attack=result.attack,
         statistics=("hypergeometric tail", "clopper_pearson", *(("one_run",) if coins else ())),
-        conclusion=_conclusion(result.hit, rates, p_value, least, bound, failures, 1 - confidence, claim, limit),
+        conclusion=_conclusion(result.hit, rates, p_value, least, bound, failures, 1 - confidence, claim, limit, needs),
         trials=source + holdout,
         bounds=() if failures or bound is None else (bound,),
         rates=rates + tuple(Rate(*counts, confidence) for counts in result.beside),
@@ -136,9 +139,10 @@ def _conclusion(
     beta: float,
     claim: PureDP | ApproxDP | None,
     limit: Detectable | None,
+    needs: str,
 ) -> str:
     if failures:
-        return f"No conclusion: {'; '.join(failures)}."
+        return no_conclusion(*failures)
     source, holdout = rates
     counts = (
         f"{source.hits} of {source.trials} source units and {holdout.hits} of {holdout.trials} holdout units are {hit} "
@@ -152,6 +156,11 @@ def _conclusion(
             return f"{counts}: a leak that shows {shown}."
         above = bound.value > claim.epsilon
         return f"{counts}: a leak that shows {shown}, {'above' if above else 'not above'}{against}.{half}"
+    if p_value > beta and (needs or (limit is not None and limit.is_blind)):
+        does = "show a leak" if claim is None else "refute the claim"
+        blind = f"a test of this size has less than 50 % power to {does}, even if all source units are {hit}"
+        why = needs or f"{blind}; give more units"
+        return no_conclusion(f"{counts}, but {why}")
     leak = (
         "more source units than chance explains, if the sides were split at random"
         if p_value <= beta

@@ -16,7 +16,7 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound, Direction, Rigor
 from dpassay.accounting.guarantees import SecretProtection
 from dpassay.attacks.secrets.reconstruction import SecretGuesses
-from dpassay.audits.result import AuditResult, Rate
+from dpassay.audits.result import AuditResult, Rate, no_conclusion
 from dpassay.audits.statistics.binomial import lower_limit
 from dpassay.base import defaults, validate
 from dpassay.base.number_format import format_ceiling, format_confidence, format_lower, format_number, format_upper
@@ -144,9 +144,9 @@ def _releases(rounds: int) -> str:
 
 def _no_conclusion(control: SecretGuesses | None) -> str:
     assert control is not None
-    return (
-        f"No conclusion: without noise only {control.right} of {control.games} secrets are guessed, but nearly all "
-        "should be. The game does not detect what is released."
+    return no_conclusion(
+        f"without noise only {control.right} of {control.games} secrets are guessed, but nearly all should be, so the "
+        "game does not detect what is released"
     )
 
 

@@ -18,7 +18,7 @@ from dpassay.attacks.dataset_vectors.games import GAMES, ReleaseGame
 from dpassay.attacks.dataset_vectors.membership import PROJECTION, REGRESSION, coin_scores
 from dpassay.audits.games.distinguishing import distinguishing_audit
 from dpassay.audits.games.membership_design import MembershipScores
-from dpassay.audits.result import AuditResult, Rate
+from dpassay.audits.result import AuditResult, Rate, no_conclusion
 from dpassay.base.arrays import Bools, Floats
 from dpassay.base.errors import input_errors
 from dpassay.data.records import Record, with_content_ids
@@ -126,7 +126,7 @@ def distinguishing(run: VectorsRun, claimed: BoundedGuarantee, folder: Path, con
     )
     passed = bool(low.max() < high.min())
     right = int((high > low.max()).sum())
-    said = result.conclusion if passed else "No conclusion: without noise the two data sets are not told apart."
+    said = result.conclusion if passed else no_conclusion("without noise the two data sets are not told apart")
     audited = dataclasses.replace(
         result,
         attack=f"{result.attack}; the score is the log-likelihood ratio of all that is released",

@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpassay.base import validate
-from dpassay.data.table_schema import MISSING, CategoryColumn, Column, Row, Schema, SpelledColumn
+from dpassay.data.table_schema import MISSING, CategoryColumn, Row, Schema, SchemaColumn, SpelledColumn
 
 if TYPE_CHECKING:
     from dpassay.mechanisms.models.language_model import LanguageModel
@@ -63,7 +63,9 @@ class Values:
         ValueError: if two words have the same tokens; the message names neither.
     """
 
-    def __init__(self, column: Column, piece: Callable[[str], Tokens], character: Callable[[str], Tokens]) -> None:
+    def __init__(
+        self, column: SchemaColumn, piece: Callable[[str], Tokens], character: Callable[[str], Tokens]
+    ) -> None:
         self._column = column if isinstance(column, SpelledColumn) else None
         self._piece, self._character = piece, character
         self._edges: dict[Tokens, dict[int, Tokens]] = {}

@@ -24,7 +24,9 @@ from dpassay.cli.options import (
     SyntheticText,
     call,
     conclude,
+    with_fields,
 )
+from dpassay.data.reader import FOUND, FileOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -91,6 +93,7 @@ def text(
     _audit(audit.text, options, TEXT_NAME, "dpassay audit plan")
 
 
+@with_fields
 def table(
     synthetic: Annotated[Path, typer.Argument(metavar="FILE", help=f"A {FORMATS} file.")],
     source: Source,
@@ -98,10 +101,19 @@ def table(
     secret: Annotated[
         str | None, typer.Option(help="Column whose value is inferred from the others. Default: none.")
     ] = None,
+    user: Annotated[str | None, typer.Option(help="Column of the user; users are then the units.")] = None,
     ignore: Ignore = None,
+    number: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of numbers or dates, in which all other cells count as missing; repeatable."),
+    ] = None,
     categorical: Annotated[
         list[str] | None, typer.Option(help="Column of numbers to treat as categories; repeatable.")
     ] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="Public schema (`dpassay table schema`), which says what columns hold.")
+    ] = None,
+    reading: FileOptions = FOUND,
     limit: Annotated[
         int, typer.Option(help="Largest number of units, of source and holdout together.")
     ] = defaults.TABLE_UNITS,
@@ -119,7 +131,7 @@ def table(
     """Attacks a synthetic table: exact and near copies of rows of the source, attribute inference, singling out.
 
     Each attack is also made on the holdout, which the generator did not see, so that what rows have in common does not
-    count. Without --coins there is a p-value but no bound on ε.
+    count. Without --coins there is a p-value but no bound on ε. What each column was taken for is shown first.
     """
     options = locals()
     from dpassay import audit
@@ -154,12 +166,15 @@ def _audit(function: Callable[..., HoldoutAudit], options: dict[str, Any], name:
 
 def print_audits(result: HoldoutAudit) -> None:
     """Prints a table of all audits, the personal data that were found, and the conclusions."""
-    from dpassay.auditing.released.run import TextAudit
+    from dpassay.auditing.released.run import TableAudit, TextAudit
     from dpassay.base.private_results import PRIVATE
+    from dpassay.cli.column_table import print_columns
     from dpassay.cli.table_console import TableConsole
 
     console = TableConsole()
     console.print(f"PRIVATE. {PRIVATE}", markup=False, highlight=False)
+    if isinstance(result, TableAudit):
+        print_columns(result.columns, result.written)
     console.print(_audits(result))
     if isinstance(result, TextAudit):
         counts = {kind: of for kind, of in result.personal_data.counts().items() if any(of.values())}

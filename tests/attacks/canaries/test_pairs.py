@@ -22,7 +22,7 @@ from dpassay.attacks.canaries.pairs import (
     pair_counts,
     pair_scores,
 )
-from dpassay.attacks.canaries.rows import ColumnRange, ColumnReader, Row, draw_rows, draw_unusual_rows, nearest
+from dpassay.attacks.canaries.rows import ColumnRange, RangeReader, Row, draw_rows, draw_unusual_rows, nearest
 from dpassay.audits.statistics.one_run import epsilons_one_run
 
 COLUMNS = [
@@ -87,7 +87,7 @@ def people(count: int, rng: np.random.Generator) -> list[dict[str, Any]]:
 
 
 def columns_of(rows: list[dict[str, Any]]) -> list[ColumnRange]:
-    readers = {name: ColumnReader(name) for name in rows[0]}
+    readers = {name: RangeReader(name) for name in rows[0]}
     for row in rows:
         for name, value in row.items():
             readers[name].read(value)

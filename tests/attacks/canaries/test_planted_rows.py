@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpassay.attacks.canaries import rows as planted_rows
-from dpassay.attacks.canaries.rows import ColumnRange, ColumnReader, draw_rows, draw_unusual_rows, nearest
+from dpassay.attacks.canaries.rows import ColumnRange, RangeReader, draw_rows, draw_unusual_rows, nearest
 from dpassay.base.pieces import pieces
 
 COLUMNS = [
@@ -25,7 +25,7 @@ COLUMNS = [
 
 
 def read(*values: Any) -> ColumnRange:
-    reader = ColumnReader("x")
+    reader = RangeReader("x")
     for value in values:
         reader.read(value)
     return reader.column

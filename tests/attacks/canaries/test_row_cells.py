@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dpassay.attacks.canaries.pairs import pair_counts
-from dpassay.attacks.canaries.rows import ColumnRange, ColumnReader, canonical, nearest
+from dpassay.attacks.canaries.rows import ColumnRange, RangeReader, canonical, nearest
 from dpassay.attacks.canaries.texts import check_template
 
 DAY = datetime.date(1955, 1, 28)
@@ -38,11 +38,11 @@ def test_a_copy_in_other_types_is_a_copy(row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("cell", [math.inf, -math.inf, math.nan, None, ""])
 def test_numbers_that_are_not_finite_are_empty(cell: Any) -> None:
-    reader = ColumnReader("x")
+    reader = RangeReader("x")
     for value in (3, cell, 1, cell):
         reader.read(value)
     assert reader.column == ColumnRange("x", "number", 1, 3, missing=0.5)
-    words = ColumnReader("x")
+    words = RangeReader("x")
     for value in ("one", cell):
         words.read(value)
     assert words.column == ColumnRange("x", "word", values=("one",), missing=0.5)
@@ -51,7 +51,7 @@ def test_numbers_that_are_not_finite_are_empty(cell: Any) -> None:
 
 
 def test_decimals_are_read_as_numbers() -> None:
-    reader = ColumnReader("x")
+    reader = RangeReader("x")
     for value in (Decimal("1.50"), Decimal("3.00")):
         reader.read(value)
     assert reader.column == ColumnRange("x", "number", 1.5, 3, decimals=1)
@@ -59,7 +59,7 @@ def test_decimals_are_read_as_numbers() -> None:
 
 def test_texts_of_midnight_stay_words_of_the_data() -> None:
     """Canaries are drawn in the form of the words; dates would be drawn without a time."""
-    reader = ColumnReader("x")
+    reader = RangeReader("x")
     for value in ("1955-01-28 00:00:00", "1955-01-29 00:00:00"):
         reader.read(value)
     assert reader.column.kind == "word"

@@ -18,6 +18,7 @@ from dpassay.attacks.released.attribute_inference import attribute_inference
 from dpassay.attacks.released.nearest_record import area_under_curve, closest_records, exact_matches
 from dpassay.attacks.released.singling_out import ColumnCondition, singling_out, univariate
 from dpassay.attacks.released.tables import EncodedTable, Tables, encode, nearest
+from dpassay.data.columns import Kind, Rules
 
 Row = dict[str, Any]
 
@@ -50,7 +51,7 @@ def gower(first: Row, second: Row, ranges: dict[str, float]) -> float:
 def test_distances_are_those_of_the_definition(
     synthetic: list[tuple[Any, ...]], source: list[tuple[Any, ...]], holdout: list[tuple[Any, ...]]
 ) -> None:
-    coded = encode(rows(synthetic), rows(source), rows(holdout), categorical=["c"])
+    coded = encode(rows(synthetic), rows(source), rows(holdout), rules=Rules({"c": Kind.CATEGORY}))
     numbers = [row["a"] for row in rows(source + holdout) if row["a"] is not None]
     ranges = {"a": float(max(numbers) - min(numbers))} if numbers else {}
     distances, index = nearest(coded.source, coded.synthetic)
@@ -77,29 +78,32 @@ def test_of_rows_that_are_equally_near_the_first_is_taken(monkeypatch: pytest.Mo
     assert nearest(same, same)[1].tolist() == [0, 1, 1, 1, 0, 1, 1, 0, 8, 0]
 
 
-def test_columns_are_numbers_if_all_values_are() -> None:
+def test_columns_are_numbers_if_nearly_all_values_are() -> None:
     some = [{"a": "1", "b": "1", "c": "", "d": "2", "e": True, "f": "7"}]
     more = [{"a": 2.5, "b": "x", "c": None, "d": "nan", "e": False, "f": 7.0}]
-    coded = encode(some, more, [{"a": 4, "b": 3, "c": "", "d": "2", "e": None, "f": 7}], categorical=["f"])
-    assert coded.numeric == ("a",)
-    assert coded.categorical == ("b", "c", "d", "e", "f")
-    assert (coded.synthetic.numbers.tolist(), coded.source.numbers.tolist()) == ([[-1.0]], [[0.0]])
-    assert coded.holdout.codes.tolist() == [[1, -1, 0, -1, 0]]  # in the order of spellings
-    assert coded.without("a").numeric == ()
-    assert coded.without("c").categorical == ("b", "d", "e", "f")
+    other = [{"a": 4, "b": 3, "c": "", "d": "2", "e": None, "f": 7}]
+    coded = encode(some, more, other, rules=Rules({"f": Kind.CATEGORY}))
+    assert coded.numeric == ("a", "d", "e")
+    assert coded.categorical == ("b", "c", "f")
+    assert coded.synthetic.numbers.tolist() == [[-1.0, 0.0, math.inf]]
+    assert coded.source.numbers[0, [0, 2]].tolist() == [0.0, 0.0]
+    assert np.isnan(coded.source.numbers[0, 1])
+    assert coded.holdout.codes.tolist() == [[0, -1, 0]]  # in the order of spellings, those of the synthetic table last
+    assert coded.without("a").numeric == ("d", "e")
+    assert coded.without("c").categorical == ("b", "f")
 
 
 def test_dates_are_the_same_in_all_formats() -> None:
     """Parquet has dates, or times at midnight; CSV has text. Decimals are numbers."""
-    day = datetime.date(2013, 5, 31)
-    night, noon = (datetime.datetime(2013, 5, 31, hour) for hour in (0, 12))
-    some = [{"d": "2013-05-31", "n": "1.5"}, {"d": str(noon), "n": "2"}]
-    more = [{"d": day, "n": decimal.Decimal("1.5")}, {"d": noon, "n": decimal.Decimal(2)}]
+    first, last = datetime.date(2013, 5, 1), datetime.date(2013, 5, 31)
+    night = datetime.datetime(2013, 5, 31)
+    some = [{"d": "2013-05-01", "n": "1.5"}, {"d": "2013-05-31T00:00:00", "n": "2"}]
+    more = [{"d": first, "n": decimal.Decimal("1.5")}, {"d": last, "n": decimal.Decimal(2)}]
     coded = encode(some, more, [{"d": night, "n": 1.5}, {"d": None, "n": decimal.Decimal("NaN")}])
-    assert (coded.numeric, coded.categorical) == (("n",), ("d",))
-    assert coded.synthetic.codes.tolist() == coded.source.codes.tolist() == [[0], [1]]
-    assert coded.holdout.codes.tolist() == [[0], [-1]]
-    assert coded.synthetic.numbers.tolist() == coded.source.numbers.tolist() == [[0.0], [1.0]]
+    assert (coded.numeric, coded.categorical) == (("d", "n"), ())
+    assert coded.synthetic.numbers.tolist() == coded.source.numbers.tolist() == [[0.0, 0.0], [1.0, 1.0]]
+    assert coded.holdout.numbers[0].tolist() == [1.0, 0.0]
+    assert np.isnan(coded.holdout.numbers[1]).all()
 
 
 @pytest.mark.parametrize("odd", [1e300, -1e12, "n/a", "inf", "nan"])
@@ -258,7 +262,7 @@ def test_one_of_n_by_chance_is_37_percent() -> None:
         [{f"q{j}": int(x) for j, x in enumerate(row)} for row in rng.integers(0, n, (n, trials))] for _ in range(2)
     )
     synthetic = [{f"q{j}": int(x) for j, x in enumerate(row)} for row in rng.integers(0, n, (2, trials))]
-    coded = encode(synthetic, source, holdout, categorical=[f"q{j}" for j in range(trials)])
+    coded = encode(synthetic, source, holdout, rules=Rules({f"q{j}": Kind.CATEGORY for j in range(trials)}))
     result = singling_out(coded, seed=0, attempts=trials, columns=1)
     share = (1 - 1 / n) ** (n - 1)
     for name, hits, tried in result.beside[:2]:

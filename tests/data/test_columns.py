@@ -1,0 +1,70 @@
+"""What a column holds is one decision, whatever the file writes it like."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from dpassay.data.columns import Column, ColumnReader, Form
+
+
+def column_of(cells: list[Any]) -> Column:
+    reader = ColumnReader("x")
+    for cell in cells:
+        reader.read(cell)
+    return reader.column()
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "low", "high", "missing", "odd"),
+    [
+        (["1", "2.5", ""], "number", 1, 2.5, 1, 0),
+        (["1", "2", "NA", " null "], "number", 1, 2, 2, 0),
+        (["1,200", "950", "1,000,000"], "number", 950, 1e6, 0, 0),
+        (["1.200,5", "3,25"], "number", 3.25, 1200.5, 0, 0),
+        ([1, 2, None, float("nan")], "number", 1, 2, 2, 0),
+        (["True", "false", "TRUE"], "number", 0, 1, 0, 0),
+        ([True, False, None], "number", 0, 1, 1, 0),
+        ([*map(str, range(99)), "170 cm"], "number", 0, 98, 0, 1),
+        (["2013-05-01", "2013-05-31T00:00:00"], "date", 734989, 735019, 0, 0),
+        ([datetime.date(2013, 5, 1), datetime.datetime(2013, 5, 31)], "date", 734989, 735019, 0, 0),
+        (["01/05/2013", "31/05/2013"], "date", 734989, 735019, 0, 0),
+        (["05/01/2013", "05/31/2013"], "date", 734989, 735019, 0, 0),
+        (["1.5.2013", "31.5.2013"], "date", 734989, 735019, 0, 0),
+        (["2013/05/01", "2013/05/31"], "date", 734989, 735019, 0, 0),
+        (["2013-05-01 12:00", "2013-05-31"], "time", 734989.5, 735019, 0, 0),
+    ],
+)
+def test_numbers_and_dates(cells: list[Any], kind: str, low: float, high: float, missing: int, odd: int) -> None:
+    column = column_of(cells)
+    assert (column.kind, column.low, column.high, column.missing, column.odd) == (kind, low, high, missing, odd)
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (["a", "b"] * 20, "category"),
+        (["a"] * 9, "constant"),
+        (["7"] * 9, "constant"),
+        ([f"id-{number}" for number in range(50)], "identifier"),
+        ([f"this is sentence number {number}" for number in range(500)], "text"),
+        ([["a"], ["b"]], "nested"),
+        (["170 cm", "180 cm"], "category"),
+        (["NA", "none", "x"], "category"),
+    ],
+)
+def test_words(cells: list[Any], kind: str) -> None:
+    assert column_of(cells).kind == kind
+
+
+def test_a_guess_is_known_as_one() -> None:
+    assert column_of(["01/02/2020", "03/04/2021"]).also == (Form.MONTH_FIRST,)
+    assert column_of(["01/02/2020", "31/04/2021"]).also == ()
+
+
+def test_words_are_alike_whatever_the_file_writes() -> None:
+    column = column_of(["True", "False"])
+    assert column.value(True) == column.value(" true ") == column.value("TRUE") == 1
+    assert column_of(["a", "1", "2"]).value(1.0) == column_of(["a", "1", "2"]).value("1")
