@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dpassay.base.errors import InputError, input_errors
 from dpassay.data.hub_datasets import HubDataset
-from dpassay.data.reader import FileOptions
+from dpassay.data.reader import CsvOptions
 from dpassay.data.records import Record, builtin_records, read_records
 
 KEYS = 100_000
@@ -107,9 +107,9 @@ class WrittenFile(DataSource):
     header: bool | None = Field(None, description="whether the first line names the columns")
 
     @property
-    def stated(self) -> FileOptions:
+    def stated(self) -> CsvOptions:
         """What is stated of the file."""
-        return FileOptions(separator=self.separator, encoding=self.encoding, header=self.header)
+        return CsvOptions(separator=self.separator, encoding=self.encoding, header=self.header)
 
 
 class FileData(WrittenFile):

@@ -36,42 +36,56 @@ _PIECE = 4096  # rows that are read at once
 _LONGEST_LINE = 2**31 - 1
 _LONGEST_COMPRESSED = 2**24  # sixteen times as much memory is taken
 _MAX_MEMORY = "1GB"
+_START = 4096  # bytes, even, so that no sign of UTF-16 is cut
+_UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _ONE_LINE = "\x01"  # no JSON holds it unescaped, so that a line is one cell
 _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileOptions:
-    """What a user says of how files are written; what is None is found out.
+@dataclass(frozen=True, kw_only=True)
+class CsvOptions:
+    """What a user says of how CSV files are written; what is None is found out.
 
     Attributes:
-        separator: between the cells of a CSV file: a character of `SEPARATORS`, or its name.
-        encoding: of a CSV file, one of `ENCODINGS`.
-        header: whether the first line of a CSV file names the columns.
-        missing: words that mean that a cell is missing, in any column.
-        decimal: the sign before decimals, ``.`` or ``,``.
+        separator: between cells, a character of `SEPARATORS`, or its name.
+        encoding: one of `ENCODINGS`.
+        header: whether the first line names the columns.
     """
 
     separator: Annotated[
-        str | None, "Between the cells of CSV files: comma, semicolon, tab or bar. Default: found."
+        str | None, "Between the cells of CSV files: comma, semicolon, tab or bar. Default: found out."
     ] = None
     encoding: Annotated[
         str | None, "Of CSV files: utf-8, utf-16 or latin-1. Default: UTF-8, or UTF-16 by its mark."
     ] = None
     header: Annotated[
-        bool | None, "Whether the first line of CSV files names the columns. Default: yes, or a refusal."
+        bool | None, "Whether the first line of CSV files names the columns. Default: it does, or is refused."
     ] = None
-    missing: Annotated[list[str] | None, "Word that means that a cell is missing, in any column; repeatable."] = None
-    decimal: Annotated[str | None, 'The sign before decimals, "." or ",". Default: found, column by column.'] = None
 
     def __post_init__(self) -> None:
         if self.separator is not None:
             named = {name: sign for sign, name in SEPARATORS.items()}
-            validate.one_of((*SEPARATORS, *named), separator=self.separator)
+            validate.one_of((*named, *SEPARATORS), separator=self.separator)
             object.__setattr__(self, "separator", named.get(self.separator, self.separator))
         if self.encoding is not None:
             validate.one_of(ENCODINGS, encoding=self.encoding)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions(CsvOptions):
+    """The same, and what a user says of the cells of tables.
+
+    Attributes:
+        missing: words that mean that a cell is missing, in any column.
+        decimal: the sign before decimals, ``.`` or ``,``.
+    """
+
+    missing: Annotated[list[str] | None, "Word that means that a cell is missing, in any column; repeatable."] = None
+    decimal: Annotated[str | None, 'The sign before decimals, "." or ",". Default: found out, column by column.'] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.decimal is not None:
             validate.one_of((".", ","), decimal=self.decimal)
 
@@ -119,7 +133,7 @@ def compression_of(path: Path) -> tuple[str, str]:
     return (suffixes[-1] if suffixes else ""), "none"
 
 
-def dialect_of(path: Path, stated: FileOptions = FOUND) -> Dialect:
+def dialect_of(path: Path, stated: CsvOptions = FOUND) -> Dialect:
     """How a CSV file is written, from its first rows and what is stated.
 
     Raises:
@@ -130,7 +144,7 @@ def dialect_of(path: Path, stated: FileOptions = FOUND) -> Dialect:
 
 
 def read_csv(
-    path: Path, stated: FileOptions = FOUND, wanted: Collection[str] | None = None
+    path: Path, stated: CsvOptions = FOUND, wanted: Collection[str] | None = None
 ) -> Iterator[tuple[Where, dict[str, str]]]:
     """The rows of a CSV file, by the names of its columns, each with its location.
 
@@ -157,7 +171,7 @@ def read_csv(
             yield Where(path, number + dialect.header, dialect), dict(zip(names, row, strict=True))
 
 
-def _dialect(connection: duckdb.DuckDBPyConnection, path: Path, stated: FileOptions) -> Dialect:
+def _dialect(connection: duckdb.DuckDBPyConnection, path: Path, stated: CsvOptions) -> Dialect:
     format_, compression = compression_of(path)
     encoding = stated.encoding or _encoding(path, compression)
     separator = stated.separator or ("\t" if format_ == ".tsv" else "")
@@ -318,7 +332,12 @@ def _encoding(path: Path, compression: str) -> str:
     if compression != "none":
         return "utf-8"
     with path.open("rb") as file:
-        return "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+        start = file.read(_START)
+    if start[:2] not in _UTF_16_MARKS:
+        return "utf-8"
+    if len(start) > 2 and not any(sign.isascii() for sign in start.decode("utf-16", "replace")):
+        raise ValueError(f"{path}: begins with the mark of UTF-16, but is not UTF-16 text; save it as UTF-8")
+    return "utf-16"
 
 
 def _is_like_the_rest(sample: Sequence[Sequence[str]]) -> bool:

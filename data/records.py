@@ -15,7 +15,7 @@ from dpassay.base import validate
 from dpassay.data.column_names import no_column
 from dpassay.data.hub_datasets import HubDataset
 from dpassay.data.parquet import read_parquet
-from dpassay.data.reader import FOUND, FileOptions, compression_of, dialect_of, read_csv, read_lines
+from dpassay.data.reader import FOUND, CsvOptions, compression_of, dialect_of, read_csv, read_lines
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -84,7 +84,7 @@ def read_records(
     id: str | None = None,
     user: str | None = None,
     labels: Collection[str] = (),
-    stated: FileOptions = FOUND,
+    stated: CsvOptions = FOUND,
 ) -> list[Record]:
     """Reads records from CSV, TSV, JSON Lines or Parquet, by the file's extension, or from a data set.
 
@@ -120,18 +120,25 @@ def read_records(
 
 
 def read_texts(
-    path: Path | str | HubDataset, *, text: str = "text", label: str | None = None, empty: bool = False
+    path: Path | str | HubDataset,
+    *,
+    text: str = "text",
+    label: str | None = None,
+    empty: bool = False,
+    stated: CsvOptions = FOUND,
 ) -> Iterator[tuple[str, str | None]]:
     """The texts and labels of a file, row by row, so that a file need not fit into memory; `empty` allows empty texts,
     such as generated ones. Arguments and errors, when the faulty row is reached, as for `read_records`."""
-    for _, row in _rows(path, {"text": text, "label": label}, empty=("text",) if empty else ()):
+    for _, row in _rows(path, {"text": text, "label": label}, ("text",) if empty else (), stated):
         yield row["text"] or "", row["label"]
 
 
-def read_user_texts(path: Path | str, *, text: str = "text", user: str | None = None) -> Iterator[tuple[str, str]]:
+def read_user_texts(
+    path: Path | str, *, text: str = "text", user: str | None = None, stated: CsvOptions = FOUND
+) -> Iterator[tuple[str, str]]:
     """The texts of a file and their users (or the empty string), row by row, without the ids of records; as
     `read_records`, also when the faulty row is reached."""
-    for _, row in _rows(path, {"text": text, "user": user}):
+    for _, row in _rows(path, {"text": text, "user": user}, stated=stated):
         yield row["text"] or "", row["user"] or ""
 
 
@@ -159,7 +166,7 @@ def _rows(
     path: Path | str | HubDataset,
     columns: Mapping[str, str | None],
     empty: Collection[str] = (),
-    stated: FileOptions = FOUND,
+    stated: CsvOptions = FOUND,
 ) -> Iterator[tuple[Located, dict[str, str | None]]]:
     """The wanted columns of every row of a file or a data set, as strings, each row with its location."""
     wanted = {column for column in columns.values() if column is not None}
@@ -181,7 +188,7 @@ class Located:
 
 
 def read_rows(
-    path: Path | str, wanted: Collection[str] | None = None, stated: FileOptions = FOUND
+    path: Path | str, wanted: Collection[str] | None = None, stated: CsvOptions = FOUND
 ) -> Iterator[tuple[object, Mapping[str, Any]]]:
     """The rows of a ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet`` file, each with its location for messages.
 
@@ -211,7 +218,7 @@ def read_rows(
         raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def written_as(path: Path | str, stated: FileOptions = FOUND) -> str:
+def written_as(path: Path | str, stated: CsvOptions = FOUND) -> str:
     """How a file is written, in words such as ``semicolons between cells, utf-8``; of other formats, its ending."""
     path = Path(path)
     kind, compression = compression_of(path)

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpassay.base import validate
 from dpassay.data.corpora import LABELS, randhie
-from dpassay.data.reader import FOUND, FileOptions
+from dpassay.data.reader import FOUND, CsvOptions
 from dpassay.data.records import Record, read_rows, with_content_ids
 from dpassay.data.table_schema import Row, Schema
 
@@ -115,7 +115,7 @@ def _plain(cell: Any) -> str:
     raise ValueError("holds a value that is neither text nor a number nor a date")
 
 
-def read_table(path: Path | str, *, id: str | None = None, stated: FileOptions = FOUND) -> list[Record]:
+def read_table(path: Path | str, *, id: str | None = None, stated: CsvOptions = FOUND) -> list[Record]:
     """The rows of a file as records, whose text is the row as JSON.
 
     A column of stable ids (`id`) is no part of the row; None uses the content's hash. `stated` says how a CSV file is

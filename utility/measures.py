@@ -12,6 +12,7 @@ from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
 from dpassay.base.private_results import synthetic_file
 from dpassay.base.progress import Progress
+from dpassay.data.reader import FOUND, CsvOptions
 from dpassay.utility.result import Result
 from dpassay.utility.text_sample import TextFile, TextSample
 
@@ -50,6 +51,7 @@ class UtilitySettings:
         limit: largest number of texts used from each file, drawn uniformly; overlap uses all real texts.
         embedded: largest number of those texts that are embedded.
         seed: of all draws, which are public choices.
+        reading: how CSV files are written; what is not stated is found out.
         confidence: of all intervals.
         progress: where to show progress.
     """
@@ -68,6 +70,7 @@ class UtilitySettings:
     limit: int = defaults.TEXTS
     embedded: int = defaults.EMBEDDED_TEXTS
     seed: int = 0
+    reading: CsvOptions = FOUND
     confidence: float = defaults.CONFIDENCE
     progress: Progress = field(default_factory=Progress)
 
@@ -165,11 +168,17 @@ def measure(synthetic: Path, settings: UtilitySettings) -> Utility:
     with settings.progress.stage("Reading") as step:
         label = settings.synthetic_label if settings.label is not None else None
         limit, seed = settings.limit, settings.seed
-        written = TextSample.read(path, settings.synthetic_text, label, limit=limit, seed=seed, empty=True)
-        real = TextSample.read(settings.real, settings.text, settings.label, limit=limit, seed=seed)
+        written = TextSample.read(
+            path, settings.synthetic_text, label, limit=limit, seed=seed, empty=True, reading=settings.reading
+        )
+        real = TextSample.read(
+            settings.real, settings.text, settings.label, limit=limit, seed=seed, reading=settings.reading
+        )
         held_out = None
         if settings.held_out is not None:
-            held_out = TextSample.read(settings.held_out, settings.text, settings.label, limit=limit, seed=seed)
+            held_out = TextSample.read(
+                settings.held_out, settings.text, settings.label, limit=limit, seed=seed, reading=settings.reading
+            )
         step(1, 1)
     with input_errors():
         classifier = _classifier(written, real, held_out, settings) if settings.label is not None else None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpassay.base.errors import InputError, input_errors
+from dpassay.data.reader import FOUND, CsvOptions
 from dpassay.data.records import read_texts
 from dpassay.utility.result import Result
 
@@ -29,7 +30,7 @@ class TextFile(Result):
 @dataclass(frozen=True, eq=False)
 class TextSample:
     """The texts of a file that are drawn, in arbitrary order, with their labels, or None, and the number of texts in
-    the file; `columns` are those of text and label, and `empty` allows empty texts."""
+    the file; `columns` are those of text and label, `empty` allows empty texts, `reading` says how it is written."""
 
     path: Path
     columns: tuple[str, str | None]
@@ -37,10 +38,19 @@ class TextSample:
     labels: list[str] | None
     total: int
     empty: bool
+    reading: CsvOptions
 
     @classmethod
     def read(
-        cls, path: Path, text: str, label: str | None, *, limit: int, seed: int, empty: bool = False
+        cls,
+        path: Path,
+        text: str,
+        label: str | None,
+        *,
+        limit: int,
+        seed: int,
+        empty: bool = False,
+        reading: CsvOptions = FOUND,
     ) -> TextSample:
         """Draws at most `limit` texts uniformly, reading the file once (Vitter 1985, algorithm R).
 
@@ -49,7 +59,7 @@ class TextSample:
         """
         draw, rows, total = random.Random(seed), list[tuple[str, str | None]](), 0
         with input_errors():
-            for total, row in enumerate(read_texts(path, text=text, label=label, empty=empty), 1):
+            for total, row in enumerate(read_texts(path, text=text, label=label, empty=empty, stated=reading), 1):
                 if len(rows) < limit:
                     rows.append(row)
                 elif (index := draw.randrange(total)) < limit:
@@ -58,7 +68,7 @@ class TextSample:
             held = "one text" if total else "no text"
             raise InputError(f"{path}: holds {held}; utility compares at least 2 on each side")
         labels = [name or "" for _, name in rows] if label is not None else None
-        return cls(path, (text, label), [text for text, _ in rows], labels, total, empty)
+        return cls(path, (text, label), [text for text, _ in rows], labels, total, empty, reading)
 
     def all_words(self, words: Words) -> Iterator[Words]:
         """The words of every text of the file, piece by piece; `words`, of the texts drawn, where those are all of
@@ -68,7 +78,7 @@ class TextSample:
         if self.total == len(self.texts):
             yield from words.pieces()
             return
-        texts = (text for text, _ in read_texts(self.path, text=self.columns[0], empty=self.empty))
+        texts = (text for text, _ in read_texts(self.path, text=self.columns[0], empty=self.empty, stated=self.reading))
         while len(piece := Words.of(islice(texts, 4096))):
             yield piece
 

@@ -9,7 +9,19 @@ import typer
 
 from dpassay.base import defaults
 from dpassay.base.number_format import format_confidence, format_interval, format_number
-from dpassay.cli.options import Device, Download, Embedder, Json, Quiet, Seed, Synthetic, SyntheticText, call
+from dpassay.cli.options import (
+    Device,
+    Download,
+    Embedder,
+    Json,
+    Quiet,
+    Seed,
+    Synthetic,
+    SyntheticText,
+    call,
+    with_fields,
+)
+from dpassay.data.reader import FOUND, CsvOptions
 
 if TYPE_CHECKING:
     from dpassay.cli.table_console import Rows
@@ -17,6 +29,7 @@ if TYPE_CHECKING:
     from dpassay.utility.text_classifiers import Score
 
 
+@with_fields
 def utility(
     synthetic: Synthetic,
     real: Annotated[Path, typer.Option(help="File of the private texts that the generator saw.")],
@@ -44,6 +57,7 @@ def utility(
         int, typer.Option(help="Largest number of texts embedded from each file.")
     ] = defaults.EMBEDDED_TEXTS,
     seed: Seed = 0,
+    reading: CsvOptions = FOUND,
     confidence: Annotated[float, typer.Option(help="Confidence of all intervals, in (0, 1).")] = defaults.CONFIDENCE,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="JSON file; private/utility.json by default.")

@@ -12,11 +12,12 @@ from dpassay.audits.games.membership_design import MembershipDesign, Side
 from dpassay.base import defaults
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.progress import Progress
+from dpassay.data.reader import FOUND, CsvOptions
 
 
 @dataclass(frozen=True, kw_only=True)
 class MembershipSettings:
-    """The arguments of `audit_membership` that say what is done with scores."""
+    """The arguments of `audit_membership` that say what is done with scores, and how files are written."""
 
     attacks: tuple[str, ...] = ()
     guesses: tuple[int, ...] = ()
@@ -31,6 +32,7 @@ class MembershipSettings:
     order: int = defaults.NGRAM_ORDER
     neighbours: int = defaults.NEIGHBOURS
     seed: int = 0
+    reading: CsvOptions = FOUND
     progress: Progress = field(default_factory=Progress)
 
     @property

@@ -15,6 +15,7 @@ from dpassay.accounting.adjacency import Unit
 from dpassay.base.arrays import Bools, Floats
 from dpassay.base.errors import InputError, input_errors
 from dpassay.data.column_names import no_column
+from dpassay.data.reader import FOUND, CsvOptions
 from dpassay.data.records import Located, read_rows, read_texts
 
 _REFERENCE = re.compile(r"ref_([0-9]{1,6})")
@@ -56,8 +57,8 @@ class Signals:
         )
 
 
-def read_signals(path: Path, unit: Unit) -> Signals:
-    """Reads a .csv, .jsonl or .parquet file with one row for each record.
+def read_signals(path: Path, unit: Unit, reading: CsvOptions = FOUND) -> Signals:
+    """Reads a .csv, .tsv, .jsonl or .parquet file with one row for each record.
 
     Columns: ``target``; ``included`` (1 or 0, true or false), empty for a population record, which no model saw;
     ``ref_1``, ``ref_2``, …; ``ref_in_1``, … for all of them or none; and ``user`` at unit user, with one candidate for
@@ -69,7 +70,7 @@ def read_signals(path: Path, unit: Unit) -> Signals:
     kept: list[tuple[bool | None, Floats, Bools]] = []
     names: list[str] = []
     has_inclusion, users = False, _Users(unit)
-    for number, (where, row) in enumerate(_rows(path)):
+    for number, (where, row) in enumerate(_rows(path, reading)):
         if number == 0:
             names, has_inclusion = _columns(path, row)
         values = [_number(row, name, where) for name in ("target", *names)]
@@ -98,8 +99,8 @@ def read_signals(path: Path, unit: Unit) -> Signals:
     )
 
 
-def read_candidates(path: Path, text: str, unit: Unit) -> tuple[list[str], Bools]:
-    """Texts and their membership, from a .csv, .jsonl or .parquet file with the columns `text` and ``included``.
+def read_candidates(path: Path, text: str, unit: Unit, reading: CsvOptions = FOUND) -> tuple[list[str], Bools]:
+    """Texts and their membership, from a .csv, .tsv, .jsonl or .parquet file with the columns `text` and ``included``.
 
     At unit user there is also a column ``user``, with one candidate for each user.
 
@@ -109,7 +110,7 @@ def read_candidates(path: Path, text: str, unit: Unit) -> tuple[list[str], Bools
     texts: list[str] = []
     inside: list[bool] = []
     users = _Users(unit)
-    for where, row in _rows(path):
+    for where, row in _rows(path, reading):
         if not isinstance(row.get(text), str) or not row[text]:
             raise InputError(f"{where}: column {text!r} must hold text that is not empty; name another with --text")
         if _SURROGATE.search(row[text]):
@@ -121,7 +122,7 @@ def read_candidates(path: Path, text: str, unit: Unit) -> tuple[list[str], Bools
     return texts, np.array(inside, dtype=np.bool_)
 
 
-def check_disjoint(candidates: list[str], path: Path, text: str) -> None:
+def check_disjoint(candidates: list[str], path: Path, text: str, reading: CsvOptions = FOUND) -> None:
     """Checks that no text of a file is a candidate, so that the file is independent of membership.
 
     Raises:
@@ -129,7 +130,7 @@ def check_disjoint(candidates: list[str], path: Path, text: str) -> None:
     """
     known = {" ".join(candidate.split()) for candidate in candidates}
     with input_errors():
-        for number, (row, _) in enumerate(read_texts(path, text=text), 1):
+        for number, (row, _) in enumerate(read_texts(path, text=text, stated=reading), 1):
             if " ".join(row.split()) in known:
                 raise InputError(
                     f"{path}: text {number} is a candidate, so scores would depend on which candidates the file holds; "
@@ -156,9 +157,9 @@ class _Users:
         self._seen.add(str(user))
 
 
-def _rows(path: Path) -> Iterator[tuple[Located, Mapping[str, Any]]]:
+def _rows(path: Path, reading: CsvOptions) -> Iterator[tuple[Located, Mapping[str, Any]]]:
     with input_errors():
-        for where, row in read_rows(path):
+        for where, row in read_rows(path, stated=reading):
             yield Located(path, where), row
 
 

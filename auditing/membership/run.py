@@ -24,6 +24,7 @@ from dpassay.base.arrays import Bools, Floats
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_results import PRIVATE, synthetic_file, write
 from dpassay.base.progress import Progress
+from dpassay.data.reader import FOUND, CsvOptions
 
 if TYPE_CHECKING:
     from dpassay.mechanisms.models.fine_tuning import Training
@@ -104,6 +105,7 @@ def audit_membership(
     workers: int = 1,
     device: str = "cpu",
     seed: int = 0,
+    reading: CsvOptions = FOUND,
     output: str | Path | None = None,
     progress: Progress | None = None,
 ) -> MembershipAudit:
@@ -136,6 +138,7 @@ def audit_membership(
         workers: processes that train them.
         device: where models run: ``auto``, ``cpu`` or ``cuda``.
         seed: of tie-breaking and of reference models; public.
+        reading: how CSV files are written; what is not stated is found out.
         output: private file of the result; signals of reference models are kept in its folder, so that an interrupted
             audit resumes. None to write nothing.
         progress: where to show progress.
@@ -162,6 +165,7 @@ def audit_membership(
         gamma=gamma,
         a=a,
         seed=seed,
+        reading=reading,
         progress=progress or Progress(),
     )
     path, other = Path(candidates), None if reference is None else Path(reference)
@@ -169,7 +173,7 @@ def audit_membership(
         result = _audit_texts(path, synthetic_file(Path(synthetic)), other, settings, text, synthetic_text)
     elif model is None:
         design = settings.design()
-        result = _of_signals(read_signals(path, design.unit), settings, design, {"scores": str(path)})
+        result = _of_signals(read_signals(path, design.unit, reading), settings, design, {"scores": str(path)})
     else:
         from dpassay.mechanisms.models.fine_tuning import Training
 
@@ -218,14 +222,16 @@ def _audit_model(
     if not 0 <= models <= MAX_REFERENCES:
         raise InputError(f"--references must be from 0 to {MAX_REFERENCES}, not {models}")
     _check_inputs(settings.chosen(SIGNAL_ATTACKS, "loss"), bool(models), True, population is not None)
-    candidates, included = read_candidates(records, text, design.unit)
+    candidates, included = read_candidates(records, text, design.unit, settings.reading)
     if population is not None:
-        check_disjoint(candidates, population, text)
+        check_disjoint(candidates, population, text, settings.reading)
     with input_errors():  # before models are trained for hours
         design.numbers(len(candidates))
         if models:
             _rehearse(included, models, settings)
-        others = [] if population is None else [row for row, _ in read_texts(population, text=text)]
+        others = (
+            [] if population is None else [row for row, _ in read_texts(population, text=text, stated=settings.reading)]
+        )
         model = LanguageModel.load(target, device, dtype="float32")
         model_signals = signals(model, [*candidates, *others])
         trained = None
@@ -274,21 +280,23 @@ def _audit_texts(
     from dpassay.data.records import read_texts
 
     design, names = settings.design(), settings.chosen(TEXT_ATTACKS, "ngram")
-    candidates, included = read_candidates(records, text, design.unit)
+    candidates, included = read_candidates(records, text, design.unit, settings.reading)
     if reference is not None:
-        check_disjoint(candidates, reference, text)
+        check_disjoint(candidates, reference, text, settings.reading)
     with input_errors():
         design.numbers(len(candidates))
     members = [row for row, inside in zip(candidates, included, strict=True) if inside]
 
     def scored(name: str, released: Callable[[], Any]) -> Floats:
-        other = None if reference is None else (row for row, _ in read_texts(reference, text=text))
+        other = (
+            None if reference is None else (row for row, _ in read_texts(reference, text=text, stated=settings.reading))
+        )
         if name == "ngram":
             return ngram_scores(candidates, released(), other, order=settings.order)
         return neighbourhood_scores(candidates, released(), other, neighbours=settings.neighbours)
 
     def file() -> Any:
-        return (row for row, _ in read_texts(synthetic, text=synthetic_text, empty=True))
+        return (row for row, _ in read_texts(synthetic, text=synthetic_text, empty=True, stated=settings.reading))
 
     by_attack, control = {}, {}
     with settings.progress.stage("Scoring") as step, input_errors():

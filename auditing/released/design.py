@@ -11,19 +11,20 @@ from dpassay.auditing.files import claimed_guarantee
 from dpassay.base import defaults, validate
 from dpassay.base.progress import Progress
 from dpassay.data.columns import Kind, Rules
-from dpassay.data.reader import FOUND, FileOptions
+from dpassay.data.reader import FOUND, CsvOptions, FileOptions
 from dpassay.data.table_schema import kinds_of, read_schema
 
 
 @dataclass(frozen=True, kw_only=True)
 class HoldoutSettings:
-    """The arguments that `audit_text` and `audit_table` share.
+    """The arguments that `audit_text` and `audit_table` share; `reading` says how all files are written.
 
     Each of k attacks, and each of its intervals, has confidence 1 − (1 − confidence)/k.
     """
 
     source: Path
     holdout: Path
+    reading: CsvOptions = FOUND
     coins: bool = False
     epsilon: float | None = None
     delta: float = 0.0
@@ -55,7 +56,7 @@ class HoldoutSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class TableAuditSettings(HoldoutSettings):
-    """The arguments of `audit_table`; `reading` says how all files are written."""
+    """The arguments of `audit_table`."""
 
     secret: str | None = None
     user: str | None = None

@@ -25,7 +25,7 @@ from dpassay.base.progress import Progress, with_progress
 from dpassay.data.cells import is_missing
 from dpassay.data.column_summary import ColumnSummary, summarised
 from dpassay.data.columns import Kind, joined, word_of
-from dpassay.data.reader import FOUND, FileOptions
+from dpassay.data.reader import FOUND, CsvOptions, FileOptions
 
 if TYPE_CHECKING:
     from dpassay.attacks.released.pii import PersonalData
@@ -182,6 +182,7 @@ def audit_text(
     words: int = defaults.VERBATIM_WORDS,
     near_words: int = defaults.NEAR_WORDS,
     near_share: float = defaults.NEAR_SHARE,
+    reading: CsvOptions = FOUND,
     coins: bool = False,
     epsilon: float | None = None,
     delta: float = 0.0,
@@ -201,6 +202,7 @@ def audit_text(
         words: consecutive words that make a verbatim copy.
         near_words: of near-verbatim copies, the words in a run.
         near_share: of near-verbatim copies, the smallest share of a record's runs, in (0, 1].
+        reading: how CSV files are written; what is not stated is found out.
         coins: whether an independent fair coin put each unit into source or holdout: then ε is bounded, too.
         epsilon: claimed ε at `delta` under adding or removing one unit; None for no claim. It needs coins.
         delta: δ at which ε is bounded.
@@ -223,6 +225,7 @@ def audit_text(
     settings = HoldoutSettings(
         source=Path(source),
         holdout=Path(holdout),
+        reading=reading,
         coins=coins,
         epsilon=epsilon,
         delta=delta,
@@ -237,11 +240,11 @@ def audit_text(
     key = _key(key_file)
 
     def released() -> Iterator[str]:
-        return (item for item, _ in read_texts(path, text=synthetic_text, empty=True))
+        return (item for item, _ in read_texts(path, text=synthetic_text, empty=True, stated=reading))
 
     with show.stage("Reading") as step, input_errors():
         files = (settings.source, settings.holdout)
-        sides = [list(read_user_texts(file, text=text, user=user)) for file in files]
+        sides = [list(read_user_texts(file, text=text, user=user, stated=reading)) for file in files]
         _check_sides(settings, *sides)
         written = Words.of(released())
         words_seen, words_unseen = (Words.of(item for item, _ in side) for side in sides)

@@ -81,6 +81,14 @@ def test_latin_1_is_read_where_it_is_stated(tmp_path: Path) -> None:
     assert read(path, encoding="latin-1") == [{"näme": "müller", "b": "2"}]
 
 
+def test_bytes_after_a_mark_of_utf_16_are_read_as_utf_16_or_not_at_all(tmp_path: Path) -> None:
+    """Read as UTF-16 they are Chinese signs without a line end: a table without rows."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\xff\xfe" + b"a,b\n1,2\n")
+    with pytest.raises(ValueError, match="begins with the mark of UTF-16, but is not UTF-16 text"):
+        read(path)
+
+
 def test_no_header_where_it_is_stated(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("1,2\n3,4\n5,6\n")

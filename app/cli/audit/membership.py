@@ -24,7 +24,9 @@ from dpassay.cli.options import (
     SyntheticText,
     call,
     conclude,
+    with_fields,
 )
+from dpassay.data.reader import FOUND, CsvOptions
 
 if TYPE_CHECKING:
     from dpassay.auditing.membership.run import MembershipAudit
@@ -78,6 +80,7 @@ Output = Annotated[
 
 
 @app.command(epilog=f"Example: dpassay audit membership scores scores.csv --coins --delta 1e-5\n\n{IN_AUDIT_HELP}")
+@with_fields
 def scores(
     candidates: Annotated[
         Path,
@@ -98,6 +101,7 @@ def scores(
     gamma: Gamma = defaults.RMIA_GAMMA,
     a: A = defaults.RMIA_A,
     seed: Seed = 0,
+    reading: CsvOptions = FOUND,
     output: Output = None,
     json_: Json = False,
     quiet: Quiet = False,
@@ -110,6 +114,7 @@ def scores(
     epilog="Example: dpassay audit membership model candidates.jsonl --model my-model --references 16 "
     f"--attack lira-online --coins\n\n{IN_AUDIT_HELP}"
 )
+@with_fields
 def model(
     candidates: Records,
     model: Annotated[Path, typer.Option(help="Folder of the model that was fine-tuned on some of them.")],
@@ -140,6 +145,7 @@ def model(
     a: A = defaults.RMIA_A,
     device: Device = "cpu",
     seed: Seed = 0,
+    reading: CsvOptions = FOUND,
     output: Output = None,
     json_: Json = False,
     quiet: Quiet = False,
@@ -152,6 +158,7 @@ def model(
     epilog="Example: dpassay audit membership text candidates.jsonl --synthetic synthetic.jsonl "
     f"--reference public.jsonl --coins\n\n{IN_AUDIT_HELP}"
 )
+@with_fields
 def text(
     candidates: Records,
     synthetic: Annotated[Path, typer.Option(help="The released texts, or the folder of a run.")],
@@ -174,6 +181,7 @@ def text(
     confidence: Confidence = defaults.CONFIDENCE,
     unit: Unit = "record",
     seed: Seed = 0,
+    reading: CsvOptions = FOUND,
     output: Output = None,
     json_: Json = False,
     quiet: Quiet = False,

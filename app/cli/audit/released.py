@@ -26,7 +26,7 @@ from dpassay.cli.options import (
     conclude,
     with_fields,
 )
-from dpassay.data.reader import FOUND, FileOptions
+from dpassay.data.reader import FOUND, CsvOptions, FileOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,6 +59,7 @@ ClaimedEpsilon = Annotated[
 ]
 
 
+@with_fields
 def text(
     synthetic: Synthetic,
     source: Source,
@@ -71,6 +72,7 @@ def text(
     near_share: Annotated[
         float, typer.Option(help="Near-verbatim copies: smallest share of a record's runs, in (0, 1].")
     ] = defaults.NEAR_SHARE,
+    reading: CsvOptions = FOUND,
     coins: Coins = False,
     epsilon: ClaimedEpsilon = None,
     delta: BoundDelta = 0.0,

@@ -400,7 +400,7 @@ def test_a_page_of_echoes_with_a_failed_control(tmp_path: Path, monkeypatch: pyt
     every = [canary.text for canary in manifest.candidates]
     done("score", folder, write(tmp_path / "s.jsonl", every))
     result = dpassay("bound", folder)
-    assert result.returncode == 0
+    assert result.returncode == 4
     assert result.stdout.startswith("No conclusion: s.jsonl: ")
     assert "the manifest has leaked into the run" in result.stdout
     assert json.loads((folder / "bound.json").read_text())["refuted"] is None

@@ -310,7 +310,10 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "it fails": (["--command", f"{PYTHON} --do fail"], "the command fails on the data (exit code 3)"),
     "it writes nothing": (["--command", f"{PYTHON} --do nothing"], "its output cannot be read: there is no such file"),
     "it writes a folder": (["--command", f"{PYTHON} --do folder"], "its output cannot be read: there is no such file"),
-    "it writes garbage": (["--command", f"{PYTHON} --do garbage"], "its output cannot be read: is not UTF-8 text"),
+    "it writes garbage": (
+        ["--command", f"{PYTHON} --do garbage"],
+        "its output cannot be read: begins with the mark of UTF-16",
+    ),
     "it takes too long": (
         ["--command", f"{PYTHON} --do child --seconds 60", "--timeout", "0.5"],
         "it was stopped after 0.5 s",
