@@ -9,7 +9,7 @@ from typing import Any
 from dpassay.base.number_format import format_percent
 from dpassay.data.columns import NEARLY, Column, ColumnReader, Kind
 
-_MISSING = 0.05
+MISSING = 0.05
 """A share of missing cells above which the others of a pair of files should have some, too."""
 
 
@@ -104,10 +104,10 @@ def _guess(column: Column) -> list[str]:
 
 def _missing(column: Column, files: Mapping[str, ColumnReader]) -> list[str]:
     shares = {name: reader.missing(column) / reader.rows for name, reader in files.items() if reader.rows}
-    many = [name for name, share in shares.items() if share > _MISSING]
+    many = [name for name, share in shares.items() if share > MISSING]
     if not many or len(many) == len(shares):
         return []
-    return [f"more than {format_percent(_MISSING)} of its cells are missing in {' and '.join(many)} only"]
+    return [f"more than {format_percent(MISSING)} of its cells are missing in {' and '.join(many)} only"]
 
 
 def _differs(column: Column, files: Mapping[str, ColumnReader], name: str) -> list[str]:

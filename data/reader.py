@@ -31,7 +31,7 @@ ENCODINGS = ("utf-8", "utf-16", "latin-1")
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 """Endings of compressed files, and what DuckDB calls them."""
 
-_SAMPLE = 2048  # rows that the separator and the header are found in
+SAMPLE = 2048  # rows that the separator and the header are found in
 _PIECE = 4096  # rows that are read at once
 _LONGEST_LINE = 2**31 - 1
 _LONGEST_COMPRESSED = 2**24  # sixteen times as much memory is taken
@@ -179,7 +179,7 @@ def _dialect(connection: duckdb.DuckDBPyConnection, path: Path, stated: CsvOptio
     dialect = Dialect(
         separator=separator, encoding=encoding, header=stated.header is not False, compression=compression
     )
-    if stated.header is None and _is_like_the_rest(list(itertools.islice(_cells(connection, path, dialect), _SAMPLE))):
+    if stated.header is None and _is_like_the_rest(list(itertools.islice(_cells(connection, path, dialect), SAMPLE))):
         raise ValueError(
             f"{path}, line 1: looks like a row, and not like the names of columns; state whether it is one "
             "(header: false, or --no-header), or add a line with the names"
@@ -285,7 +285,7 @@ def _fault(message: str, dialect: Dialect) -> str:
 def _width(connection: duckdb.DuckDBPyConnection, path: Path, dialect: Dialect) -> int:
     """The number of cells of the first row."""
     lines = (line + "\n" for line in _lines(connection, path, dialect.encoding, dialect.compression))
-    return len(_parsed(itertools.islice(lines, _SAMPLE), dialect.separator, 1)[0]) if path.stat().st_size else 0
+    return len(_parsed(itertools.islice(lines, SAMPLE), dialect.separator, 1)[0]) if path.stat().st_size else 0
 
 
 def _lines(connection: duckdb.DuckDBPyConnection, path: Path, encoding: str, compression: str) -> Iterator[str]:
@@ -322,7 +322,7 @@ def _separator(connection: duckdb.DuckDBPyConnection, path: Path, encoding: str,
         found, skipped, columns = "", 0, 1
     if found in SEPARATORS and not skipped and columns > 1:
         return str(found)
-    lines = list(itertools.islice(_lines(connection, path, encoding, compression), _SAMPLE))
+    lines = list(itertools.islice(_lines(connection, path, encoding, compression), SAMPLE))
     cells = {sign: len(_parsed((line + "\n" for line in lines), sign, 1)[0]) for sign in SEPARATORS}
     return max(cells, key=lambda sign: cells[sign])
 
