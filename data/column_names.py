@@ -36,3 +36,8 @@ def check_columns(path: Path, names: Sequence[str], wanted: Collection[str] | No
             raise ValueError(f"{path}{header}: {no_column(column, names)}")
         if names.count(column) > 1:
             raise ValueError(f"{path}: has {names.count(column)} columns {column!r}; give them distinct names")
+
+
+def names_of(header: Sequence[str]) -> list[str]:
+    """The names of columns, of which those that are empty are replaced by ``Unnamed: 0`` and so on."""
+    return [name if name.strip() else f"Unnamed: {index}" for index, name in enumerate(header)]

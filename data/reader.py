@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from dpassay.base import validate
-from dpassay.data.column_names import check_columns
+from dpassay.data.column_names import check_columns, names_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -32,7 +32,7 @@ COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 """Endings of compressed files, and what DuckDB calls them."""
 
 SAMPLE = 2048  # rows that the separator and the header are found in
-_PIECE = 4096  # rows that are read at once
+_PIECE = 2048  # rows that are read at once
 _LONGEST_LINE = 2**31 - 1
 _LONGEST_COMPRESSED = 2**24  # sixteen times as much memory is taken
 _MAX_MEMORY = "1GB"
@@ -113,7 +113,7 @@ class Dialect:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Where:
     """The location of a row; its line is found when it is printed, since rows may take several lines."""
 
@@ -167,8 +167,8 @@ def read_csv(
         names = names_of(first) if dialect.header else [f"column {index}" for index in range(len(first))]
         check_columns(path, names, wanted, ", line 1" if dialect.header else "")
         rows = cells if dialect.header else itertools.chain([first] if first else [], cells)
-        for number, row in enumerate(rows, 1):
-            yield Where(path, number + dialect.header, dialect), dict(zip(names, row, strict=True))
+        for number, row in enumerate(rows, 1 + dialect.header):
+            yield Where(path, number, dialect), dict(zip(names, row))  # noqa: B905 - DuckDB checks their number
 
 
 def _dialect(connection: duckdb.DuckDBPyConnection, path: Path, stated: CsvOptions) -> Dialect:
@@ -185,11 +185,6 @@ def _dialect(connection: duckdb.DuckDBPyConnection, path: Path, stated: CsvOptio
             "(header: false, or --no-header), or add a line with the names"
         )
     return dialect
-
-
-def names_of(header: Sequence[str]) -> list[str]:
-    """The names of columns, of which those that are empty are replaced by ``Unnamed: 0`` and so on."""
-    return [name if name.strip() else f"Unnamed: {index}" for index, name in enumerate(header)]
 
 
 def read_lines(path: Path, compression: str) -> Iterator[tuple[int, str]]:
@@ -256,7 +251,7 @@ def _cells(
     }
     given = ", ".join(f"{name} = {value}" for name, value in options.items())
     try:
-        result = connection.execute(f"SELECT * FROM read_csv({_literal(path)}, {given})")
+        result = connection.cursor().execute(f"SELECT * FROM read_csv({_literal(path)}, {given})")
         while rows := result.fetchmany(_PIECE):
             yield from rows
     except duckdb.Error as error:
@@ -317,7 +312,7 @@ def _separator(connection: duckdb.DuckDBPyConnection, path: Path, encoding: str,
     import duckdb
 
     try:
-        found, skipped, columns = connection.execute(query).fetchone() or ("", 0, 1)
+        found, skipped, columns = connection.cursor().execute(query).fetchone() or ("", 0, 1)
     except duckdb.Error:
         found, skipped, columns = "", 0, 1
     if found in SEPARATORS and not skipped and columns > 1:

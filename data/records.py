@@ -13,6 +13,7 @@ from typing import Any
 
 from dpassay.base import validate
 from dpassay.data.column_names import no_column
+from dpassay.data.excel import read_excel
 from dpassay.data.hub_datasets import HubDataset
 from dpassay.data.parquet import read_parquet
 from dpassay.data.reader import FOUND, CsvOptions, compression_of, dialect_of, read_csv, read_lines
@@ -176,7 +177,7 @@ def _rows(
         yield where, _row(values, columns, where, empty)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Located:
     """A file and the location of a row in it, as words for a message, which are made where one is printed."""
 
@@ -190,7 +191,7 @@ class Located:
 def read_rows(
     path: Path | str, wanted: Collection[str] | None = None, stated: CsvOptions = FOUND
 ) -> Iterator[tuple[object, Mapping[str, Any]]]:
-    """The rows of a ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet`` file, each with its location for messages.
+    """The rows of a ``.csv``, ``.tsv``, ``.jsonl``, ``.parquet`` or ``.xlsx`` file, each with its location.
 
     Text files may be compressed (``.gz``, ``.zst``). Values have the types of the format. A Parquet file yields only
     the wanted columns.
@@ -204,9 +205,10 @@ def read_rows(
         ".tsv": lambda: read_csv(path, stated, wanted),
         ".jsonl": lambda: _json_lines(path),
         ".parquet": lambda: read_parquet(path, wanted),
+        ".xlsx": lambda: read_excel(path, wanted),
     }
     kind, compression = compression_of(path)
-    if kind not in readers or (kind == ".parquet" and compression != "none"):
+    if kind not in readers or (kind in (".parquet", ".xlsx") and compression != "none"):
         raise ValueError(f"{path}: the file must be one of {', '.join(readers)}; its name ends in {path.suffix!r}")
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file")
