@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import datetime
+import io
 import json
 import os
 import random
@@ -12,17 +12,22 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, localcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
-from dpassay.attacks.canaries.rows import ColumnRange, RangeReader, canonical
+from dpassay.attacks.canaries.rows import ColumnRange, RangeReader, range_of
+from dpassay.attacks.canaries.spelling import Spelling
 from dpassay.attacks.canaries.texts import form, numbers_in
+from dpassay.auditing.csv_style import CsvStyle, compressed
 from dpassay.base.errors import InputError, input_errors, naming
 from dpassay.base.progress import Progress
 from dpassay.data.column_names import no_column
-from dpassay.data.records import read_rows
+from dpassay.data.column_summary import ColumnSummary, summarised
+from dpassay.data.columns import MAX_DISTINCT, Column, Form, Kind, Rules, word_of
+from dpassay.data.reader import FOUND, FileOptions, compression_of
+from dpassay.data.records import read_rows, written_as
 from dpassay.data.table_schema import AnyColumn, CategoryColumn, DateColumn, Schema
 
 SAMPLE = 20_000
@@ -34,6 +39,10 @@ _MIN_IDS = 20
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNPAIRED = "has an unpaired surrogate, which is not a valid character"
 _WHOLE = re.compile(r"[0-9]{1,15}")
+_INDEX = re.compile(r"Unnamed: \d+")
+_TEXTS = (".csv", ".tsv")
+DATA = "data"
+"""The name of the file, where it is said what was understood of it."""
 
 
 class Columns(NamedTuple):
@@ -73,6 +82,10 @@ class Data:
         whole_ids: whether all ids are integers.
         largest: the largest integer among ids, and among users.
         like_id: columns that look like ids: every row has another integer or word.
+        reading: what was stated of how the file is written.
+        written: how it is written, in words; empty without a file.
+        summaries: what was understood of its columns; private.
+        style: how a CSV file is written, which is found out where canaries are written.
     """
 
     path: Path | None = None
@@ -86,22 +99,45 @@ class Data:
     whole_ids: bool = True
     largest: dict[str, int] = field(default_factory=dict)
     like_id: tuple[str, ...] = ()
+    reading: FileOptions = FOUND
+    written: str = ""
+    summaries: tuple[ColumnSummary, ...] = ()
+    style: CsvStyle | None = None
+
+    @property
+    def format(self) -> str:
+        """The format of the files that are written, such as ``.csv``."""
+        return compression_of(self.path)[0] if self.path else ".jsonl"
 
     @property
     def suffix(self) -> str:
-        """Suffix of the files that are written."""
-        return self.path.suffix.lower() if self.path else ".jsonl"
+        """Suffix of the files that are written: that of the data, such as ``.csv.gz``."""
+        return self.format + (self.path.suffix.lower() if self.path and compression_of(self.path)[1] != "none" else "")
+
+    def csv_style(self) -> CsvStyle:
+        """How the CSV file is written."""
+        assert self.path is not None
+        if self.style is None:
+            self.style = CsvStyle.of(self.path, self.reading)
+        return self.style
 
 
-def read_data(path: Path | None, columns: Columns, progress: Progress, schema: Schema | None = None) -> Data:
+def read_data(
+    path: Path | None,
+    columns: Columns,
+    progress: Progress,
+    schema: Schema | None = None,
+    reading: FileOptions = FOUND,
+) -> Data:
     """Reads the data in one pass and bounded memory.
 
     Args:
-        path: a ``.jsonl``, ``.csv`` or ``.parquet`` file; None for records with a text, the columns of the schema and,
-            if given, a user and an id.
+        path: a ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file; None for records with a text, the columns of the
+            schema and, if given, a user and an id.
         columns: of text, id and user; there is no text if canaries are rows of a table.
         progress: where to show progress.
         schema: the public domains of all other columns; None to read these off the data.
+        reading: how the file is written; what is not stated is found out.
 
     Raises:
         ValueError: one line, if the file or a column is invalid.
@@ -112,21 +148,22 @@ def read_data(path: Path | None, columns: Columns, progress: Progress, schema: S
         named = [ColumnRange(name, "other") for name in (text, user, id) if name is not None]
         if any(_SURROGATE.search(column.name) for column in named):
             raise ValueError(f"the name of a column {_UNPAIRED}")
-        domains = [] if schema is None else [_public(column, None, ".jsonl") for column in schema.columns]
+        domains = [] if schema is None else [_public(column, None) for column in schema.columns]
         return Data(
             columns=named + [column for column in domains if column.name not in taken], public=schema is not None
         )
-    data = Data(path, public=schema is not None)
+    data = Data(path, public=schema is not None, reading=reading)
+    rules = Rules(kinds=_kinds(schema), missing=reading.missing or (), decimal=reading.decimal)
     readers: dict[str, RangeReader] = {}
     halves: dict[str, object] = {}
     drawn = random.Random(secrets.randbits(64))
     with progress.stage("Reading the data") as step:
-        for data.count, (where, row) in enumerate(read_rows(path), 1):
+        for data.count, (where, row) in enumerate(read_rows(path, stated=reading), 1):
             for name, value in row.items():
                 if name not in readers:
                     if _SURROGATE.search(name):
                         raise ValueError(f"{path}, {where}: the name of a column {_UNPAIRED}")
-                    readers[name] = RangeReader(name)
+                    readers[name] = RangeReader(name, rules)
                 readers[name].read(value)
                 if isinstance(value, str) and not value.isascii() and _SURROGATE.search(value):
                     halves.setdefault(name, where)
@@ -146,10 +183,18 @@ def read_data(path: Path | None, columns: Columns, progress: Progress, schema: S
     for what, column in columns.named.items():
         if column not in readers:
             raise ValueError(f"{path}: {no_column(column, readers)}; name the {what} column with --{what}")
-    results = {name: reader.column for name, reader in readers.items()}
+    held = {name: reader.cells.column() for name, reader in readers.items()}
+    results = {
+        name: _without_index(range_of(held[name], reader.written, rules.missing), held[name])
+        for name, reader in readers.items()
+    }
     if schema is not None:
-        results |= _public_columns(path, results, schema, taken)
+        results |= _public_columns(path, results, readers, schema, taken)
     data.columns = [ColumnRange(name, "other") if name in taken else column for name, column in results.items()]
+    data.written = written_as(path, reading)
+    data.summaries = tuple(
+        _summary(held[column.name], readers[column.name], column, columns) for column in data.columns
+    )
     for compared in data.columns:
         if text is None and compared.kind != "other" and compared.name in halves:
             raise ValueError(f"{path}, {halves[compared.name]}: column {compared.name!r} {_UNPAIRED}")
@@ -162,7 +207,58 @@ def _looks_like_an_id(column: ColumnRange, data: Data) -> bool:
     """Whether each row that was kept, of at least 20, has an integer or a word of its own in a column."""
     if column.kind not in ("number", "word") or column.decimals or column.missing or len(data.rows) < _MIN_IDS:
         return False
-    return len({canonical(row.get(column.name)) for row in data.rows}) == len(data.rows)
+    return len({word_of(row.get(column.name)) for row in data.rows}) == len(data.rows)
+
+
+def _without_index(column: ColumnRange, held: Column) -> ColumnRange:
+    """A column, which is not compared if it is the index that pandas writes: whole numbers without a name."""
+    is_index = (
+        bool(_INDEX.fullmatch(column.name))
+        and held.kind is Kind.NUMBER
+        and not (column.decimals or held.missing or held.odd)
+        and held.distinct == min(held.rows, MAX_DISTINCT)
+    )
+    return replace(column, compared=False) if is_index else column
+
+
+def _summary(held: Column, reader: RangeReader, column: ColumnRange, named: Columns) -> ColumnSummary:
+    """What was understood of a column, and what canaries have in it."""
+    left, use = "", ""
+    if column.name == named.text:
+        use = "the text of canaries"
+    elif column.name in named:
+        what = next(what for what, name in named.named.items() if name == column.name)
+        left = f"the {what}; each canary has a new one"
+    elif named.text is not None:
+        left = "the attack reads the text only"
+    elif not column.compared:
+        left = "the index of pandas"
+    elif column.kind == "other":
+        left = _why_other(held)
+    return summarised(held, {DATA: reader.cells}, left=left, use=use)
+
+
+def _why_other(held: Column) -> str:
+    if held.kind is Kind.NESTED:
+        return "holds neither text nor numbers nor dates"
+    if held.form is not None:
+        return "its numbers are too large to be exact"
+    if held.missing == held.rows:
+        return "empty"
+    return "too many different words; canaries have a made-up one"
+
+
+def _kinds(schema: Schema | None) -> dict[str, Kind]:
+    """What a schema says of columns."""
+    if schema is None:
+        return {}
+
+    def kind(column: AnyColumn) -> Kind:
+        if isinstance(column, CategoryColumn):
+            return Kind.CATEGORY
+        return Kind.DATE if isinstance(column, DateColumn) else Kind.NUMBER
+
+    return {column.name: kind(column) for column in schema.columns}
 
 
 def whole_column(data: Data, column: str | None) -> tuple[int, str] | None:
@@ -195,7 +291,11 @@ def _read_row(data: Data, row: Mapping[str, Any], text: str | None, id: str | No
 
 
 def _public_columns(
-    path: Path, result: Mapping[str, ColumnRange], schema: Schema, taken: Collection[str | None]
+    path: Path,
+    result: Mapping[str, ColumnRange],
+    readers: Mapping[str, RangeReader],
+    schema: Schema,
+    taken: Collection[str | None],
 ) -> dict[str, ColumnRange]:
     """The columns of the data with the domains of the schema."""
     unknown = [name for name in result if name not in taken and name not in schema.names]
@@ -208,14 +308,14 @@ def _public_columns(
     if missing:
         raise ValueError(f"{path}: there is no column {missing[0]!r}, which the schema has; take it out of the schema")
     return {
-        column.name: _public(column, result[column.name], path.suffix.lower())
+        column.name: _public(column, result[column.name], whole=readers[column.name].written.whole)
         for column in schema.columns
         if column.name not in taken
     }
 
 
-def _public(column: AnyColumn, read: ColumnRange | None, suffix: str) -> ColumnRange:
-    """A column with a public domain, in the types of the file.
+def _public(column: AnyColumn, read: ColumnRange | None, *, whole: bool = False) -> ColumnRange:
+    """A column with a public domain, in the types and the spelling of the file.
 
     Values come from the domain. Where the data have few values that repeat, they are those of both, so that the column
     keeps its number of distinct values.
@@ -223,24 +323,31 @@ def _public(column: AnyColumn, read: ColumnRange | None, suffix: str) -> ColumnR
     Args:
         column: of the schema.
         read: the same column as the data show it; None without data.
-        suffix: of the file.
+        whole: whether the data have whole numbers in it, which are no strings.
     """
-    quoted = suffix == ".csv" if read is None or read.kind != "number" else read.quoted
-    seen = () if read is None else tuple(value for value in read.values if _allows(column, value))
+    seen = () if read is None else tuple(value for value in read.values if _allows(column, read, value))
     missing = 0.0 if not column.missing else _MISSING if read is None else min(read.missing, 0.99)
+    known = replace(read, decimals=0, unused=()) if read is not None else ColumnRange(column.name, "other")
+    known = replace(known, values=seen, missing=missing)
     if isinstance(column, CategoryColumn):
-        is_integer = read is not None and read.kind == "number" and not read.quoted and read.decimals == 0
-        every: tuple[Any, ...] = tuple(int(word) if is_integer else word for word in column.values)
-        unused = tuple(word for word in every if canonical(word) not in set(map(canonical, seen))) if seen else ()
-        return ColumnRange(column.name, "word", values=seen or every, missing=missing, unused=unused)
+        every: tuple[Any, ...] = tuple(int(word) if whole else word for word in column.values)
+        unused = tuple(word for word in every if word_of(word) not in set(map(word_of, seen))) if seen else ()
+        return replace(known, kind="word", values=seen or every, unused=unused)
     if isinstance(column, DateColumn):
-        ends = (float(column.low.toordinal()), float(column.high.toordinal()))
-        return ColumnRange(column.name, "date", *ends, values=seen, missing=missing)
+        low, high = float(column.low.toordinal()), float(column.high.toordinal())
+        form = known.form if known.kind == "date" else str(Form.DAY)
+        return replace(known, kind="date", low=low, high=high, form=form)
     low, high = (float(word) for word in column.longest)
-    return ColumnRange(column.name, "number", low, high, column.decimals, seen, quoted, missing)
+    form = known.form if known.kind == "number" else str(Form.POINT)
+    if read is None:
+        known = replace(known, spelling=Spelling(places=min(column.decimals, 1)))
+    return replace(known, kind="number", low=low, high=high, decimals=column.decimals, form=form)
 
 
-def _allows(column: AnyColumn, value: Any) -> bool:
+def _allows(column: AnyColumn, read: ColumnRange, value: Any) -> bool:
+    """Whether a value of the data is one of the domain."""
+    if read.is_measured and (number := read.number(value)) is not None:
+        value = datetime.date.fromordinal(int(number)) if read.kind == "date" else number
     try:
         column.word(value)
     except ValueError:
@@ -274,21 +381,29 @@ class RowWriter:
                 self._schema = pyarrow.parquet.read_schema(data.path.absolute())  # type: ignore[union-attr]
                 self._writer = self._stack.enter_context(pyarrow.parquet.ParquetWriter(self._file, self._schema))
                 return self
-            text = self._stack.enter_context(open(path, "w", encoding="utf-8", newline="", opener=private))
-            if path.suffix == ".csv":
-                names = [column.name for column in data.columns]
-                table = csv.DictWriter(text, names, lineterminator=_line_end(data.path), extrasaction="ignore")
-                table.writeheader()
-                self._put: Callable[[Mapping[str, Any]], Any] = table.writerow
-            else:
-                self._put = lambda row: text.write(_json_line(row))
+            kind, compression = compression_of(path)
+            file: IO[bytes] = self._stack.enter_context(open(path, "wb", opener=private))
+            file = self._stack.enter_context(compressed(file, compression))
+            style = data.csv_style() if kind in _TEXTS else None
+            encoding = "utf-8" if style is None else style.encoding
+            text = self._stack.enter_context(io.TextIOWrapper(file, encoding=encoding, newline=""))
+            if style is None:
+                self._put: Callable[[Mapping[str, Any]], Any] = lambda row: text.write(_json_line(row))
+                return self
+            names = [column.name for column in data.columns]
+            if style.header is not None:
+                text.write(style.header + style.end)
+            self._put = lambda row: text.write(style.line([_csv_cell(row.get(name)) for name in names]))
         return self
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Adds a row."""
         if not self._parquet:
             with input_errors(), naming(self._path):
-                self._put(row)
+                try:
+                    self._put(row)
+                except UnicodeEncodeError as error:
+                    raise ValueError(f"has characters that {error.encoding} has not; save the data as UTF-8") from None
             return
         self._rows.append(row)
         if len(self._rows) == _PIECE:
@@ -335,6 +450,10 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], data: Data) -> Non
             writer.write(row)
 
 
+def _csv_cell(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
 def _json_line(row: Mapping[str, Any]) -> str:
     written = json.dumps(row, ensure_ascii=False)
     return (json.dumps(row) if _SURROGATE.search(written) else written) + "\n"  # half of a pair has no UTF-8
@@ -349,10 +468,13 @@ def _typed(value: Any, kind: Any) -> Any:
     from pyarrow import lib, types
 
     if isinstance(value, str) and types.is_temporal(kind):
-        day = datetime.datetime.fromisoformat(value)
+        time = datetime.datetime.fromisoformat(value)
         if not types.is_timestamp(kind):
-            return day.date()
-        return day if kind.tz is None else day.replace(tzinfo=lib.string_to_tzinfo(kind.tz))
+            return time.date()
+        if kind.tz is None:
+            return time
+        zone = lib.string_to_tzinfo(kind.tz)
+        return time.replace(tzinfo=zone) if time.tzinfo is None else time.astimezone(zone)
     if isinstance(value, float) and types.is_decimal(kind):
         with localcontext(prec=100):
             return Decimal(repr(value)).quantize(Decimal(1).scaleb(-kind.scale))
@@ -367,11 +489,3 @@ def _instead(kind: Any) -> str:
     if types.is_timestamp(kind):
         return "write it as a date or give the data as CSV"
     return "leave it out of the file or give the data as CSV"
-
-
-def _line_end(path: Path | None) -> str:
-    """The line end of a file. With another one, canaries could be told from the data."""
-    if path is None:
-        return "\n"
-    with path.open("rb") as file:
-        return "\r\n" if file.readline().endswith(b"\r\n") else "\n"

@@ -33,7 +33,8 @@ MAX_CATEGORIES = 200
 """A column with more distinct words holds names or prose."""
 _WORDS_OF_PROSE = 3.0  # in a cell of a column of text, on average
 _MIN_IDENTIFIERS = 20
-_MAX_DISTINCT = 10_000  # words of a column that are remembered
+MAX_DISTINCT = 10_000
+"""Words of a column that are remembered."""
 _MAX_SHOWN = 5  # rows of odd cells
 _DECIMALS = 12
 
@@ -270,7 +271,7 @@ class ColumnReader:
             return
         if word in self.words:
             self._repeats += 1
-        elif len(self.words) < _MAX_DISTINCT:
+        elif len(self.words) < MAX_DISTINCT:
             self.words.add(word)
         parts = len(cell.split()) if isinstance(cell, str) else 0
         self._parts += parts
@@ -285,7 +286,7 @@ class ColumnReader:
                 self._ends[form] = min(low, number), max(high, number)
         if forms and forms[0] is Form.POINT and self._decimals < _DECIMALS:
             self._decimals = max(self._decimals, decimals(cell))
-        if type(cell) is str and len(self._seen) < _MAX_DISTINCT:
+        if type(cell) is str and len(self._seen) < MAX_DISTINCT:
             self._seen[cell], self._seen_parts[cell] = forms, parts
 
     def _count(self, forms: tuple[Form, ...]) -> None:

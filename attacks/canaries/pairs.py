@@ -27,12 +27,13 @@ from scipy import special
 from dpassay.attacks.canaries.rows import (
     ColumnRange,
     Row,
-    Value,
+    as_written,
     coded,
     comparable_columns,
     draw_rows,
     draw_unusual_rows,
 )
+from dpassay.attacks.canaries.spelling import Value
 from dpassay.base.arrays import Floats, Integers
 from dpassay.base.pieces import pieces
 
@@ -69,10 +70,15 @@ class PairCounts:
         )
 
 
-def pair_counts(canaries: Sequence[Row], columns: Sequence[ColumnRange], rows: Iterable[Row]) -> PairCounts:
+def pair_counts(
+    canaries: Sequence[Row],
+    columns: Sequence[ColumnRange],
+    rows: Iterable[Row],
+    written: Sequence[ColumnRange] | None = None,
+) -> PairCounts:
     """Counts rows that agree with each of m canaries; they may be an iterator, which is read once, in pieces. Columns
-    of kind ``other`` are left out."""
-    used = comparable_columns(columns)
+    of kind ``other`` are left out. `written` is as for `nearest`."""
+    used, others = comparable_columns(columns), as_written(columns, written)
     sizes = [max(BINS, len(column.values)) + 2 for column in used]
     cells = [(item,) for item in range(len(used))] + [*column_pairs(len(used))]
     mine = _binned(canaries, used)
@@ -80,7 +86,7 @@ def pair_counts(canaries: Sequence[Row], columns: Sequence[ColumnRange], rows: I
     counts = [np.zeros(len(numbers), dtype=np.int64) for numbers, _ in known]
     read = 0
     for piece in pieces(rows, PIECE):
-        theirs = _binned(piece, used)
+        theirs = _binned(piece, others)
         for cell, (numbers, _), count in zip(cells, known, counts, strict=True):
             here = _numbered(theirs, cell, sizes)
             indices = np.minimum(np.searchsorted(numbers, here), len(numbers) - 1)
@@ -125,9 +131,14 @@ def draw_rare_rows(
     return rows, np.asarray(expected[rarest] + np.maximum(beside, 0) / 4, dtype=np.float64)
 
 
-def pair_scores(counts: PairCounts, expected: Floats) -> Floats:
-    """The score of each canary, shape (m,), larger for "in the data", from counts of the synthetic rows and B, shape
-    (m, pairs)."""
+def pair_scores(counts: PairCounts, expected: Floats, left: Sequence[bool] = ()) -> Floats:
+    """The score of each canary, shape (m,), larger for "in the data".
+
+    Args:
+        counts: of the synthetic rows.
+        expected: B, shape (m, pairs).
+        left: of each column, whether it is left out; empty for none.
+    """
     result, pairs = counts.pairs, np.array(column_pairs(counts.columns.shape[1]))
     scale = (result.sum(axis=0) + 1) / (expected + _PSEUDO_COUNT).sum(axis=0)
     product = counts.columns[:, pairs[:, 0]] * counts.columns[:, pairs[:, 1]]
@@ -138,7 +149,9 @@ def pair_scores(counts: PairCounts, expected: Floats) -> Floats:
     )
     kept = measured.sum(axis=0) > independent.sum(axis=0)
     ratios = result * np.log1p(1 / (expected + _PSEUDO_COUNT))
-    return np.asarray(ratios[:, kept if kept.any() else ~kept].sum(axis=1), dtype=np.float64)
+    there = ~np.isin(pairs, np.flatnonzero(left)).any(axis=1)
+    kept &= there
+    return np.asarray(ratios[:, kept if kept.any() else there].sum(axis=1), dtype=np.float64)
 
 
 def _log_poisson(counts: Integers, means: Floats) -> Floats:

@@ -19,8 +19,11 @@ from pydantic import AfterValidator, AliasChoices, Field, FiniteFloat, Validatio
 from dpassay import __version__
 from dpassay.accounting.adjacency import SINGLE_UNITS, Unit
 from dpassay.attacks.canaries.rows import ColumnRange
+from dpassay.attacks.canaries.spelling import Spelling
 from dpassay.auditing.canaries.design import CanariesDesign, Expected
 from dpassay.auditing.canaries.kinds import KINDS, Canary, CanaryKind
+from dpassay.auditing.canaries.synthetic import SYNTHETIC
+from dpassay.auditing.data import DATA
 from dpassay.auditing.files import (
     MANIFEST,
     PLAN,
@@ -38,6 +41,8 @@ from dpassay.base.arrays import Bools
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.former_name import FORMER_NAME
 from dpassay.base.number_format import format_confidence, format_number, format_upper
+from dpassay.data.column_summary import ColumnSummary
+from dpassay.data.reader import FOUND, FileOptions
 
 
 class ScoredFile(Part):
@@ -52,6 +57,8 @@ class ScoredFile(Part):
         never: score of each control candidate, which is in no data.
         copied: score of each candidate if the file also held a copy of every planted canary; empty for a model.
         attack: how a model scored them; empty for a file.
+        written: how a file is written, in words; empty for a model.
+        understood: what its columns were taken for, for rows.
     """
 
     file: str
@@ -63,11 +70,18 @@ class ScoredFile(Part):
     never: list[FiniteFloat]
     copied: list[FiniteFloat]
     attack: str = ""
+    written: str = ""
+    understood: tuple[ColumnSummary, ...] = ()
 
     @property
     def about(self) -> dict[str, Any]:
         """The file without its scores, as plain JSON types."""
         return self.model_dump(include={"file", "sha256", "bytes", "rows"})
+
+    def to_json(self) -> dict[str, Any]:
+        """The same, and what was understood of its columns."""
+        columns = [column.to_json() for column in self.understood]
+        return {**self.about, "understood": {"written": {SYNTHETIC: self.written}, "columns": columns}}
 
 
 class CanaryScores(Part):
@@ -158,6 +172,9 @@ class CanariesPlan(Part):
         made_up: columns in which canaries have a made-up word, since the data have too many different values.
         like_id: columns that look like ids, if no column of ids was named.
         id, user: columns of the data, where they have them.
+        reading: what was stated of how the data are written.
+        written: how they are written, in words; empty without data.
+        understood: what their columns were taken for; private.
     """
 
     schema_version: Literal[1] = 1
@@ -187,6 +204,9 @@ class CanariesPlan(Part):
     like_id: tuple[str, ...] = ()
     id: str | None = None
     user: str | None = None
+    reading: FileOptions = FOUND
+    written: str = ""
+    understood: tuple[ColumnSummary, ...] = ()
 
     @property
     def canary_kind(self) -> CanaryKind:
@@ -238,10 +258,13 @@ class CanariesPlan(Part):
     @property
     def table(self) -> list[ColumnRange]:
         """The columns of rows."""
-        return [
-            ColumnRange(**{**column, **{name: tuple(column.get(name, ())) for name in ("values", "unused")}})
-            for column in self.columns
-        ]
+        return [_column_range(column) for column in self.columns]
+
+
+def _column_range(column: dict[str, Any]) -> ColumnRange:
+    """A column of a manifest; those of earlier versions do not say how cells are written."""
+    lists = {name: tuple(column.get(name, ())) for name in ("values", "unused", "marks")}
+    return ColumnRange(**{**column, **lists, "spelling": Spelling(**column.get("spelling", {}))})
 
 
 @dataclass(frozen=True)
@@ -276,7 +299,12 @@ class PlannedCanaries:
     @property
     def input(self) -> str:
         """Name of the file that the generator reads, if the data were split."""
-        return f"input{Path(self.plan.canaries).suffix}"
+        return f"input{self.suffix}"
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of the files that the plan wrote, which is that of the data."""
+        return self.plan.canaries.removeprefix("canaries")
 
     @property
     def guesses(self) -> int:
@@ -363,6 +391,10 @@ class PlannedCanaries:
             "expected": [asdict(item) for item in self.expected],
             "detectable": self.detectable.to_json(),
             "reads_data": plan.reads_data,
+            "understood": {
+                "written": {DATA: plan.written} if plan.written else {},
+                "columns": [column.to_json() for column in plan.understood],
+            },
             "warnings": list(self.warnings),
             "manifest_sha256": self.manifest_sha256,
             "claim_in_words": design.claim_in_words(),

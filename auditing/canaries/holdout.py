@@ -15,7 +15,7 @@ import random
 import re
 import secrets
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
@@ -26,11 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpassay.accounting.adjacency import Unit
+from dpassay.attacks.canaries.rows import ColumnRange
 from dpassay.auditing.canaries.files import Layout
 from dpassay.auditing.data import Columns, Data, RowWriter
 from dpassay.auditing.files import hashed
 from dpassay.base.progress import Progress
-from dpassay.data.cells import as_number, is_missing
+from dpassay.data.cells import is_missing
+from dpassay.data.columns import word_of
+from dpassay.data.reader import FOUND
 from dpassay.data.records import read_rows
 from dpassay.data.word_runs import Words
 
@@ -70,7 +73,7 @@ def write_layout(
     assert data.path is not None
     private, suffix = folder / "private", data.suffix
     source, holdout = private / f"{SOURCE}{suffix}", private / f"{HOLDOUT}{suffix}"
-    repeats = _Repeats.none() if split.user is not None else _Repeats.of(_contents(data.path, split, progress))
+    repeats = _Repeats.none() if split.user is not None else _Repeats.of(_contents(data, split, progress))
     coin, counts, repeated = CanaryCoins(share), [0, 0], 0
     with contextlib.ExitStack() as stack:
         sides = [stack.enter_context(RowWriter(path, data)) for path in (source, holdout)]
@@ -78,7 +81,7 @@ def write_layout(
         shuffled = stack.enter_context(_Shuffled(folder / f"input{suffix}", data))
         stack.enter_context(candidates)
         with progress.stage("Splitting the data") as step:
-            for number, (content, row) in enumerate(_contents(data.path, split, None)):
+            for number, (content, row) in enumerate(_contents(data, split, None)):
                 again = content in repeats
                 repeated += again
                 side = None if again else coin.side(content)
@@ -111,17 +114,20 @@ def write_layout(
     )
 
 
-def _contents(path: Path, split: Columns, progress: Progress | None) -> Iterator[tuple[int | str, Mapping[str, Any]]]:
+def _contents(data: Data, split: Columns, progress: Progress | None) -> Iterator[tuple[int | str, Mapping[str, Any]]]:
     """The unit of each record, and the record: its user, or a hash of what audits compare of it."""
-    rows = read_rows(path)
+    assert data.path is not None
+    rows = read_rows(data.path, stated=data.reading)
     with (progress or Progress("quiet")).stage("Looking for repeated records") as step:
         while piece := list(islice(rows, _TEXTS)):
-            yield from zip(_units(piece, split, path), (row for _, row in piece), strict=True)
+            yield from zip(_units(piece, split, data), (row for _, row in piece), strict=True)
             step(0, 1)
         step(1, 1)
 
 
-def _units(piece: list[tuple[object, Mapping[str, Any]]], split: Columns, path: Path) -> list[int | str]:
+def _units(piece: list[tuple[object, Mapping[str, Any]]], split: Columns, data: Data) -> list[int | str]:
+    assert data.path is not None
+    path = data.path
     for column, what in ((split.text, "text"), (split.user, "user")):
         for where, row in piece if column is not None else ():
             _check_word(row.get(str(column)), (path, where, column), what)
@@ -137,7 +143,8 @@ def _units(piece: list[tuple[object, Mapping[str, Any]]], split: Columns, path: 
         return [str(row[split.user]) for _, row in piece]
     if split.text is not None:  # as `dpassay audit text` compares them
         return [int(number) for number in Words.of(str(row[split.text]) for _, row in piece).whole()]
-    return [_row_number(row, split.id) for _, row in piece]
+    columns = sorted((column for column in data.columns if column.name != split.id), key=lambda column: column.name)
+    return [_row_number(row, columns) for _, row in piece]
 
 
 def _cell(path: Path, where: object, column: str | None) -> str:
@@ -157,14 +164,15 @@ def _check_word(value: Any, of: tuple[Path, object, str | None], what: str) -> N
         )
 
 
-def _row_number(row: Mapping[str, Any], id: str | None) -> int:
-    """A hash of a row without its id, the same whatever the types of the file."""
-    cells = []
-    for name in sorted(row):
-        value = row[name]
-        number = as_number(value)
-        written = "" if is_missing(value) else repr(number) if number is not None else str(value)
-        cells.append((name, written) if name != id else ("", ""))
+def _row_number(row: Mapping[str, Any], columns: Sequence[ColumnRange]) -> int:
+    """A hash of a row in some columns: of what its cells mean, however they are written."""
+    cells: list[float | str | None] = []
+    for column in columns:
+        cell = row.get(column.name)
+        if column.is_empty(cell):
+            cells.append(None)
+        else:
+            cells.append(column.number(cell) if column.is_measured else word_of(cell))
     return int.from_bytes(hashlib.blake2b(repr(cells).encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
 
@@ -213,7 +221,7 @@ class _Shuffled:
         self._path, self._data = path, data
         self._draw = random.Random(secrets.randbits(256))
         count = min(_MAX_PARTS, 1 + math.ceil(data.path.stat().st_size / _PART))
-        self._parts = [path.with_name(f".part-{number}{path.suffix}") for number in range(count)]
+        self._parts = [path.with_name(f".part-{number}{data.format}") for number in range(count)]
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> _Shuffled:
@@ -229,9 +237,10 @@ class _Shuffled:
         self._stack.close()
         if kind is not None:
             return
+        known = FOUND if self._data.style is None else self._data.style.stated
         with RowWriter(self._path, self._data) as whole:
             for part in self._parts:
-                rows = [row for _, row in read_rows(part)]
+                rows = [row for _, row in read_rows(part, stated=known)]
                 self._draw.shuffle(rows)
                 for row in rows:
                     whole.write(row)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, FiniteFloat
@@ -16,23 +14,22 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat
 from dpassay.attacks.canaries import texts
 from dpassay.attacks.canaries.pairs import column_pairs, draw_rare_rows, pair_counts, pair_scores
 from dpassay.attacks.canaries.rows import (
-    READERS,
     ColumnRange,
     Row,
-    Value,
-    canonical,
     comparable_columns,
     draw_categories,
     draw_edge_rows,
     draw_rows,
     draw_unusual_rows,
-    is_empty,
     nearest,
 )
+from dpassay.attacks.canaries.spelling import Value
 from dpassay.attacks.canaries.texts import Echo
 from dpassay.base.arrays import Floats
+from dpassay.data.columns import word_of
 
 if TYPE_CHECKING:
+    from dpassay.auditing.canaries.synthetic import SyntheticData
     from dpassay.auditing.data import Data
 
 
@@ -83,20 +80,6 @@ class Canary(BaseModel):
 Canaries = Sequence[Canary]
 Scores = tuple[Floats, Floats]
 """Scores by the synthetic file, and by the file with all planted canaries added; each of shape (canaries,)."""
-
-
-class Synthetic(Protocol):
-    """A synthetic file that is scored; it is read once, row by row."""
-
-    path: Path
-    columns: set[str]
-    """The columns found so far."""
-
-    def texts(self) -> Iterator[str]:
-        """The text of each row."""
-
-    def rows(self, names: set[str]) -> Iterator[Mapping[str, Any]]:
-        """The named columns of each row."""
 
 
 class CanaryKind(ABC):
@@ -153,7 +136,7 @@ class CanaryKind(ABC):
             raise ValueError("a canary of text must have an end")
 
     @abstractmethod
-    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: Synthetic) -> Scores:
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: SyntheticData) -> Scores:
         """Scores canaries, larger for "in the data".
 
         Args:
@@ -205,7 +188,7 @@ class KeyCanaries(CanaryKind):
             drawn.append(Canary(text=before + key + after, start=len(before), value=key))
         return drawn
 
-    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: Synthetic) -> Scores:
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: SyntheticData) -> Scores:
         keys = [canary.key for canary in every]
         plain = texts.printed_keys(_texts(file), keys).astype(np.float64)
         copied = texts.printed_keys([canary.text for canary in planted], keys)
@@ -257,7 +240,7 @@ class EchoCanaries(CanaryKind):
         lengths = np.cumsum([len(text) for text in known])
         return known[: max(1, int(np.searchsorted(lengths, texts.PIECE)))]
 
-    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: Synthetic) -> Scores:
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: SyntheticData) -> Scores:
         references = np.array([canary.reference for canary in every])
         echoes, copies = [canary.echo for canary in every], [canary.text for canary in planted]
         plain, copied = texts.echo_log_probabilities(_texts(file), echoes, copied=copies)
@@ -287,8 +270,15 @@ class RowScore(ABC):
         """Raises `ValueError` if a canary lacks what the score needs; as `CanaryKind.check`."""
 
     @abstractmethod
-    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], rows: Iterable[Row]) -> Scores:
-        """As `CanaryKind.score`, for the rows of a synthetic file."""
+    def score(
+        self,
+        every: Canaries,
+        planted: Canaries,
+        columns: Sequence[ColumnRange],
+        rows: Iterable[Row],
+        written: Sequence[ColumnRange],
+    ) -> Scores:
+        """As `CanaryKind.score`, for the rows of a synthetic file, and the columns as it writes them."""
 
 
 class NearestScore(RowScore):
@@ -309,10 +299,21 @@ class NearestScore(RowScore):
         if canary.row is None or canary.reference <= 0:
             raise ValueError("a canary of a table must have a row and a distance")
 
-    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], rows: Iterable[Row]) -> Scores:
+    def score(
+        self,
+        every: Canaries,
+        planted: Canaries,
+        columns: Sequence[ColumnRange],
+        rows: Iterable[Row],
+        written: Sequence[ColumnRange],
+    ) -> Scores:
         references = np.array([canary.reference for canary in every])
         wanted = [canary.row or {} for canary in every]
-        plain, _ = nearest(wanted, columns, rows)
+        columns = [
+            replace(column, compared=column.compared and as_written.compared)
+            for column, as_written in zip(columns, written, strict=True)
+        ]
+        plain, _ = nearest(wanted, columns, rows, written)
         copied, _ = nearest(wanted, columns, [canary.row or {} for canary in planted])
         return -plain / references, -np.minimum(plain, copied) / references
 
@@ -337,12 +338,21 @@ class PairScore(RowScore):
         if canary.row is None or len(canary.expected) != pairs or min(canary.expected) < 0:
             raise ValueError("a canary that is scored by pairs must have a row and an expected count for each pair")
 
-    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], rows: Iterable[Row]) -> Scores:
+    def score(
+        self,
+        every: Canaries,
+        planted: Canaries,
+        columns: Sequence[ColumnRange],
+        rows: Iterable[Row],
+        written: Sequence[ColumnRange],
+    ) -> Scores:
         expected = np.array([canary.expected for canary in every])
         wanted = [canary.row or {} for canary in every]
-        plain = pair_counts(wanted, columns, rows)
+        plain = pair_counts(wanted, columns, rows, written)
         copies = pair_counts(wanted, columns, [canary.row or {} for canary in planted])
-        return pair_scores(plain, expected), pair_scores(plain.plus(copies, 1), expected)
+        both = zip(columns, written, strict=True)
+        left = [not as_written.compared for column, as_written in both if column in comparable_columns([column])]
+        return pair_scores(plain, expected, left), pair_scores(plain.plus(copies, 1), expected, left)
 
 
 @dataclass(frozen=True)
@@ -371,10 +381,11 @@ class TableCanaries(CanaryKind):
     def check(self, canary: Canary, columns: Sequence[ColumnRange]) -> None:
         self.scorer.check(canary, columns)
 
-    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: Synthetic) -> Scores:
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: SyntheticData) -> Scores:
         used = comparable_columns(columns)
-        rows = _readable(file, used, _rows_with(file, {column.name for column in used}))
-        return self.scorer.score(every, planted, columns, rows)
+        written = file.written(columns, lambda column: column in used)
+        rows = file.rows({column.name for column in comparable_columns(written)})
+        return self.scorer.score(every, planted, columns, rows, written)
 
 
 class EdgeCanaries(TableCanaries):
@@ -388,7 +399,7 @@ class EdgeCanaries(TableCanaries):
     )
 
     def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
-        if not any(column.kind in ("number", "date") for column in data.columns):
+        if not any(column.has_edges for column in data.columns):
             raise ValueError("canaries of kind edge have extreme numbers or dates, but no column holds any")
         return self.scorer.draw(count, data, rng, partial(draw_edge_rows, beyond=not data.public))
 
@@ -425,15 +436,20 @@ class CategoryCanaries(CanaryKind):
         if canary.row is None or canary.column not in canary.row or not canary.value:
             raise ValueError("a canary with a new category must have a row and its column")
 
-    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: Synthetic) -> Scores:
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: SyntheticData) -> Scores:
         names = sorted({canary.column for canary in every})
         wanted: dict[str, dict[str, int]] = {name: {} for name in names}
         for index, canary in enumerate(every):
-            wanted[canary.column][canonical(canary.value)] = index
+            wanted[canary.column][word_of(canary.value)] = index
         plain = np.zeros(len(every))
-        for row in _rows_with(file, set(names)):
+        known = [
+            replace(column, unused=(*column.unused, *wanted[column.name])) if column.name in wanted else column
+            for column in columns
+        ]
+        file.written(known, lambda column: column.name in wanted)
+        for row in file.rows(set(names)):
             for name in names:
-                result = wanted[name].get(canonical(row.get(name)))
+                result = wanted[name].get(word_of(row.get(name)))
                 if result is not None:
                     plain[result] = 1
         chosen = {(canary.column, canary.value) for canary in planted}
@@ -445,46 +461,7 @@ def _is_boolean(column: ColumnRange) -> bool:
     return any(isinstance(value, bool) for value in column.values)
 
 
-def _rows_with(file: Synthetic, names: set[str]) -> Iterator[Row]:
-    """The rows of a synthetic file, which must have rows, and these columns."""
-    read = False
-    for row in file.rows(names):
-        read = True
-        yield row
-    if not read:
-        raise ValueError(f"{file.path}: the synthetic table has no rows")
-    missing = sorted(names - file.columns)
-    if missing:
-        raise ValueError(f"{file.path}: there is no column {missing[0]!r}, which the data of the plan have")
-
-
-_FORMS = {
-    "number": "numbers; write them as 12124 or 0.5, with no sign between thousands and no unit",
-    "date": "dates; write them as 2013-05-31, without a time of day",
-}
-"""What cells must be, and how they are written, by the kind of their column."""
-
-
-def _readable(file: Synthetic, columns: Sequence[ColumnRange], rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows, most of whose numbers and dates must be written as such: others are far from all canaries, so that
-    copies in another form would be overlooked."""
-    checked = [(column, READERS[column.kind]) for column in columns if column.kind in READERS]
-    filled, unread = Counter[str](), Counter[str]()
-    for row in rows:
-        for column, read in checked:
-            if not is_empty(value := row.get(column.name)):
-                filled[column.name] += 1
-                unread[column.name] += read(value) is None
-        yield row
-    for column, _ in checked:
-        if 2 * unread[column.name] > filled[column.name]:
-            raise ValueError(
-                f"{file.path}: column {column.name!r}: {unread[column.name]} of {filled[column.name]} cells that are "
-                f"not empty are no {_FORMS[column.kind]}"
-            )
-
-
-def _texts(file: Synthetic) -> Iterator[str]:
+def _texts(file: SyntheticData) -> Iterator[str]:
     """The texts of a synthetic file, one of which must not be blank."""
     read = False
     for text in file.texts():

@@ -28,6 +28,7 @@ from dpassay.base.errors import input_errors
 from dpassay.base.outputs import check_new_folder
 from dpassay.base.private_files import new_folder, write_private
 from dpassay.base.progress import Progress
+from dpassay.data.reader import FOUND, FileOptions
 from dpassay.data.table_schema import read_schema
 
 
@@ -51,6 +52,7 @@ def plan(
     confidence: float = defaults.CONFIDENCE,
     guesses: int | None = None,
     scorings: int = 1,
+    reading: FileOptions = FOUND,
     progress: Progress | None = None,
 ) -> PlannedCanaries:
     """Plans an audit by canaries: draws them and their coins, and fixes in advance what is tested.
@@ -59,7 +61,7 @@ def plan(
         folder: to make; it must not exist, or be empty.
         kind: of the canaries: ``key`` or ``echo`` for texts, ``table``, ``edge`` or ``category`` for rows.
         canaries: number of candidates, about half of which are planted; None for 1000, or more if the claim needs them.
-        like: file of the data (.jsonl, .csv, .parquet); canaries have its columns and its format.
+        like: file of the data (.jsonl, .csv, .tsv, .parquet); canaries have its columns and are written as it is.
         schema: file of the public schema of its columns; None to read them off the data.
         templates: sentences with one ``{key}``, for kind key; empty for built-in ones.
         score: ``nearest`` or ``pairs``, for kinds table and edge; None for the default.
@@ -74,6 +76,7 @@ def plan(
         confidence: with which the bounds of all scorings hold jointly, and with `holdout` those of all audits.
         guesses: number of guesses; None for the default of the kind.
         scorings: number of synthetic files and models that may be scored.
+        reading: how the file of the data is written; what is not stated is found out.
         progress: where to show progress.
 
     Returns:
@@ -119,7 +122,7 @@ def plan(
             holdout=holdout is not None,
         )
         chosen = planted.scored_by(score or "")
-        data = read_data(path, columns, shown, public)
+        data = read_data(path, columns, shown, public, reading)
         data.templates = templates
         rng = np.random.default_rng(secrets.randbits(256))
         # Candidates, then as many control candidates, all from one distribution.
@@ -161,6 +164,9 @@ def plan(
             like_id=data.like_id if columns.id is None else (),
             id=columns.id,
             user=columns.user,
+            reading=reading,
+            written=data.written,
+            understood=data.summaries,
         )
         manifest = partial / "private" / MANIFEST
         write_private(manifest, content.model_dump_json(indent=1, by_alias=True) + "\n")

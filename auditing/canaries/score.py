@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 from dpassay.auditing.canaries.files import (
     CanariesPlan,
@@ -16,40 +14,14 @@ from dpassay.auditing.canaries.files import (
     read_plan,
     read_scores,
 )
+from dpassay.auditing.canaries.synthetic import SyntheticData
 from dpassay.auditing.files import BOUND, SCORES, hashed, sealed
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.outputs import check_device
 from dpassay.base.private_files import make_private, write_private
-from dpassay.base.progress import Progress, Step
-from dpassay.data.records import read_rows, read_texts
-
-
-@dataclass(slots=True)
-class _CountedFile:
-    """A synthetic file that counts its rows and shows progress while it is read."""
-
-    path: Path
-    column: str
-    step: Step
-    total: int
-    count: int = 0
-    columns: set[str] = field(default_factory=set)
-
-    def texts(self) -> Iterator[str]:
-        for text, _ in read_texts(self.path, text=self.column, empty=True):
-            self._count_row()
-            yield text
-
-    def rows(self, names: set[str]) -> Iterator[Mapping[str, Any]]:
-        for _, row in read_rows(self.path, names):
-            self._count_row()
-            self.columns.update(names & row.keys())
-            yield row
-
-    def _count_row(self) -> None:
-        self.count += 1
-        if self.count % 1000 == 0:
-            self.step(self.count, max(self.count, self.total))
+from dpassay.base.progress import Progress
+from dpassay.data.reader import COMPRESSED, FOUND, FileOptions
+from dpassay.data.records import written_as
 
 
 def score(
@@ -60,6 +32,8 @@ def score(
     base: str | None = None,
     device: str = "cpu",
     text: str | None = None,
+    ignore: Collection[str] = (),
+    reading: FileOptions = FOUND,
     unprotected: bool = False,
     expect: str | None = None,
     progress: Progress | None = None,
@@ -72,11 +46,13 @@ def score(
 
     Args:
         folder: of the plan.
-        synthetic: what the generator wrote: a .jsonl, .csv or .parquet file.
+        synthetic: what the generator wrote: a .jsonl, .csv, .tsv or .parquet file.
         model: in its place, the folder of the language model that was trained on the data.
         base: of a model, the public model that it was fine-tuned from; None for none.
         device: where a model runs: ``auto``, ``cpu`` or ``cuda``.
         text: column of the text in the file, for canaries of text; None for that of the plan.
+        ignore: columns to leave out, for kinds table and edge, by which no copy can be recognised.
+        reading: how the file is written; what is not stated is found out from it.
         unprotected: whether the generator ran with its protection off: the positive control, which is no planned
             scoring.
         expect: the hash of the manifest that was kept outside.
@@ -94,6 +70,8 @@ def score(
         raise InputError("--base belongs to --model; leave it out")
     if text is not None and model is not None:
         raise InputError("--text names a column of a file, and a model has none; leave it out")
+    if model is not None and (ignore or reading != FOUND):
+        raise InputError("how a file is read, and its columns, are no matter of a model; leave these options out")
     planned = read_plan(Path(folder), expect)
     with input_errors():
         make_private(planned.private)
@@ -103,7 +81,7 @@ def score(
         )
     shown = progress or Progress()
     if synthetic is not None:
-        entry, others = _score_file(planned, Path(synthetic), text, unprotected, shown)
+        entry, others = _score_file(planned, Path(synthetic), text, tuple(ignore), reading, unprotected, shown)
     else:
         entry, others = _score_model(planned, str(model), base, check_device(device), unprotected, shown)
     update = {"unprotected": entry} if unprotected else {"scorings": (*others.scorings, entry)}
@@ -113,12 +91,20 @@ def score(
 
 
 def _score_file(
-    planned: PlannedCanaries, synthetic: Path, text: str | None, unprotected: bool, progress: Progress
+    planned: PlannedCanaries,
+    synthetic: Path,
+    text: str | None,
+    ignore: Collection[str],
+    reading: FileOptions,
+    unprotected: bool,
+    progress: Progress,
 ) -> tuple[ScoredFile, CanaryScores]:
     """The scores by a synthetic file, and those by others."""
     plan = planned.plan
     if text is not None and not plan.canary_kind.of_text:
         raise InputError(f"canaries of kind {plan.kind} are rows and have no column of text; leave --text out")
+    if ignore and not plan.canary_kind.scores:
+        raise InputError(f"canaries of kind {plan.kind} are found by one column, which is needed; leave --ignore out")
     if not synthetic.is_file():
         raise InputError(f"{synthetic}: there is no such file; name the file of the synthetic data")
     before = synthetic.stat()
@@ -129,9 +115,19 @@ def _score_file(
         raise InputError(f"{synthetic}: {known}; name the file that the generator wrote{off}")
     others = _other_scores(planned, result, synthetic, unprotected)
     with input_errors(), progress.stage("Reading") as step:
-        counted = _CountedFile(synthetic, str(text or plan.text), step, _line_count(synthetic))
-        plain, copied = plan.canary_kind.score(plan.every, plan.planted, plan.table, counted)
-        step(counted.count, counted.count)
+        file = SyntheticData(
+            synthetic,
+            str(text or plan.text),
+            step,
+            _line_count(synthetic),
+            reading,
+            _names_by_order(plan, reading),
+            ignore,
+            (*(plan.reading.missing or ()), *(reading.missing or ())),
+        )
+        written = written_as(synthetic, reading)
+        plain, copied = plan.canary_kind.score(plan.every, plan.planted, plan.table, file)
+        step(file.count, file.count)
     after, here = synthetic.stat(), len(plan.candidates)
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise InputError(f"{synthetic}: was changed while it was read; score it again")
@@ -140,12 +136,21 @@ def _score_file(
         path=str(synthetic.resolve()),
         sha256=result,
         bytes=before.st_size,
-        rows=counted.count,
+        rows=file.count,
         candidates=plain[:here].tolist(),
         never=plain[here:].tolist(),
         copied=copied[:here].tolist(),
+        written=written,
+        understood=tuple(file.columns),
     )
     return entry, others
+
+
+def _names_by_order(plan: CanariesPlan, reading: FileOptions) -> list[str] | None:
+    """The names of the columns of the data if only one of data and synthetic file has names, else None."""
+    if plan.canary_kind.of_text or (reading.header is False) == (plan.reading.header is False):
+        return None
+    return [column.name for column in plan.table]
 
 
 def _score_model(
@@ -221,7 +226,7 @@ def _other_scores(planned: PlannedCanaries, result: str, given: Path, unprotecte
 
 def _line_count(path: Path) -> int:
     """About the number of rows of a file, for the progress bar; 0 if unknown."""
-    if path.suffix.lower() == ".parquet":
+    if path.suffix.lower() in (".parquet", *COMPRESSED):
         return 0
     with path.open("rb") as file:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 
 from dpassay.accounting.adjacency import Unit
 from dpassay.auditing.canaries.design import audits_of, each_confidence
@@ -85,7 +84,7 @@ def readme(planned: PlannedCanaries) -> str:
         unit_name=f"group of {unit.size}" if unit.is_group else unit.noun,
         add=_ADD.format(file=planned.plan.canaries)
         if planned.plan.layout is None
-        else _INPUT.format(input=planned.input, suffix=Path(planned.input).suffix),
+        else _INPUT.format(input=planned.input, suffix=planned.suffix),
         layout=_layout(planned),
         reach="\n".join([*planned.design.claim_in_words(), *reach(planned)]),
         read=_READ.format(path=planned.plan.reads_data) if planned.plan.reads_data else "",
@@ -201,7 +200,7 @@ def commands(planned: PlannedCanaries, folder: str, synthetic: str = "SYNTHETIC"
     results = [f"dpassay audit score {folder} {synthetic}{expect}", f"dpassay audit bound {folder}{expect}"]
     if layout is None:
         return results
-    suffix, design = Path(plan.canaries).suffix, planned.design
+    suffix, design = planned.suffix, planned.design
     sides = f"--source {folder}/private/{SOURCE}{suffix} --holdout {folder}/private/{HOLDOUT}{suffix}"
     claim = f" --delta {design.delta!r}" if design.delta else ""
     if design.claim is not None and str(design.unit) == layout.unit:

@@ -10,12 +10,14 @@ import typer
 from dpassay.accounting.adjacency import RECORD_UNITS
 from dpassay.base import defaults
 from dpassay.base.terminal import say
-from dpassay.cli.options import FORMATS, Confidence, Device, Json, Quiet, call, conclude, show
+from dpassay.cli.options import FORMATS, Confidence, Device, Json, Quiet, call, conclude, show, with_fields
+from dpassay.data.reader import FOUND, FileOptions
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `dpassay audit plan` made.")]
 Expect = Annotated[str | None, typer.Option(metavar="HASH", help="SHA-256 of the manifest that you kept outside DIR.")]
 
 
+@with_fields
 def plan(
     folder: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")],
     kind: Annotated[str, typer.Option(help="key, echo (both for texts), table, edge or category (for rows).")] = "key",
@@ -76,6 +78,7 @@ def plan(
         int,
         typer.Option(help="Number of synthetic files that may be scored; the error probability is divided among them."),
     ] = 1,
+    reading: FileOptions = FOUND,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -83,10 +86,14 @@ def plan(
     options = locals()
     from dpassay import audit
     from dpassay.auditing.canaries.words import layout_in_words, reach
+    from dpassay.auditing.data import DATA
+    from dpassay.cli.column_table import print_columns
 
     planned = call(audit.canaries, options)
 
     def in_words() -> None:
+        if planned.plan.written:
+            print_columns(planned.plan.understood, {DATA: planned.plan.written}, "Columns of the data")
         for line in planned.design.claim_in_words():
             say(line)
         size = planned.design.candidates
@@ -103,6 +110,7 @@ def plan(
     show(planned.to_json(), in_words, json_, quiet)
 
 
+@with_fields
 def score(
     folder: Folder,
     synthetic: Annotated[Path | None, typer.Argument(help=f"What the generator wrote: a {FORMATS} file.")] = None,
@@ -119,6 +127,11 @@ def score(
         str | None,
         typer.Option(help="Column of the text in this file, for canaries of text. Default: that of the plan."),
     ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(help="Column to leave out, by which no copy can be recognised; kinds table and edge, repeatable."),
+    ] = None,
+    reading: FileOptions = FOUND,
     unprotected: Annotated[
         bool,
         typer.Option(
@@ -134,12 +147,20 @@ def score(
     """Scores the canaries of a plan on a synthetic file or a language model; needs nothing else of the generator."""
     options = locals()
     from dpassay import audit
+    from dpassay.auditing.canaries.synthetic import SYNTHETIC
+    from dpassay.cli.column_table import print_columns
 
     scored = call(audit.score_canaries, options)
     read = f"Scored all canaries by {model}"
     if model is None:
         read = f"Read {scored.rows} rows ({scored.bytes} bytes) of {synthetic}"
-    show(scored.about, lambda: say(f"{read}; scores are in {folder / 'scores.json'}"), json_, quiet)
+
+    def in_words() -> None:
+        if scored.understood:
+            print_columns(scored.understood, {SYNTHETIC: scored.written}, "Columns of the synthetic file")
+        say(f"{read}; scores are in {folder / 'scores.json'}")
+
+    show(scored.to_json(), in_words, json_, quiet)
 
 
 def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:

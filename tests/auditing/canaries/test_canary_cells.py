@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import json
+import math
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -114,12 +115,38 @@ def test_copies_in_other_parquet_types_are_found(zone: str | None, planned: Path
 
 @pytest.mark.grid
 @pytest.mark.parametrize(
+    ("column", "change"),
+    [
+        ("spent", lambda cell: f"{int(cell):,}"),
+        ("spent", lambda cell: f" {cell}.00 "),
+        ("spent", lambda cell: f"{cell},00"),
+        ("born", lambda cell: ".".join(reversed(cell.split("-")))),
+        ("born", lambda cell: "/".join(reversed(cell.split("-")))),
+        ("born", lambda cell: f"{cell} 00:00:00"),
+        ("place", lambda cell: f"{cell.upper()}  "),
+    ],
+)
+@pytest.mark.parametrize("score", ["nearest", "pairs"])
+def test_copies_that_are_written_otherwise_are_found(
+    column: str, change: Callable[[str], str], score: str, tmp_path: Path
+) -> None:
+    like, folder = written(people(), tmp_path / "people.csv"), tmp_path / "audit"
+    done(*TABLE, "--like", like, "--score", score, "-o", folder)
+    rows = read(folder / "canaries.csv")
+    rows.append(rows[0])  # the file of the plan itself is refused
+    plain = scored(folder, written(rows, tmp_path / "plain.csv"))
+    (folder / "scores.json").unlink()
+    assert scored(folder, written([{**row, column: change(row[column])} for row in rows], tmp_path / "s.csv")) == plain
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize(
     ("column", "change", "what"),
     [
-        ("spent", lambda cell: f"{int(cell):,}", "are no numbers; write them as 12124 or 0.5"),
-        ("spent", lambda cell: f"{cell} €", "are no numbers"),
-        ("born", lambda cell: ".".join(reversed(cell.split("-"))), "are no dates; write them as 2013-05-31"),
-        ("born", lambda cell: f"{cell} 12:00:00", "are no dates"),
+        ("spent", lambda cell: f"{cell} €", "are no numbers; write them as 12124 or 0.5, without a unit, or leave"),
+        ("spent", lambda cell: str(START + datetime.timedelta(days=int(cell))), "are no numbers"),
+        ("born", lambda cell: f"on {cell}", "are no dates; write them as 2013-05-31, or leave the column out"),
+        ("born", lambda cell: cell.replace("-", ""), "are no dates"),
     ],
 )
 @pytest.mark.parametrize("score", ["nearest", "pairs"])
@@ -134,8 +161,33 @@ def test_cells_that_cannot_be_read_are_refused(
     synthetic = written(rows, tmp_path / "s.csv")
     line = refused("score", folder, synthetic)
     assert f"{synthetic}: column '{column}': {size} of {size} cells that are not empty {what}" in line
+    assert "--ignore " + column in line
     assert all(row[column] not in line for row in rows if row[column])
     assert not (folder / "scores.json").exists()
+    about = done("score", folder, synthetic, "--ignore", column)
+    [left] = [of for of in about["understood"]["columns"] if of["name"] == column]
+    assert (left["used"], left["why"]) == (False, "left out by --ignore")
+
+
+@pytest.mark.parametrize(
+    ("cell", "what"),
+    [("", "is empty, so that no copy would be"), ("Rome", "has no value of the data, so that no copy")],
+)
+def test_a_column_of_words_that_cannot_be_matched_is_refused(
+    cell: str, what: str, planned: Path, tmp_path: Path
+) -> None:
+    rows = [{**row, "place": cell} for row in read(planned / "canaries.csv")]
+    synthetic = written(rows, tmp_path / "s.csv")
+    line = refused("score", planned, synthetic)
+    assert f"{synthetic}: column 'place'" in line
+    assert what in line
+    assert "or leave the column out with --ignore place" in line
+    assert not (planned / "scores.json").exists()
+    about = done("score", planned, synthetic, "--ignore", "place")
+    assert [column["used"] for column in about["understood"]["columns"]] == [True, True, False]
+    assert "no column 'x'" in refused("score", planned, synthetic, "--ignore", "x")
+    every = [option for name in ("spent", "born", "place") for option in ("--ignore", name)]
+    assert "no column is left that rows can be compared by" in refused("score", planned, synthetic, *every)
 
 
 def test_half_of_the_cells_must_be_read(planned: Path, tmp_path: Path) -> None:
@@ -193,14 +245,9 @@ def test_a_file_without_text_is_refused(content: str, kind: str, tmp_path: Path)
     assert not (folder / "scores.json").exists()
 
 
-NOON = datetime.datetime(2011, 1, 11, 12)
-
-
 @pytest.mark.parametrize(
     ("kind", "cell", "instead"),
     [
-        (pyarrow.timestamp("us"), NOON, "write it as a date or give the data as CSV"),
-        (pyarrow.timestamp("us", "UTC"), NOON, "write it as a date or give the data as CSV"),
         (pyarrow.time64("us"), datetime.time(12), "leave it out of the file or give the data as CSV"),
         (pyarrow.duration("s"), datetime.timedelta(1), "leave it out of the file or give the data as CSV"),
         (pyarrow.list_(pyarrow.int64()), [1], "leave it out of the file or give the data as CSV"),
@@ -295,9 +342,9 @@ def test_numbers_that_are_not_finite_are_empty_cells(cell: str, tmp_path: Path) 
         row["spent"] = row["place"] = float(cell)
     like, folder = written(rows, tmp_path / "like.jsonl"), tmp_path / "audit"
     done(*TABLE, "--like", like, "-o", folder)
-    assert "null" not in json.dumps(json.loads((folder / "private" / "manifest.json").read_text())["columns"])
     table = {column.name: column for column in read_plan(folder).plan.table}
     assert (table["spent"].kind, table["spent"].missing) == ("number", 0.25)
+    assert all(math.isfinite(end) for column in table.values() for end in (column.low, column.high))
     assert (set(table["place"].values), table["place"].missing) == ({"Delft", "Ghent", "Oslo"}, 0.25)
     copies = [json.loads(line) for line in (folder / "canaries.jsonl").read_text().splitlines()]
     empty = [{name: float(cell) if value is None else value for name, value in row.items()} for row in copies]
