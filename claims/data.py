@@ -99,7 +99,7 @@ class BuiltinData(DataSource):
         return {"seed of the public choice of builtin records": str(BUILTIN_SEED)}
 
 
-class WrittenFile(DataSource):
+class WrittenFile(Strict):
     """How a CSV file is written; what is not stated is found out from its first rows."""
 
     separator: Literal["comma", "semicolon", "tab", "bar"] | None = Field(None, description="what is between cells")
@@ -112,7 +112,7 @@ class WrittenFile(DataSource):
         return CsvOptions(separator=self.separator, encoding=self.encoding, header=self.header)
 
 
-class FileData(WrittenFile):
+class FileData(WrittenFile, DataSource):
     """A CSV, TSV, JSON Lines or Parquet file; the path is relative to the claim file."""
 
     source: Literal["file"]

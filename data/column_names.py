@@ -9,7 +9,8 @@ from pathlib import Path
 from dpassay.base.validate import did_you_mean
 
 _NAME = re.compile(r"[^\W\d][\w .-]{0,39}")
-_MAX_SHOWN = 20
+MAX_SHOWN = 20
+"""Columns that a message lists."""
 
 
 def no_column(column: str, names: Iterable[str]) -> str:
@@ -20,7 +21,7 @@ def no_column(column: str, names: Iterable[str]) -> str:
     there = list(names)
     if not there or not all(_NAME.fullmatch(name) for name in there):
         return f"there is no column {column!r} among its {len(there)} columns"
-    listed = ", ".join(map(repr, there[:_MAX_SHOWN])) + (" and others" if len(there) > _MAX_SHOWN else "")
+    listed = ", ".join(map(repr, there[:MAX_SHOWN])) + (" and others" if len(there) > MAX_SHOWN else "")
     return f"there is no column {column!r}; the columns are {listed}{did_you_mean(column, there)}"
 
 

@@ -36,11 +36,11 @@ _MIN_IDENTIFIERS = 20
 MAX_DISTINCT = 10_000
 """Words of a column that are remembered."""
 _MAX_SHOWN = 5  # rows of odd cells
-_DECIMALS = 12
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*")
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
-_COMMA = re.compile(r"[-+]?(\d{1,3}(\.\d{3})+|\d+),\d+")
+_COMMA = re.compile(r"[-+]?(\d{1,3}(\.\d{3})+(,\d+)?|\d+,\d+)")
+_POINT_OR_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}\.\d{3}")
 _PARTS = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})")
 
 
@@ -104,6 +104,8 @@ def meanings(cell: Any) -> tuple[tuple[Form, ...], Sequence[float]]:
     number = as_number(cell)
     if number is not None:
         if isinstance(cell, str) and "." in cell:
+            if _POINT_OR_THOUSANDS.fullmatch(cell):
+                return _PLAIN, (number, number, float(cell.replace(".", "")))
             return _WITH_POINT, (number, number)
         return _PLAIN, (number, number, number)
     if isinstance(cell, datetime.date):
@@ -160,13 +162,17 @@ class Rules:
 
     Attributes:
         kinds: of some columns, by name; number, date and time stand for each other, as the cells are.
-        missing: words that mean that a cell is missing, in any column, beside `MARKS` among numbers and dates.
+        missing: words that mean that a cell is missing, in any column, beside `MARKS` among numbers and dates; they
+            are kept as `word_of` gives them.
         decimal: the sign before decimals, ``.`` or ``,``; None is found out.
     """
 
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     missing: Collection[str] = ()
     decimal: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "missing", frozenset(map(word_of, self.missing)))
 
     def fits(self, form: Form) -> bool:
         """Whether numbers may be written so."""
@@ -241,8 +247,9 @@ class ColumnReader:
     def __init__(self, name: str, rules: Rules = NO_RULES) -> None:
         self.name, self.rules = name, rules
         self._stated = rules.kinds.get(name)
-        self._missing = frozenset(map(word_of, rules.missing))
-        self.rows = self._empty = self._nested = self._parts = self._marks = self._decimals = self._repeats = 0
+        self._missing = frozenset(rules.missing)
+        self.rows = self._empty = self._nested = self._parts = self._marks = self._repeats = 0
+        self._decimals: dict[Form, int] = {}
         self._counts: dict[tuple[Form, ...], int] = {}  # of cells that have these forms
         self._first_rows: dict[tuple[Form, ...], list[int]] = {}
         self._ends: dict[Form, tuple[float, float]] = {}
@@ -284,10 +291,19 @@ class ColumnReader:
             low, high = self._ends.get(form, (number, number))
             if number <= low or number >= high:
                 self._ends[form] = min(low, number), max(high, number)
-        if forms and forms[0] is Form.POINT and self._decimals < _DECIMALS:
-            self._decimals = max(self._decimals, decimals(cell))
+        if forms and forms[0] in _PLAIN:
+            self._count_decimals(forms, numbers)
         if type(cell) is str and len(self._seen) < MAX_DISTINCT:
             self._seen[cell], self._seen_parts[cell] = forms, parts
+
+    def _count_decimals(self, forms: tuple[Form, ...], numbers: Sequence[float]) -> None:
+        if numbers[0] == numbers[-1]:
+            digits = [decimals(numbers[0])] * len(forms)
+        else:
+            digits = [decimals(number) for number in numbers]
+        for form, count in zip(forms, digits, strict=True):
+            if count > self._decimals.get(form, 0):
+                self._decimals[form] = count
 
     def _count(self, forms: tuple[Form, ...]) -> None:
         self._counts[forms] = count = self._counts.get(forms, 0) + 1
@@ -298,7 +314,8 @@ class ColumnReader:
         """Adds all cells that another one has read; `odd_rows` stay those of this one."""
         for name in ("rows", "_empty", "_nested", "_parts", "_marks"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self._decimals = max(self._decimals, other._decimals)
+        for form, digits in other._decimals.items():
+            self._decimals[form] = max(self._decimals.get(form, 0), digits)
         self._repeats += other._repeats + len(self.words & other.words)
         self.words |= other.words
         for forms, count in other._counts.items():
@@ -351,7 +368,8 @@ class ColumnReader:
         )
         kind = form.kind if low < high or self._stated is not None else Kind.CONSTANT
         known = (self.rows, self._empty + self._marks, filled - counts[form], len(self.words))
-        return Column(self.name, kind, form, *known, low, high, self._decimals, also, self._missing | MARKS)
+        digits = self._decimals.get(form, 0)
+        return Column(self.name, kind, form, *known, low, high, digits, also, self._missing | MARKS)
 
     def _form(self, counts: Mapping[Form, int], filled: int) -> Form | None:
         """The form of the column, or None if it has words."""

@@ -10,8 +10,8 @@ import bisect
 import datetime
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
@@ -30,8 +30,10 @@ from pydantic import (
 )
 
 from dpassay.base.errors import InputError
-from dpassay.data.cells import as_number, decimals, is_missing
-from dpassay.data.columns import Kind
+from dpassay.base.validate import did_you_mean
+from dpassay.data.cells import as_day, is_missing
+from dpassay.data.column_names import MAX_SHOWN
+from dpassay.data.columns import MARKS, NO_RULES, Form, Kind, Rules, meanings, word_of
 
 MISSING = "missing"
 """The word for an empty cell in serialised rows; no category may be that word."""
@@ -42,14 +44,14 @@ MADE_FROM = "made_from"
 LARGEST_SCHEMA = 2**24
 """Bytes of a schema file."""
 
-MAX_COLUMNS = 500
-MAX_PROPOSED_CATEGORIES = 10_000
+MAX_COLUMNS = 5000
+MAX_VALUES = 10_000
 MAX_DECIMALS = 9
 MAX_DAYS = 400_000
-MAX_WORDS = 50
-"""A column of a sample with more distinct words has no domain that a sample could show."""
 
-_DECIMALS = 6  # of a proposed column of numbers, at most
+NUMBER_FORMS = (Form.POINT, Form.THOUSANDS, Form.COMMA)
+_READ = {None: (Form.POINT,), ".": (Form.POINT, Form.THOUSANDS), ",": (Form.COMMA,)}
+"""Forms in which numbers are read, by the decimal sign that is stated."""
 
 Cell: TypeAlias = str | int | float | None
 """A value of a synthetic table."""
@@ -80,20 +82,36 @@ class SchemaColumn(BaseModel, ABC):
             raise ValueError("must be printable, without spaces at its ends")
         return name
 
-    def word(self, cell: Any) -> str:
+    def word(self, cell: Any, rules: Rules = NO_RULES) -> str:
         """The word of a cell.
+
+        Args:
+            cell: of a file.
+            rules: which words mean that a cell is missing, and the sign before decimals; its kinds are not used.
 
         Raises:
             ValueError: if it is outside the public domain. The message has no value in it.
         """
-        if is_missing(cell):
+        empty = is_missing(cell)
+        if empty or self._is_marked(cell, rules):
             if not self.missing:
-                raise ValueError("is empty, but the schema does not allow missing values here")
+                how = "empty" if empty else "marked as missing"
+                raise ValueError(f"is {how}, but the schema does not allow missing values here")
             return MISSING
-        word = self._word(cell)
+        word = self._word(cell, rules.decimal)
         if word is None:
-            raise ValueError(f"is outside the public domain of the schema ({self.described})")
+            raise ValueError(
+                self._other_form(cell, rules.decimal)
+                or f"is outside the public domain of the schema ({self.described})"
+            )
         return word
+
+    def _is_marked(self, cell: Any, rules: Rules) -> bool:
+        return bool(rules.missing) and isinstance(cell, str) and word_of(cell) in rules.missing
+
+    def _other_form(self, cell: Any, decimal: str | None) -> str | None:
+        """The message for a cell that is written in a form that is not read; None for any other cell."""
+        return None
 
     def cell(self, word: str) -> Cell:
         """The value that a word stands for; None for an empty cell."""
@@ -143,7 +161,7 @@ class SchemaColumn(BaseModel, ABC):
     def _index(self, word: str) -> int | None: ...
 
     @abstractmethod
-    def _word(self, cell: Any) -> str | None: ...
+    def _word(self, cell: Any, decimal: str | None) -> str | None: ...
 
     @abstractmethod
     def _cell(self, word: str) -> Cell: ...
@@ -165,12 +183,16 @@ class SpelledColumn(SchemaColumn, ABC):
     def is_complete(self, word: str) -> bool:
         """Whether this is a word of the domain."""
 
+    def _is_marked(self, cell: Any, rules: Rules) -> bool:
+        """As of all columns; among numbers and dates the usual marks of missing cells are missing, too."""
+        return isinstance(cell, str) and ((word := word_of(cell)) in MARKS or word in rules.missing)
+
 
 class CategoryColumn(SchemaColumn):
     """A column of categories."""
 
     type: Literal["category"]
-    values: tuple[str, ...] = Field(min_length=1, max_length=MAX_PROPOSED_CATEGORIES)
+    values: tuple[str, ...] = Field(min_length=1, max_length=MAX_VALUES)
 
     kind: ClassVar[str] = "string"
 
@@ -215,7 +237,7 @@ class CategoryColumn(SchemaColumn):
     def _index(self, word: str) -> int | None:
         return self._known.get(word)
 
-    def _word(self, cell: Any) -> str | None:
+    def _word(self, cell: Any, decimal: str | None) -> str | None:
         written = str(cell).strip()
         if isinstance(cell, float) and cell.is_integer() and written not in self._known:
             written = str(int(cell))  # a column of whole numbers with empty cells is read as floats
@@ -281,17 +303,25 @@ class NumberColumn(SpelledColumn):
             digits = f"{digits[: -self.decimals]}.{digits[-self.decimals :]}"
         return f"-{digits}" if unit < 0 else digits
 
-    def _word(self, cell: Any) -> str | None:
+    def _word(self, cell: Any, decimal: str | None) -> str | None:
         if isinstance(cell, bool):
             return None
         try:
-            value = Decimal(str(cell).strip())
+            value = Decimal(_with_point(cell.strip(), decimal) if isinstance(cell, str) else str(cell))
             if not value.is_finite() or abs(value) > 2**53:
                 return None
             unit = int((value * Decimal(10) ** self.decimals).to_integral_value(ROUND_HALF_EVEN))
         except (ArithmeticError, ValueError):
             return None
         return self._spelled(unit) if self._units[0] <= unit <= self._units[1] else None
+
+    def _other_form(self, cell: Any, decimal: str | None) -> str | None:
+        forms = [form for form in meanings(cell)[0] if form in NUMBER_FORMS] if isinstance(cell, str) else []
+        if not forms or any(form in _READ[decimal] for form in forms):
+            return None
+        read = f"decimal is stated as {decimal!r}" if decimal else "no decimal is stated"
+        signs = ", ".join(sorted({repr("," if form is Form.COMMA else ".") for form in forms}))
+        return f"is written as in {' or '.join(forms)}, but {read}; state decimal ({signs}), or write it as in 1200.5"
 
     def _cell(self, word: str) -> Cell:
         return float(word) if self.decimals else int(word)
@@ -379,11 +409,17 @@ class DateColumn(SpelledColumn):
         first = self.low.toordinal()
         return [str(datetime.date.fromordinal(day)) for day in range(first, self.high.toordinal() + 1)]
 
-    def _word(self, cell: Any) -> str | None:
+    def _word(self, cell: Any, decimal: str | None) -> str | None:
         date = _date(cell)
         if date is None or not self.low <= date <= self.high:
             return None
         return self._days[(date - self.low).days]  # one text for all rows that have it
+
+    def _other_form(self, cell: Any, decimal: str | None) -> str | None:
+        forms = [form for form in meanings(cell)[0] if form.kind in (Kind.DATE, Kind.TIME)]
+        if not forms or _date(cell) is not None:
+            return None
+        return f"is written as in {' or '.join(forms)}, but dates are read as in 2013-05-31 only; write them so"
 
     def _cell(self, word: str) -> Cell:
         return word
@@ -432,11 +468,12 @@ class Schema(BaseModel):
             ValueError: if there is none of that name.
         """
         if name not in self.names:
-            raise ValueError(f"the schema has no column {name!r}; it has {', '.join(self.names)}")
+            listed = ", ".join(self.names[:MAX_SHOWN]) + (" and others" if len(self.names) > MAX_SHOWN else "")
+            raise ValueError(f"the schema has no column {name!r}; it has {listed}{did_you_mean(name, self.names)}")
         return self.names.index(name)
 
-    def row(self, cells: Mapping[str, Any]) -> Row:
-        """The words of a row, given its cells of all columns by name.
+    def row(self, cells: Mapping[str, Any], rules: Rules = NO_RULES) -> Row:
+        """The words of a row, given its cells of all columns by name, and the rules by which `SchemaColumn.word` reads.
 
         Raises:
             ValueError: one line without any value, if a cell is outside the public domain or a column is missing.
@@ -446,7 +483,7 @@ class Schema(BaseModel):
             if column.name not in cells:
                 raise ValueError(f"there is no column {column.name!r}, which the schema has")
             try:
-                words.append(column.word(cells[column.name]))
+                words.append(column.word(cells[column.name], rules))
             except ValueError as error:
                 raise ValueError(f"column {column.name!r}: {error}") from None
         return tuple(words)
@@ -484,7 +521,7 @@ def read_schema(path: Path) -> tuple[Schema, str | None]:
     try:
         return Schema.model_validate(body), None if made_from is None else str(made_from)
     except ValidationError as error:
-        raise InputError(f"{path}: {first_error(error)}") from None
+        raise InputError(f"{path}: {first_error(error, body)}") from None
 
 
 def kinds_of(schema: Schema) -> dict[str, Kind]:
@@ -493,114 +530,83 @@ def kinds_of(schema: Schema) -> dict[str, Kind]:
     return {column.name: kinds[column.type] for column in schema.columns}
 
 
-def check_schema(body: dict[str, Any], where: str) -> None:
-    """Checks a proposed schema.
+def first_error(error: ValidationError, body: Mapping[str, Any]) -> str:
+    """The first error of a schema in one line, with the column and the key; `body` is what was validated."""
+    errors = error.errors(include_url=False)
+    missing = [str(item["loc"][-1]) for item in errors if item["type"] == "missing"]
+    first = min(
+        errors, key=lambda item: item["type"] != "extra_forbidden" or not did_you_mean(str(item["loc"][-1]), missing)
+    )  # an unknown key that resembles a missing one is that one, misspelt
+    place, where, column = list(first["loc"]), "", body
+    if len(place) > 1:
+        column = body["columns"][place[1]]
+        name = column.get("name") if isinstance(column, Mapping) else None
+        where = f"column {name[:200]!r}: " if isinstance(name, str) else f"column {int(place[1]) + 1}: "
+        place = [part for part in place[2:] if part not in _COLUMN_TYPES]
+    key = str(place[0])[:80] if place else ""
+    kind = str(column.get("type")) if isinstance(column, Mapping) else ""
+    if first["type"] in ("union_tag_not_found", "union_tag_invalid"):
+        key = "type"
+    match first["type"]:
+        case "value_error":
+            said = str(first["ctx"]["error"])
+        case "extra_forbidden" | "invalid_key":
+            known = _COLUMN_TYPES[kind].model_fields if where else ("columns", MADE_FROM)
+            said = f"unknown key; known are {', '.join(known)}{did_you_mean(key, known)}"
+        case "missing" | "union_tag_not_found":
+            said = "is missing"
+        case "too_long":
+            said = f"has {len(first['input'])} entries, and at most {first['ctx']['max_length']} are allowed"
+        case "too_short" | "string_too_short":
+            said = "must not be empty"
+        case _:
+            allowed = _ALLOWED | {"low": _ENDS.get(kind, ""), "high": _ENDS.get(kind, "")}
+            said = f"must be {allowed.get(key, 'a mapping with the keys name and type')}"
+            said += did_you_mean(kind, _COLUMN_TYPES) if key == "type" else ""
+    return " ".join(f"{where}{key + ': ' if key else ''}{said}".split())
+
+
+_COLUMN_TYPES: Mapping[str, type[SchemaColumn]] = {
+    "category": CategoryColumn,
+    "number": NumberColumn,
+    "date": DateColumn,
+}
+_ALLOWED = {
+    "columns": "a list of columns",
+    "name": "a word of at most 200 characters; put it between quotes",
+    "type": "category, number or date",
+    "missing": "true or false",
+    "values": "a list of words",
+    "decimals": f"a whole number from 0 to {MAX_DECIMALS}",
+}
+_ENDS = {"number": "a number", "date": "a date as in 2013-05-31"}
+
+
+def _with_point(word: str, decimal: str | None) -> str:
+    """A number as Python writes it, given how it is written where this decimal sign is stated.
 
     Raises:
-        InputError: one line that names the sample and the key.
+        ValueError: if it is not written so.
     """
-    try:
-        Schema.model_validate(body)
-    except ValidationError as error:
-        raise InputError(f"{where}: no schema follows from this sample: {first_error(error)}") from None
+    if decimal is None:
+        return word
+    if not any(form in _READ[decimal] for form in meanings(word)[0]):
+        raise ValueError("is not a number with this decimal sign")
+    return word.replace(".", "").replace(",", ".") if decimal == "," else word.replace(",", "")
 
 
-def first_error(error: ValidationError) -> str:
-    """The first error of a validation in one line."""
-    first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"] if part not in ("category", "number", "date"))
-    message = first["msg"].removeprefix("Value error, ")
-    return " ".join(f"{where + ': ' if where else ''}{message[0].lower()}{message[1:]}".split())
-
-
-def proposed_schema(rows: Iterable[Mapping[str, Any]], *, ignore: Collection[str] = ()) -> dict[str, Any]:
-    """The schema of a public sample, as JSON types: a template, whose domains are those of the sample.
-
-    A column is of numbers or dates if all its cells are, or else of categories; some, such as ids, are ignored.
-
-    Raises:
-        ValueError: if there are no rows, or a column has too many distinct words for categories.
-    """
-    readers: dict[str, _ColumnReader] = {}
-    count = 0
-    for cells in rows:
-        count += 1
-        for name, cell in cells.items():
-            if name not in ignore:
-                readers.setdefault(name, _ColumnReader(name)).read(cell)
-    if not count:
-        raise ValueError("the sample has no rows")
-    return {"columns": [reader.column(count) for reader in readers.values()]}
-
-
-class _ColumnReader:
-    """The type and domain of a column, cell by cell."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.filled = name, 0
-        self.words: set[str] | None = set()
-        self.numbers: tuple[float, float, int] | None = (float("inf"), -float("inf"), 0)
-        self.dates: tuple[datetime.date, datetime.date] | None = (datetime.date.max, datetime.date.min)
-
-    def read(self, cell: Any) -> None:
-        if is_missing(cell):
-            return
-        self.filled += 1
-        written = str(cell).strip()
-        if self.words is not None:
-            self.words.add(written)
-            if len(self.words) > MAX_WORDS:
-                self.words = None
-        if self.numbers is not None:
-            self.numbers = _with_number(self.numbers, cell)
-        if self.dates is not None:
-            self.dates = _with_date(self.dates, cell)
-
-    def column(self, rows: int) -> dict[str, Any]:
-        missing = {"missing": True} if self.filled < rows else {}
-        if self.filled and self.numbers is not None:
-            low, high, decimals = self.numbers
-            ends = _outwards(low, high, decimals)
-            return {"name": self.name, "type": "number", **ends, "decimals": decimals, **missing}
-        if self.filled and self.dates is not None:
-            return {"name": self.name, "type": "date", "low": self.dates[0], "high": self.dates[1], **missing}
-        if self.words and MISSING in self.words:
-            raise ValueError(
-                f"column {self.name!r} has the word {MISSING!r}, which stands for an empty cell; rename it"
-            )
-        if not self.words:
-            why = "is empty" if self.words is not None else f"has more than {MAX_WORDS} distinct words"
-            raise ValueError(f"column {self.name!r} {why}; leave it out, or write its schema by hand")
-        return {"name": self.name, "type": "category", "values": sorted(self.words), **missing}
-
-
-def _outwards(low: float, high: float, decimals: int) -> dict[str, float]:
-    """The ends of a domain, rounded outwards to the decimals of the schema."""
-    unit = Decimal(10) ** -decimals
-    with localcontext(prec=400):
-        least, most = Decimal(repr(low)).quantize(unit, ROUND_FLOOR), Decimal(repr(high)).quantize(unit, ROUND_CEILING)
-    return {"low": float(least), "high": float(most)} if decimals else {"low": int(least), "high": int(most)}
-
-
-def _with_number(known: tuple[float, float, int], cell: Any) -> tuple[float, float, int] | None:
-    number = as_number(cell)
-    if number is None:
-        return None
-    return min(known[0], number), max(known[1], number), max(known[2], min(_DECIMALS, decimals(cell)))
-
-
-def _with_date(known: tuple[datetime.date, datetime.date], cell: Any) -> tuple[datetime.date, datetime.date] | None:
-    date = _date(cell)
-    return None if date is None else (min(known[0], date), max(known[1], date))
+def from_days(days: float) -> datetime.date:
+    """The date of so many days from 0001-01-01, which is day 1."""
+    return datetime.date.fromordinal(int(days))
 
 
 def _date(cell: Any) -> datetime.date | None:
-    """The date in a cell, if it holds one without a time of day."""
-    if isinstance(cell, datetime.datetime):
-        return cell.date() if cell.time() == datetime.time() and cell.tzinfo is None else None
-    if isinstance(cell, datetime.date):
-        return cell
+    """The date in a cell, if it holds one as in 2013-05-31 or 20130531, with no time of day but midnight."""
+    written = cell.strip() if isinstance(cell, str) else cell
+    days = as_day(written)
+    if days is not None:
+        return from_days(days)
     try:
-        return datetime.date.fromisoformat(str(cell).strip())
+        return datetime.date.fromisoformat(str(written))
     except ValueError:
         return None

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpassay.base import validate
+from dpassay.data.columns import NO_RULES, Rules
 from dpassay.data.corpora import LABELS, randhie
 from dpassay.data.reader import FOUND, CsvOptions
 from dpassay.data.records import Record, read_rows, with_content_ids
@@ -119,7 +120,8 @@ def read_table(path: Path | str, *, id: str | None = None, stated: CsvOptions = 
     """The rows of a file as records, whose text is the row as JSON.
 
     A column of stable ids (`id`) is no part of the row; None uses the content's hash. `stated` says how a CSV file is
-    written.
+    written. The cells of CSV stay the characters of the file, whatever a claim states of separators, missing cells and
+    decimals, so that ids and slots are those of the text.
 
     Raises:
         ValueError: one line, which names the file and, if possible, the line, never a value.
@@ -143,8 +145,8 @@ def read_table(path: Path | str, *, id: str | None = None, stated: CsvOptions = 
     return [Record(name, text, hashed=name) for name, text in zip(ids, texts, strict=True)]
 
 
-def schema_rows(records: Iterable[Record], schema: Schema) -> list[Row]:
-    """The rows of records in the words of a schema.
+def schema_rows(records: Iterable[Record], schema: Schema, rules: Rules = NO_RULES) -> list[Row]:
+    """The rows of records in the words of a schema, by the rules of `SchemaColumn.word`.
 
     Raises:
         ValueError: one line without any value, which names the row and the column.
@@ -158,7 +160,7 @@ def schema_rows(records: Iterable[Record], schema: Schema) -> list[Row]:
                 f"the table has a column {unknown[0]!r}, which the schema lacks; add it, or drop the column"
             )
         try:
-            rows.append(schema.row(cells))
+            rows.append(schema.row(cells, rules))
         except ValueError as error:
             raise ValueError(f"row {number}: {error}") from None
     return rows

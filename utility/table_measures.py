@@ -11,6 +11,8 @@ from dpassay.base import validate
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_results import synthetic_file
 from dpassay.base.progress import Progress
+from dpassay.data.columns import Rules
+from dpassay.data.reader import FOUND, FileOptions
 from dpassay.utility.measures import PRIVATE
 from dpassay.utility.result import Result
 
@@ -32,6 +34,7 @@ class TableSettings:
         schema: YAML file of the public schema of all tables.
         held_out: file of real rows that it did not see, or None.
         target: column that classifiers predict; None trains none.
+        reading: how all files are written; what is not stated is found out.
         seed: of XGBoost, and of which rows are set apart for tests without a held-out file; public choices.
         progress: where to show progress.
     """
@@ -40,6 +43,7 @@ class TableSettings:
     schema: Path
     held_out: Path | None = None
     target: str | None = None
+    reading: FileOptions = FOUND
     seed: int = 0
     progress: Progress = field(default_factory=Progress)
 
@@ -98,8 +102,8 @@ def measure_table(synthetic: Path, settings: TableSettings) -> TableUtility:
             xgboost_classifier()  # fails early if it is not installed
     path = synthetic_file(synthetic)
     with settings.progress.stage("Reading") as step:
-        written, known = (_rows(of, schema) for of in (path, settings.real))
-        unseen = None if settings.held_out is None else _rows(settings.held_out, schema)
+        written, known = (_rows(of, schema, settings.reading) for of in (path, settings.real))
+        unseen = None if settings.held_out is None else _rows(settings.held_out, schema, settings.reading)
         made, real = Places(schema, written), Places(schema, known)
         other = None if unseen is None else Places(schema, unseen)
         step(1, 1)
@@ -140,7 +144,7 @@ def _efficacy(made: Places, known: list[Row], other: Places | None, target: str,
     return result
 
 
-def _rows(path: Path, schema: Schema) -> list[Row]:
+def _rows(path: Path, schema: Schema, reading: FileOptions) -> list[Row]:
     """The rows of a file in the words of a schema.
 
     Raises:
@@ -150,9 +154,10 @@ def _rows(path: Path, schema: Schema) -> list[Row]:
 
     rows = []
     with input_errors():
-        for where, cells in read_rows(path, schema.names):
+        rules = Rules(missing=reading.missing or (), decimal=reading.decimal)
+        for where, cells in read_rows(path, schema.names, reading):
             try:
-                rows.append(schema.row(cells))
+                rows.append(schema.row(cells, rules))
             except ValueError as error:
                 raise InputError(f"{path}, {where}: {error}") from None
     if len(rows) < 2:

@@ -9,7 +9,8 @@ import typer
 
 from dpassay.base.number_format import format_number
 from dpassay.base.terminal import say
-from dpassay.cli.options import FORMATS, Ignore, Json, Quiet, Seed, Synthetic, call, show
+from dpassay.cli.options import FORMATS, Ignore, Json, Quiet, Seed, Synthetic, call, show, with_fields
+from dpassay.data.reader import FOUND, FileOptions
 
 if TYPE_CHECKING:
     from dpassay.cli.table_console import Rows
@@ -23,6 +24,7 @@ app = typer.Typer(
 
 
 @app.command(epilog="Example: dpassay table schema sample.csv -o people.schema.yaml --public --ignore person")
+@with_fields
 def schema(
     sample: Annotated[Path, typer.Argument(help=f"A sample that is public: a {FORMATS} file.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The YAML file to write.")],
@@ -30,19 +32,27 @@ def schema(
         bool, typer.Option("--public", help="State that the sample is public; without it, claims are warned.")
     ] = False,
     ignore: Ignore = None,
+    reading: FileOptions = FOUND,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Writes the schema of a public sample, as a template to be edited: names, types and domains of all columns.
 
+    What each column was taken for is shown. Columns that look like identifiers or free text are left out.
+
     Do not make a schema from private rows: it would reveal their smallest and largest values and all categories.
     """
+    from dpassay.cli.column_table import print_columns
     from dpassay.jobs import table_schema as job
 
-    result = job.write_schema(sample, output, public=public, ignore=ignore or ())
+    result = job.write_schema(sample, output, public=public, ignore=ignore or (), reading=reading)
 
     def in_words() -> None:
-        say(f"Written to {result.path}: {len(result.columns)} columns. Widen their domains to what may occur.")
+        print_columns(result.understood, {str(sample): result.written})
+        left_out = f", and {len(result.left_out)} left out" if result.left_out else ""
+        say(
+            f"Written to {result.path}: {len(result.columns)} columns{left_out}. Widen their domains to what may occur."
+        )
         if not public:
             say("The schema says that it was made from private rows. If the sample is public, give --public.")
 
@@ -53,6 +63,7 @@ def schema(
     epilog="Example: dpassay table utility report --real patients.csv --held-out others.csv --schema columns.yaml "
     "--target health"
 )
+@with_fields
 def utility(
     synthetic: Synthetic,
     real: Annotated[Path, typer.Option(help="File of the private rows that the generator saw.")],
@@ -61,6 +72,7 @@ def utility(
     target: Annotated[
         str | None, typer.Option(help="Column of categories; with it, classifiers are trained to predict it.")
     ] = None,
+    reading: FileOptions = FOUND,
     seed: Seed = 0,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="JSON file; private/table-utility.json by default.")

@@ -105,12 +105,12 @@ class TwoStageClaim(Claim):
         self._check_files()
         records = self.load_records(download)
         with input_errors("data: "):
-            private = Table(schema, schema_rows(records, schema), [record.slotting_id for record in records])
+            rows = schema_rows(records, schema, self.data.rules)
+            private = Table(schema, rows, [record.slotting_id for record in records])
         if self.parameters.first_table is None:
             return private, None
         with input_errors("parameters.first_table: "):
-            columns, cells = self.parameters.first_table.load()
-            rows = [columns.row(item) for item in cells]
+            columns, rows = self.parameters.first_table.load()
         return private, Table(columns, rows, [""] * len(rows))
 
     def _check_files(self) -> None:
@@ -168,4 +168,4 @@ class TwoStageClaim(Claim):
         """
         data = self.data
         target = schema.names[-1] if data.target is None else schema.names[schema.index(data.target)]
-        return target, schema_rows(data.load_holdout(self.public.records), schema)
+        return target, schema_rows(data.load_holdout(self.public.records), schema, data.rules)

@@ -183,7 +183,7 @@ def lines(path: str, *some: str) -> Callable[[], object]:
         (None, ["no.jsonl", *ASKED], "no.jsonl: there is no such file"),
         (None, [".", *ASKED], "holds neither private/synthetic.jsonl nor"),
         (None, ["run", "--real", "real.jsonl", "--schema", "no.yaml"], "no.yaml: cannot be read"),
-        (lines("schema.yaml", "columns: 1"), ["run", *ASKED], "schema.yaml: columns: input should be a valid tuple"),
+        (lines("schema.yaml", "columns: 1"), ["run", *ASKED], "schema.yaml: columns: must be a list of columns"),
         (None, ["run", *ASKED, "--target", "weight"], "the schema has no column 'weight'; it has age, sex, ill"),
         (None, ["run", *ASKED, "--target", "age"], "column 'age' has numbers or dates"),
         (None, ["run", *ASKED, "--seed", "-1"], "seed must be at least 0"),

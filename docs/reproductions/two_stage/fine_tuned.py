@@ -15,7 +15,8 @@ from households import DELTA
 from dpassay.accounting import ApproxDP, calibrate
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.ledger.ledger import Ledger
-from dpassay.data.table_schema import Row, Schema, proposed_schema
+from dpassay.data.proposed_schema import proposed_schema
+from dpassay.data.table_schema import Row
 from dpassay.data.tables import RANDHIE, fair_rows
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.two_stage.generator import Table, TwoStage
@@ -83,7 +84,7 @@ def _noise(records: int, batch_size: int, steps: int, epsilon: float) -> float:
 def fair_table() -> Table:
     """The unrelated, public table."""
     cells = fair_rows()
-    schema = Schema.model_validate(proposed_schema(cells))
+    schema = proposed_schema(cells).schema()
     rows = [schema.row(one) for one in cells]
     return Table(schema, rows, [""] * len(rows))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date, datetime
 from pathlib import Path
 
@@ -50,9 +51,20 @@ def test_a_sample_that_is_not_declared_public_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "options", "says"),
     [
-        ("a\n" + "".join(f"word{row}\n" for row in range(60)), [], "more than 50 distinct words"),
+        (
+            "a,b,c\n" + "".join(f"word{row % 60},{row},word{row % 51}\n" for row in range(120)),
+            [],
+            "columns 'a', 'c' have more than 50 distinct words; leave out (--ignore) what is no category, and write",
+        ),
+        (
+            "a,b\n" + "".join(f"word{row},see word {row} of these\n" for row in range(300)),
+            [],
+            "no column of the sample can be in a schema, which has numbers, dates and categories: "
+            "'a' (no two cells are alike, as in an id), 'b' (free text, or more than 200 distinct words)",
+        ),
         ("a,b\n1,\n", [], "column 'b' is empty"),
         ("a\n", [], "the sample has no rows"),
+        ("a\n1\n", ["--ignore", "a"], "no column of the sample can be in a schema"),
         ("a\n1\n", ["--ignore", "c"], "there is no column 'c'; the columns are 'a'"),
     ],
 )
@@ -64,6 +76,87 @@ def test_what_no_schema_can_show_is_one_line(tmp_path: Path, content: str, optio
     assert says in done.stderr
     assert "word1" not in done.stderr
     assert not (tmp_path / "schema.yaml").exists()
+
+
+PEOPLE = [
+    f"p{row:03};{row % 7}.{row % 3}00,5;{'n/a' if row % 9 == 0 else row % 80};{1 + row % 28:02}.05.2013;came for the "
+    f"{row}th time;{('low', 'NA')[row % 2]}\n"
+    for row in range(260)
+]
+EUROPEAN = "id;price;age;day;note;kind\n" + "".join(PEOPLE)
+
+
+def test_ids_and_free_text_are_left_out_and_said(tmp_path: Path) -> None:
+    (tmp_path / "sample.csv").write_text(EUROPEAN)
+    done = run("table", "schema", tmp_path / "sample.csv", "-o", tmp_path / "schema.yaml", "--public")
+    assert done.returncode == 0, done.stderr
+    body = yaml.safe_load((tmp_path / "schema.yaml").read_text())
+    assert body["columns"] == [
+        {"name": "price", "type": "number", "low": 0.5, "high": 6200.5, "decimals": 1},
+        {"name": "age", "type": "number", "low": 0, "high": 79, "decimals": 0, "missing": True},
+        {"name": "day", "type": "date", "low": date(2013, 5, 1), "high": date(2013, 5, 28)},
+        {"name": "kind", "type": "category", "values": ["NA", "low"]},
+    ]
+    comments = [line for line in (tmp_path / "schema.yaml").read_text().splitlines() if line.startswith("#")]
+    assert "# 'id': no two cells are alike, as in an id" in comments
+    assert "# 'note': free text, or more than 200 distinct words" in comments
+    shown = " ".join(done.stdout.split())
+    assert "Read as semicolons between cells, utf-8" in shown
+    assert "4 columns, and 2 left out" in shown
+    assert "Column 'price': written as in 1.200,5; a claim reads them with decimal: ',' only." in shown
+    assert "Column 'day': written as in 31.05.2013; a claim reads dates as in 2013-05-31 only." in shown
+    result = run("table", "schema", tmp_path / "sample.csv", "-o", tmp_path / "other.yaml", "--json")
+    document = json.loads(result.stdout)
+    assert document["columns"] == ["price", "age", "day", "kind"]
+    assert list(document["left_out"]) == ["id", "note"]
+    kinds = {column["name"]: (column["kind"], column["used"]) for column in document["understood"]["columns"]}
+    assert kinds == {
+        "id": ("identifier", False),
+        "price": ("number", True),
+        "age": ("number", True),
+        "day": ("date", True),
+        "note": ("text", False),
+        "kind": ("category", True),
+    }
+
+
+def test_what_is_stated_of_a_sample(tmp_path: Path) -> None:
+    (tmp_path / "sample.csv").write_bytes("a|1,500|-9|é\nb|2,250|4|é\nc|1,125|lost|é\n".encode("latin-1"))
+    written = ["--no-header", "--separator", "bar", "--encoding", "latin-1", "--decimal", ","]
+    stated = [*written, "--missing", "-9", "--missing", "Lost"]
+    done = run("table", "schema", tmp_path / "sample.csv", "-o", tmp_path / "schema.yaml", "--public", *stated)
+    assert done.returncode == 0, done.stderr
+    assert yaml.safe_load((tmp_path / "schema.yaml").read_text())["columns"] == [
+        {"name": "column 0", "type": "category", "values": ["a", "b", "c"]},
+        {"name": "column 1", "type": "number", "low": 1.125, "high": 2.25, "decimals": 3},
+        {"name": "column 2", "type": "number", "low": 4, "high": 4, "decimals": 0, "missing": True},
+        {"name": "column 3", "type": "category", "values": ["é"]},
+    ]
+
+
+def test_cells_that_are_no_numbers_are_said_and_not_shown(tmp_path: Path) -> None:
+    rows = [f"{row % 30 + 0.5},{row % 5}\n" for row in range(60)]
+    (tmp_path / "sample.csv").write_text("x,y\n" + "".join(rows[:59]) + "secret,1\n")
+    done = run("table", "schema", tmp_path / "sample.csv", "-o", tmp_path / "schema.yaml", "--public")
+    assert done.returncode == 0, done.stderr
+    shown = " ".join(done.stdout.split())
+    assert "Column 'x': 1 cells of sample are no number as in 1200.5 (rows 60) and count as missing." in shown
+    assert "Column 'x': a claim refuses such cells; correct them, or state their words as missing." in shown
+    assert "secret" not in shown
+    assert yaml.safe_load((tmp_path / "schema.yaml").read_text())["columns"][0] == {
+        "name": "x",
+        "type": "number",
+        "low": 0.5,
+        "high": 29.5,
+        "decimals": 1,
+    }
+
+
+def test_whole_numbers_that_do_not_repeat_may_be_ids(tmp_path: Path) -> None:
+    (tmp_path / "sample.csv").write_text("x,y\n" + "".join(f"{row},{row % 3}\n" for row in range(20)))
+    done = run("table", "schema", tmp_path / "sample.csv", "-o", tmp_path / "schema.yaml", "--public")
+    assert "Column 'x': no two cells are alike; if it is an id, leave it out" in " ".join(done.stdout.split())
+    assert "Column 'y'" not in done.stdout
 
 
 def test_a_schema_is_not_overwritten(tmp_path: Path) -> None:
