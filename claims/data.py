@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from dpassay.base.errors import InputError, input_errors
+from dpassay.data.chats import TextOptions
 from dpassay.data.hub_datasets import HubDataset
 from dpassay.data.reader import CsvOptions
 from dpassay.data.records import Record, builtin_records, read_records
@@ -121,6 +122,9 @@ class FileData(WrittenFile, DataSource):
     label: str | None = Field(None, description="column that holds the label, if labels are used")
     id: str | None = Field(None, description="column with a stable id; else the content's hash is the id")
     user: str | None = Field(None, description="column that names the user, for unit `user`")
+    join: Literal["turns"] | None = Field(
+        None, description="turns: the text is a list of the turns of a chat, joined to lines `role: content`"
+    )
 
     def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> list[Record]:
         return read_records(
@@ -130,7 +134,7 @@ class FileData(WrittenFile, DataSource):
             id=self.id,
             user=self.user,
             labels=labels,
-            stated=self.stated,
+            stated=TextOptions(separator=self.separator, encoding=self.encoding, header=self.header, join=self.join),
         )
 
 
@@ -145,10 +149,21 @@ class DatasetData(DataSource):
     label: str | None = Field(None, description="column that holds the label, if labels are used")
     id: str | None = Field(None, description="column with a stable id; else the content's hash is the id")
     user: str | None = Field(None, description="column that names the user, for unit `user`")
+    join: Literal["turns"] | None = Field(
+        None, description="turns: the text is a list of the turns of a chat, joined to lines `role: content`"
+    )
 
     def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> list[Record]:
         source = HubDataset(self.name, self.split, self.subset, download)
-        return read_records(source, text=self.text, label=self.label, id=self.id, user=self.user, labels=labels)
+        return read_records(
+            source,
+            text=self.text,
+            label=self.label,
+            id=self.id,
+            user=self.user,
+            labels=labels,
+            stated=TextOptions(join=self.join),
+        )
 
     def reads(self) -> list[Path]:
         return [Path(self.name)] if is_local(self.name) else []

@@ -17,10 +17,19 @@ _BATCH = 2**27  # bytes of texts that are expanded at once
 _SMALL, _SHARE = 2**30, 1000  # a file may expand to as many bytes, or to as many times its size
 _IN_LISTS = 2**22  # numbers in the lists of a column of a group of rows
 _ROWS = 4096  # of a batch, at most
+_HONEST = {"PLAIN", "PLAIN_DICTIONARY", "RLE", "RLE_DICTIONARY", "BIT_PACKED", "DELTA_LENGTH_BYTE_ARRAY"}
+"""Encodings of texts in which each distinct one is as long as it is in its page."""
 
 
-def read_parquet(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def read_parquet(
+    path: Path, wanted: Collection[str] | None, lists: str | None = None
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The rows of a file, each with its location for messages, in the wanted columns or in all.
+
+    Args:
+        path: of the file.
+        wanted: names of columns; None for all.
+        lists: the column that may hold lists of texts.
 
     Raises:
         ValueError: one line, which names the file, never a value; also if a page, or the file, expands to too much.
@@ -32,12 +41,22 @@ def read_parquet(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[s
     try:
         with pyarrow.parquet.ParquetFile(path.absolute()) as file:
             check_columns(path, file.schema_arrow.names, wanted)
-            rows = rows_at_once(path, file.metadata, wanted)
-            most, expanded = max(_SMALL, _SHARE * path.stat().st_size), 0
+            rows = rows_at_once(path, file.metadata, wanted, lists)
+            leaves = _texts_in_lists(file.metadata, lists)
+        most, expanded = max(_SMALL, _SHARE * path.stat().st_size), 0
+        with pyarrow.parquet.ParquetFile(path.absolute(), read_dictionary=leaves) as file:
             for batch in file.iter_batches(batch_size=rows, columns=None if wanted is None else sorted(wanted)):
                 for i, column in enumerate(batch.columns):
                     if pyarrow.types.is_dictionary(column.type):
                         batch = batch.set_column(i, batch.schema.field(i).name, column.dictionary_decode())
+                if leaves and lists in batch.schema.names:
+                    in_lists = _bytes(batch.column(batch.schema.names.index(lists)))
+                    if in_lists > _BATCH:
+                        raise ValueError(
+                            f"{path}: column {lists!r} has {in_lists} bytes of texts in {batch.num_rows} rows, and at "
+                            f"most {_BATCH} are read; give the file as JSON Lines"
+                        )
+                    expanded += in_lists
                 expanded += batch.nbytes
                 if expanded > most:
                     raise ValueError(f"{path}: expands to over {most} bytes, {_SHARE} times its size; give it as CSV")
@@ -48,10 +67,11 @@ def read_parquet(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[s
         raise ValueError(f"{path}: is not a Parquet file") from None
 
 
-def rows_at_once(path: Path, metadata: Any, wanted: Collection[str] | None) -> int:
+def rows_at_once(path: Path, metadata: Any, wanted: Collection[str] | None, lists: str | None = None) -> int:
     """The number of rows of a batch, such that its texts are at most `_BATCH` bytes if no cell exceeds a page.
 
-    With a dictionary, or as a change of the text before it, each cell of a small page may be as large as a page.
+    With a dictionary, or as a change of the text before it, each cell of a small page may be as large as a page. The
+    texts in the column `lists` are left in their dictionary, so that their size is known before they are copied.
 
     Raises:
         ValueError: if a page of a wanted column is too large, or lists are too long: no page states their length.
@@ -68,7 +88,9 @@ def rows_at_once(path: Path, metadata: Any, wanted: Collection[str] | None) -> i
                 of_text = column.physical_type.endswith("BYTE_ARRAY")
                 if not chunk.num_values:
                     continue
-                if column.max_repetition_level and (of_text or chunk.num_values > _IN_LISTS):
+                of_changes = not _HONEST.issuperset(chunk.encodings)
+                unknown = of_text and (name != lists or of_changes)
+                if column.max_repetition_level and (unknown or chunk.num_values > _IN_LISTS):
                     raise ValueError(
                         f"{path}: column {name!r} holds lists; leave it out of the file or write it as text"
                     )
@@ -81,6 +103,31 @@ def rows_at_once(path: Path, metadata: Any, wanted: Collection[str] | None) -> i
                 of_group += largest if of_text else 0
             texts = max(texts, of_group)
     return min(max(_BATCH // texts, 1), _ROWS)
+
+
+def _texts_in_lists(metadata: Any, lists: str | None) -> list[str]:
+    """The paths of the texts inside of the column `lists`, if it holds lists."""
+    columns = (metadata.schema.column(i) for i in range(metadata.num_columns))
+    return [
+        column.path
+        for column in columns
+        if column.max_repetition_level
+        and column.path.partition(".")[0] == lists
+        and column.physical_type.endswith("BYTE_ARRAY")
+    ]
+
+
+def _bytes(cells: Any) -> int:
+    """The bytes of all texts in nested cells, without copying any."""
+    import pyarrow
+    import pyarrow.compute
+
+    if pyarrow.types.is_dictionary(cells.type):
+        lengths = pyarrow.compute.binary_length(cells.dictionary)
+        return int(pyarrow.compute.sum(lengths.cast("int64").take(cells.indices)).as_py() or 0)
+    if pyarrow.types.is_struct(cells.type):
+        return sum(map(_bytes, cells.flatten()))
+    return _bytes(cells.flatten()) if pyarrow.types.is_nested(cells.type) else int(cells.nbytes)
 
 
 def _largest_page(file: BinaryIO, chunk: Any) -> int:

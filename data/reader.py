@@ -270,7 +270,8 @@ def _fault(message: str, dialect: Dialect) -> str:
         return f"{where}has a different number of cells than the header ({dialect})"
     if "unicode" in message.lower() or "encod" in message.lower():
         return (
-            f"{where}is not {dialect.encoding.upper()} text; save it as UTF-8, or state its encoding, such as latin-1"
+            f"{where}is not {dialect.encoding.upper()} text; save it as UTF-8, or state how it is written, such as "
+            "`encoding: latin-1` in a claim and `--encoding latin-1` on the command line"
         )
     if "decompress" in message.lower() or "gzip" in message.lower() or "zstd" in message.lower():
         return ": is not compressed as its name says, or was cut off"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpassay.base import validate
+from dpassay.data.chats import TEXTS, TextOptions, joined_turns
 from dpassay.data.column_names import no_column
 from dpassay.data.excel import read_excel
 from dpassay.data.hub_datasets import HubDataset
@@ -73,7 +74,11 @@ def check_ids(records: Iterable[Record]) -> None:
     seen: set[str] = set()
     for record in records:
         if record.id in seen:
-            raise ValueError("two records have the same id; ids must be unique (omit the id column to use the content)")
+            raise ValueError(
+                "two records have the same id, but an id names one record; if it names a person who may have several "
+                "records, give the column as `user:` in place of `id:`, and state `unit: user`; else leave `id:` out, "
+                "and the content is the id"
+            )
         seen.add(record.id)
 
 
@@ -85,7 +90,7 @@ def read_records(
     id: str | None = None,
     user: str | None = None,
     labels: Collection[str] = (),
-    stated: CsvOptions = FOUND,
+    stated: TextOptions = TEXTS,
 ) -> list[Record]:
     """Reads records from CSV, TSV, JSON Lines or Parquet, by the file's extension, or from a data set.
 
@@ -96,7 +101,7 @@ def read_records(
         id: column of a stable id; None uses the content's hash.
         user: column that names the user, for unit ``user``.
         labels: the labels that may occur; empty allows any.
-        stated: how a CSV file is written; the rest is found out.
+        stated: how the texts are written; the rest is found out.
 
     Raises:
         ValueError: one line, which names the file and, if possible, the line, never a record's content.
@@ -126,16 +131,17 @@ def read_texts(
     text: str = "text",
     label: str | None = None,
     empty: bool = False,
-    stated: CsvOptions = FOUND,
+    stated: TextOptions = TEXTS,
 ) -> Iterator[tuple[str, str | None]]:
-    """The texts and labels of a file, row by row, so that a file need not fit into memory; `empty` allows empty texts,
-    such as generated ones. Arguments and errors, when the faulty row is reached, as for `read_records`."""
-    for _, row in _rows(path, {"text": text, "label": label}, ("text",) if empty else (), stated):
+    """The texts and labels of a file, row by row, so that a file need not fit into memory. `empty` is for generated
+    texts, which may be empty, and need not be lists of turns where others are. Other arguments, and errors when the
+    faulty row is reached, as for `read_records`."""
+    for _, row in _rows(path, {"text": text, "label": label}, generated=empty, stated=stated):
         yield row["text"] or "", row["label"]
 
 
 def read_user_texts(
-    path: Path | str, *, text: str = "text", user: str | None = None, stated: CsvOptions = FOUND
+    path: Path | str, *, text: str = "text", user: str | None = None, stated: TextOptions = TEXTS
 ) -> Iterator[tuple[str, str]]:
     """The texts of a file and their users (or the empty string), row by row, without the ids of records; as
     `read_records`, also when the faulty row is reached."""
@@ -166,15 +172,15 @@ def builtin_records(name: str, count: int, seed: int) -> list[Record]:
 def _rows(
     path: Path | str | HubDataset,
     columns: Mapping[str, str | None],
-    empty: Collection[str] = (),
-    stated: CsvOptions = FOUND,
+    generated: bool = False,
+    stated: TextOptions = TEXTS,
 ) -> Iterator[tuple[Located, dict[str, str | None]]]:
     """The wanted columns of every row of a file or a data set, as strings, each row with its location."""
     wanted = {column for column in columns.values() if column is not None}
-    rows = path.rows(wanted) if isinstance(path, HubDataset) else read_rows(path, wanted, stated)
+    rows = path.rows(wanted) if isinstance(path, HubDataset) else read_rows(path, wanted, stated, columns["text"])
     for location, values in rows:
         where = Located(path, location)
-        yield where, _row(values, columns, where, empty)
+        yield where, _row(values, columns, where, generated, stated.join)
 
 
 @dataclass(slots=True)
@@ -188,13 +194,38 @@ class Located:
         return f"{self.path}, {self.location}"
 
 
+_CONVERTED = {
+    ".arrow": 'convert it: `pandas.read_feather(FILE).to_parquet("data.parquet")`',
+    ".bz2": "decompress it, or compress it with gzip",
+    ".db": "export its table as CSV",
+    ".feather": 'convert it: `pandas.read_feather(FILE).to_parquet("data.parquet")`',
+    ".json": "if it has one object a line, rename it to .jsonl; if it is one list, convert it: `jq -c '.[]' FILE > "
+    "data.jsonl`",
+    ".ndjson": "rename it to .jsonl",
+    ".ods": "save its sheet as CSV",
+    ".pickle": 'convert it: `pandas.read_pickle(FILE).to_parquet("data.parquet")`',
+    ".pkl": 'convert it: `pandas.read_pickle(FILE).to_parquet("data.parquet")`',
+    ".sqlite": "export its table as CSV",
+    ".txt": "if it is a table, rename it to .csv or .tsv; if it has one text a line, convert it: `jq -cR '{text: .}' "
+    "FILE > data.jsonl`",
+    ".xls": "save its sheet as CSV, or the file as .xlsx",
+    ".xz": "decompress it, or compress it with gzip",
+    ".zip": "unzip it, or compress it with gzip",
+}
+"""What to do with a file of another format, by the end of its name."""
+_PACKED = (".parquet", ".xlsx")  # formats that are compressed already
+
+
 def read_rows(
-    path: Path | str, wanted: Collection[str] | None = None, stated: CsvOptions = FOUND
+    path: Path | str,
+    wanted: Collection[str] | None = None,
+    stated: CsvOptions = FOUND,
+    lists: str | None = None,
 ) -> Iterator[tuple[object, Mapping[str, Any]]]:
     """The rows of a ``.csv``, ``.tsv``, ``.jsonl``, ``.parquet`` or ``.xlsx`` file, each with its location.
 
     Text files may be compressed (``.gz``, ``.zst``). Values have the types of the format. A Parquet file yields only
-    the wanted columns.
+    the wanted columns, of which `lists` may hold lists of texts.
 
     Raises:
         ValueError: one line, which names the file and, if possible, the line, never a value.
@@ -204,18 +235,28 @@ def read_rows(
         ".csv": lambda: read_csv(path, stated, wanted),
         ".tsv": lambda: read_csv(path, stated, wanted),
         ".jsonl": lambda: _json_lines(path),
-        ".parquet": lambda: read_parquet(path, wanted),
+        ".parquet": lambda: read_parquet(path, wanted, lists),
         ".xlsx": lambda: read_excel(path, wanted),
     }
     kind, compression = compression_of(path)
-    if kind not in readers or (kind in (".parquet", ".xlsx") and compression != "none"):
-        raise ValueError(f"{path}: the file must be one of {', '.join(readers)}; its name ends in {path.suffix!r}")
     if not path.is_file():
-        raise ValueError(f"{path}: there is no such file")
+        what = "is a folder; name a file in it" if path.is_dir() else "there is no such file"
+        raise ValueError(f"{path}: {what}")
+    if kind not in readers or (kind in _PACKED and compression != "none"):
+        ending, instead = "".join(path.suffixes[-1:]), _CONVERTED.get(path.suffix.lower())
+        if compression != "none":
+            ending = "".join(path.suffixes[-2:])
+            instead = "decompress it" if kind in _PACKED else _CONVERTED.get(kind)
+        raise ValueError(
+            f"{path}: the file must be one of {', '.join(readers)}; its name ends in {ending!r}"
+            + (f"; {instead}" if instead else "")
+        )
     try:
         yield from readers[kind]()
     except UnicodeDecodeError:
-        raise ValueError(f"{_not_utf8(path)}; save it as UTF-8, or convert it: `iconv -f latin1 -t utf-8`") from None
+        raise ValueError(
+            f"{_not_utf8(path)}; save it as UTF-8, or convert it: `iconv -f latin1 -t utf-8 {path.name} > new.jsonl`"
+        ) from None
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
 
@@ -243,9 +284,13 @@ def _not_utf8(path: Path) -> str:
 
 
 def _row(
-    values: Mapping[str, Any], columns: Mapping[str, str | None], where: object, empty: Collection[str]
+    values: Mapping[str, Any],
+    columns: Mapping[str, str | None],
+    where: object,
+    generated: bool,
+    join: str | None,
 ) -> dict[str, str | None]:
-    """The wanted columns of one row, as strings; those named in `empty` may be empty strings."""
+    """The wanted columns of one row, as strings; a generated text may be an empty string."""
     out: dict[str, str | None] = {}
     for name, column in columns.items():
         if column is None:
@@ -253,17 +298,52 @@ def _row(
             continue
         if column not in values:
             raise ValueError(f"{where}: {no_column(column, values)}; give the name of the {name} column")
+        if name == "text":
+            out[name] = text_of(values, column, where, generated, join)
+            continue
         value = values[column]
-        missing = value is None or (value == "" and name not in empty) or value != value
-        if missing or isinstance(value, bool | list | dict):
+        if value is None or value == "" or value != value or isinstance(value, bool | list | dict):
             raise ValueError(f"{where}: column {column!r} must hold a string or a number that is not empty")
-        if name == "text" and not isinstance(value, str):
-            raise ValueError(f"{where}: column {column!r} must hold text")
-        given = str(value)
-        if not given.isascii() and _SURROGATE.search(given):
-            raise ValueError(f"{where}: column {column!r} has an unpaired surrogate, which is not a valid character")
-        out[name] = given
+        out[name] = _characters(str(value), column, where)
     return out
+
+
+def text_of(
+    values: Mapping[str, Any], column: str, where: object, generated: bool = False, join: str | None = None
+) -> str:
+    """The text of a row, in which a list of turns is joined if `join` says so; a generated text may be empty.
+
+    Raises:
+        ValueError: one line that begins with `where`, without any of the text.
+    """
+    value = values[column]
+    if isinstance(value, dict):
+        raise ValueError(
+            f"{where}: column {column!r} holds an object and no text; name another column, or write it as text"
+        )
+    if isinstance(value, list):
+        if join is None:
+            raise ValueError(f"{where}: column {column!r} holds a list and no text; {_JOIN_TURNS}")
+        try:
+            value = joined_turns(value)
+        except ValueError as error:
+            raise ValueError(f"{where}: column {column!r}: {error}") from None
+    elif join is not None and isinstance(value, str) and value and not generated:
+        raise ValueError(f"{where}: column {column!r} holds a text and no list of turns; leave join out for texts")
+    if not isinstance(value, str) or (not value and not generated):
+        raise ValueError(f"{where}: column {column!r} must hold text that is not empty; name the column of the text")
+    return _characters(value, column, where)
+
+
+def _characters(text: str, column: str, where: object) -> str:
+    if not text.isascii() and _SURROGATE.search(text):
+        raise ValueError(f"{where}: column {column!r} has an unpaired surrogate, which is not a valid character")
+    return text
+
+
+_JOIN_TURNS = (
+    "if it is the turns of a chat, state `join: turns` (on the command line `--join turns`); else write it as text"
+)
 
 
 def _json_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -141,7 +141,11 @@ def read_table(path: Path | str, *, id: str | None = None, stated: CsvOptions = 
     if id is None:
         return with_content_ids((text, None, None) for text in texts)
     if len(set(ids)) < len(ids):
-        raise ValueError(f"{path}: column {id!r}: two rows have the same id; leave id out to use the content")
+        raise ValueError(
+            f"{path}: column {id!r}: two rows have the same id, but an id names one row, which is what a claim about a "
+            "table protects; if it names a person, join the rows of each person into one; else leave `id:` out and the "
+            "column out of the file, and the content is the id"
+        )
     return [Record(name, text, hashed=name) for name, text in zip(ids, texts, strict=True)]
 
 

@@ -12,7 +12,7 @@ from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
 from dpassay.base.private_results import synthetic_file
 from dpassay.base.progress import Progress
-from dpassay.data.reader import FOUND, CsvOptions
+from dpassay.data.chats import TEXTS, TextOptions
 from dpassay.utility.result import Result
 from dpassay.utility.text_sample import TextFile, TextSample
 
@@ -51,7 +51,7 @@ class UtilitySettings:
         limit: largest number of texts used from each file, drawn uniformly; overlap uses all real texts.
         embedded: largest number of those texts that are embedded.
         seed: of all draws, which are public choices.
-        reading: how CSV files are written; what is not stated is found out.
+        reading: how files are written; what is not stated is found out. Synthetic texts need not be lists of turns.
         confidence: of all intervals.
         progress: where to show progress.
     """
@@ -70,7 +70,7 @@ class UtilitySettings:
     limit: int = defaults.TEXTS
     embedded: int = defaults.EMBEDDED_TEXTS
     seed: int = 0
-    reading: CsvOptions = FOUND
+    reading: TextOptions = TEXTS
     confidence: float = defaults.CONFIDENCE
     progress: Progress = field(default_factory=Progress)
 

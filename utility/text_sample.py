@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpassay.base.errors import InputError, input_errors
-from dpassay.data.reader import FOUND, CsvOptions
+from dpassay.data.chats import TEXTS, TextOptions
 from dpassay.data.records import read_texts
 from dpassay.utility.result import Result
 
@@ -38,7 +38,7 @@ class TextSample:
     labels: list[str] | None
     total: int
     empty: bool
-    reading: CsvOptions
+    reading: TextOptions
 
     @classmethod
     def read(
@@ -50,7 +50,7 @@ class TextSample:
         limit: int,
         seed: int,
         empty: bool = False,
-        reading: CsvOptions = FOUND,
+        reading: TextOptions = TEXTS,
     ) -> TextSample:
         """Draws at most `limit` texts uniformly, reading the file once (Vitter 1985, algorithm R).
 

@@ -21,7 +21,7 @@ from dpassay.cli.options import (
     call,
     with_fields,
 )
-from dpassay.data.reader import FOUND, CsvOptions
+from dpassay.data.chats import TEXTS, TextOptions
 
 if TYPE_CHECKING:
     from dpassay.cli.table_console import Rows
@@ -57,7 +57,7 @@ def utility(
         int, typer.Option(help="Largest number of texts embedded from each file.")
     ] = defaults.EMBEDDED_TEXTS,
     seed: Seed = 0,
-    reading: CsvOptions = FOUND,
+    reading: TextOptions = TEXTS,
     confidence: Annotated[float, typer.Option(help="Confidence of all intervals, in (0, 1).")] = defaults.CONFIDENCE,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="JSON file; private/utility.json by default.")

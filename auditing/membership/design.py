@@ -12,7 +12,7 @@ from dpassay.audits.games.membership_design import MembershipDesign, Side
 from dpassay.base import defaults
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.progress import Progress
-from dpassay.data.reader import FOUND, CsvOptions
+from dpassay.data.chats import TEXTS, TextOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class MembershipSettings:
     order: int = defaults.NGRAM_ORDER
     neighbours: int = defaults.NEIGHBOURS
     seed: int = 0
-    reading: CsvOptions = FOUND
+    reading: TextOptions = TEXTS
     progress: Progress = field(default_factory=Progress)
 
     @property

@@ -14,12 +14,12 @@ import numpy as np
 from dpassay.accounting.adjacency import Unit
 from dpassay.base.arrays import Bools, Floats
 from dpassay.base.errors import InputError, input_errors
+from dpassay.data.chats import TEXTS, TextOptions
 from dpassay.data.column_names import no_column
 from dpassay.data.reader import FOUND, CsvOptions
-from dpassay.data.records import Located, read_rows, read_texts
+from dpassay.data.records import Located, read_rows, read_texts, text_of
 
 _REFERENCE = re.compile(r"ref_([0-9]{1,6})")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _BOOLEANS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 
 
@@ -99,7 +99,7 @@ def read_signals(path: Path, unit: Unit, reading: CsvOptions = FOUND) -> Signals
     )
 
 
-def read_candidates(path: Path, text: str, unit: Unit, reading: CsvOptions = FOUND) -> tuple[list[str], Bools]:
+def read_candidates(path: Path, text: str, unit: Unit, reading: TextOptions = TEXTS) -> tuple[list[str], Bools]:
     """Texts and their membership, from a .csv, .tsv, .jsonl or .parquet file with the columns `text` and ``included``.
 
     At unit user there is also a column ``user``, with one candidate for each user.
@@ -110,19 +110,19 @@ def read_candidates(path: Path, text: str, unit: Unit, reading: CsvOptions = FOU
     texts: list[str] = []
     inside: list[bool] = []
     users = _Users(unit)
-    for where, row in _rows(path, reading):
-        if not isinstance(row.get(text), str) or not row[text]:
-            raise InputError(f"{where}: column {text!r} must hold text that is not empty; name another with --text")
-        if _SURROGATE.search(row[text]):
-            raise InputError(f"{where}: column {text!r} has half of a surrogate pair, which is not a character")
+    for where, row in _rows(path, reading, text):
+        for name in (text, "included"):
+            if name not in row:
+                raise InputError(f"{where}: {no_column(name, row)}; candidates need a text and whether it was included")
+        with input_errors():
+            texts.append(text_of(row, text, where, join=reading.join))
         users.add(row, where)
-        texts.append(row[text])
         inside.append(bool(_membership(row, "included", where)))
     _check_sides(path, inside)
     return texts, np.array(inside, dtype=np.bool_)
 
 
-def check_disjoint(candidates: list[str], path: Path, text: str, reading: CsvOptions = FOUND) -> None:
+def check_disjoint(candidates: list[str], path: Path, text: str, reading: TextOptions = TEXTS) -> None:
     """Checks that no text of a file is a candidate, so that the file is independent of membership.
 
     Raises:
@@ -157,9 +157,9 @@ class _Users:
         self._seen.add(str(user))
 
 
-def _rows(path: Path, reading: CsvOptions) -> Iterator[tuple[Located, Mapping[str, Any]]]:
+def _rows(path: Path, reading: CsvOptions, lists: str | None = None) -> Iterator[tuple[Located, Mapping[str, Any]]]:
     with input_errors():
-        for where, row in read_rows(path, stated=reading):
+        for where, row in read_rows(path, stated=reading, lists=lists):
             yield Located(path, where), row
 
 

@@ -24,7 +24,7 @@ from dpassay.base.arrays import Bools, Floats
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_results import PRIVATE, synthetic_file, write
 from dpassay.base.progress import Progress
-from dpassay.data.reader import FOUND, CsvOptions
+from dpassay.data.chats import TEXTS, TextOptions
 
 if TYPE_CHECKING:
     from dpassay.mechanisms.models.fine_tuning import Training
@@ -105,7 +105,7 @@ def audit_membership(
     workers: int = 1,
     device: str = "cpu",
     seed: int = 0,
-    reading: CsvOptions = FOUND,
+    reading: TextOptions = TEXTS,
     output: str | Path | None = None,
     progress: Progress | None = None,
 ) -> MembershipAudit:
@@ -138,7 +138,7 @@ def audit_membership(
         workers: processes that train them.
         device: where models run: ``auto``, ``cpu`` or ``cuda``.
         seed: of tie-breaking and of reference models; public.
-        reading: how CSV files are written; what is not stated is found out.
+        reading: how files are written; what is not stated is found out. Synthetic texts need not be lists of turns.
         output: private file of the result; signals of reference models are kept in its folder, so that an interrupted
             audit resumes. None to write nothing.
         progress: where to show progress.

@@ -23,9 +23,10 @@ from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_results import PRIVATE, synthetic_file, write
 from dpassay.base.progress import Progress, with_progress
 from dpassay.data.cells import is_missing
+from dpassay.data.chats import TEXTS, TextOptions
 from dpassay.data.column_summary import ColumnSummary, summarised
 from dpassay.data.columns import Kind, joined, word_of
-from dpassay.data.reader import FOUND, CsvOptions, FileOptions
+from dpassay.data.reader import FOUND, FileOptions
 
 if TYPE_CHECKING:
     from dpassay.attacks.released.pii import PersonalData
@@ -182,7 +183,7 @@ def audit_text(
     words: int = defaults.VERBATIM_WORDS,
     near_words: int = defaults.NEAR_WORDS,
     near_share: float = defaults.NEAR_SHARE,
-    reading: CsvOptions = FOUND,
+    reading: TextOptions = TEXTS,
     coins: bool = False,
     epsilon: float | None = None,
     delta: float = 0.0,
@@ -202,7 +203,7 @@ def audit_text(
         words: consecutive words that make a verbatim copy.
         near_words: of near-verbatim copies, the words in a run.
         near_share: of near-verbatim copies, the smallest share of a record's runs, in (0, 1].
-        reading: how CSV files are written; what is not stated is found out.
+        reading: how files are written; what is not stated is found out. Synthetic texts need not be lists of turns.
         coins: whether an independent fair coin put each unit into source or holdout: then ε is bounded, too.
         epsilon: claimed ε at `delta` under adding or removing one unit; None for no claim. It needs coins.
         delta: δ at which ε is bounded.

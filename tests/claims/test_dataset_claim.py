@@ -65,7 +65,7 @@ def test_a_saved_data_set_is_generated_from(folder: Path, tmp_path: Path) -> Non
         ("split: dev", "data: .*there is no split 'dev'; it has train, test"),
         ("id: key", "there is no column 'key'; the columns are 'note', 'topic'"),
         ("user: [a]", r"data\.user: input should be a valid string"),
-        ("path: x", "data.path: unknown key; known are source, name, split, subset, text, label, id, user"),
+        ("path: x", "data.path: unknown key; known are source, name, split, subset, text, label, id, user, join"),
     ],
 )
 def test_mistakes_are_one_line(folder: Path, data: str, says: str) -> None:

@@ -95,6 +95,29 @@ def test_long_lists_are_refused(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.table({"text": [["a"]]}), path)
     with pytest.raises(ValueError, match="column 'text' holds lists; leave it out"):
         list(read_rows(path))
+    assert [row for _, row in read_rows(path, lists="text")] == [{"text": ["a"]}]
+
+
+def test_texts_in_lists_are_read_unless_they_expand_to_too_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dictionary holds a long text once, and as changes of the text before it costs nothing, too."""
+    path, chats = tmp_path / "a.parquet", [[{"role": "user", "content": "é" * 1000}] * 50, [], None] * 3
+    pyarrow.parquet.write_table(pyarrow.table({"text": chats, "n": range(9)}), path)
+    assert path.stat().st_size < 10_000
+    assert [row["text"] for _, row in read_rows(path, ["text"], lists="text")] == chats
+    assert [row["text"] for _, row in read_rows(path, lists="text")] == chats
+    monkeypatch.setattr(parquet, "_BATCH", 3 * 50 * (2000 + len("user")))
+    assert [row["text"] for _, row in read_rows(path, ["text"], lists="text")] == chats
+    monkeypatch.setattr(parquet, "_BATCH", 3 * 50 * (2000 + len("user")) - 1)
+    with pytest.raises(ValueError, match=r"column 'text' has 300600 bytes of texts in \d rows"):
+        list(read_rows(path, ["text"], lists="text"))
+    assert [row for _, row in read_rows(path, ["n"], lists="text")] == [{"n": i} for i in range(9)]
+    monkeypatch.undo()
+    options: dict[str, Any] = {"use_dictionary": False, "column_encoding": {"text.list.element": "DELTA_BYTE_ARRAY"}}
+    pyarrow.parquet.write_table(pyarrow.table({"text": [["a" * 1000] * 50]}), path, **options)
+    with pytest.raises(ValueError, match="column 'text' holds lists; leave it out"):
+        list(read_rows(path, lists="text"))
 
 
 @pytest.mark.grid

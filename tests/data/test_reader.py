@@ -76,7 +76,9 @@ def test_faults_are_one_line(tmp_path: Path, content: str, message: str) -> None
 def test_latin_1_is_read_where_it_is_stated(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes("näme;b\nmüller;2\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="is not UTF-8 text; save it as UTF-8, or state its encoding"):
+    with pytest.raises(
+        ValueError, match=r"line 1: is not UTF-8 text; .* `encoding: latin-1` in a claim and `--encoding"
+    ):
         read(path)
     assert read(path, encoding="latin-1") == [{"näme": "müller", "b": "2"}]
 

@@ -152,5 +152,5 @@ def test_texts_are_read_row_by_row_and_may_be_empty_only_where_asked(tmp_path: P
     assert list(read_texts(path, label="kind", empty=True)) == rows
     reading = read_texts(path, label="kind")
     assert next(reading) == ("one", "a")
-    with pytest.raises(ValueError, match="column 'text' must hold a string"):
+    with pytest.raises(ValueError, match="column 'text' must hold text that is not empty"):
         next(reading)

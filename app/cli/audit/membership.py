@@ -26,6 +26,7 @@ from dpassay.cli.options import (
     conclude,
     with_fields,
 )
+from dpassay.data.chats import TEXTS, TextOptions
 from dpassay.data.reader import FOUND, CsvOptions
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def model(
     a: A = defaults.RMIA_A,
     device: Device = "cpu",
     seed: Seed = 0,
-    reading: CsvOptions = FOUND,
+    reading: TextOptions = TEXTS,
     output: Output = None,
     json_: Json = False,
     quiet: Quiet = False,
@@ -181,7 +182,7 @@ def text(
     confidence: Confidence = defaults.CONFIDENCE,
     unit: Unit = "record",
     seed: Seed = 0,
-    reading: CsvOptions = FOUND,
+    reading: TextOptions = TEXTS,
     output: Output = None,
     json_: Json = False,
     quiet: Quiet = False,

@@ -26,7 +26,8 @@ from dpassay.cli.options import (
     conclude,
     with_fields,
 )
-from dpassay.data.reader import FOUND, CsvOptions, FileOptions
+from dpassay.data.chats import TEXTS, TextOptions
+from dpassay.data.reader import FOUND, FileOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -72,7 +73,7 @@ def text(
     near_share: Annotated[
         float, typer.Option(help="Near-verbatim copies: smallest share of a record's runs, in (0, 1].")
     ] = defaults.NEAR_SHARE,
-    reading: CsvOptions = FOUND,
+    reading: TextOptions = TEXTS,
     coins: Coins = False,
     epsilon: ClaimedEpsilon = None,
     delta: BoundDelta = 0.0,

@@ -151,7 +151,7 @@ REFUSED: dict[str, tuple[str, str, bytes, str]] = {
         "csv",
         EMPTY,
         "text\nx\nSECRET é\n".encode("latin-1"),
-        "data.csv, line 3: is not UTF-8 text; save it as UTF-8, or convert it",
+        "data.csv, line 3: is not UTF-8 text; save it as UTF-8, or state how it is written, such as `encoding:",
     ),
     "jsonl in UTF-16": ("jsonl", EMPTY, '{"text": "SECRET"}'.encode("utf-16"), "is not UTF-8 text"),
     "jsonl with a raw surrogate": ("jsonl", EMPTY, b'{"text": "SECRET \xed\xa0\x80"}', "is not UTF-8 text"),
@@ -196,6 +196,18 @@ REFUSED: dict[str, tuple[str, str, bytes, str]] = {
     ),
     "csv without a header": ("csv", EMPTY, b"1,SECRET\n", "data.csv, line 1: there is no column 'text' among its 2"),
     "jsonl with another column": ("jsonl", EMPTY, lines({"texts": "SECRET"}), "did you mean 'texts'?; give the name"),
+    "jsonl of chats": ("jsonl", EMPTY, lines({"text": ["SECRET"]}), "line 1: column 'text' holds a list and no"),
+    "parquet of chats": ("parquet", EMPTY, table(text=[[{"role": "SECRET", "content": "x"}]]), "state `join: turns`"),
+    "a text that is an object": ("jsonl", EMPTY, lines({"text": {"SECRET": 1}}), "'text' holds an object and no"),
+    "a turn that says nothing": (
+        "jsonl",
+        "join: turns",
+        lines({"text": ["SECRET", {"role": "user"}]}),
+        "line 1: column 'text': turn 2 is neither a text nor has texts as `role` and `content`",
+    ),
+    "no turn at all": ("jsonl", "join: turns", lines({"text": []}), "line 1: column 'text' must hold text"),
+    "a text where turns are stated": ("jsonl", "join: turns", lines(ROW), "holds a text and no list of turns"),
+    "csv where turns are stated": ("csv", "join: turns", b"text\n['SECRET']\n", "line 2: column 'text' holds a text"),
     "an id that is a list": ("jsonl", ID, lines({"text": "x", "key": ["SECRET"]}), "column 'key' must hold a string"),
 }  # fmt: skip
 

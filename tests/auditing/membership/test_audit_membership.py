@@ -265,7 +265,7 @@ def test_what_cannot_work_is_said_before_any_model_is_loaded(tmp_path: Path, mon
         (("--records", records, "--coins", "--guesses", 5), "number of candidates, 4, not 5"),
         (("--records", records, "--references", 2, "--attack", "rmia-online"), "needs population records"),
         (("--records", records, "--attack", "lira-online"), "need reference models"),
-        (("--records", surrogate), "half of a surrogate pair"),
+        (("--records", surrogate), "has an unpaired surrogate"),
         (("--records", records, "--references", 2), "no record has 2 reference models with it"),
         (("--records", records, "--references", -1), "--references must be from 0 to 10000, not -1"),
     ):
