@@ -169,10 +169,12 @@ def _place(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[lis
 
 
 def _tag(model: type[BaseModel]) -> str | None:
-    """The value of a model's first field if it has only one; it identifies the model within a union."""
-    first = next(iter(model.model_fields.values())).annotation
-    values = typing.get_args(first) if typing.get_origin(first) is typing.Literal else ()
-    return str(values[0]) if len(values) == 1 else None
+    """The value of a model's first field that must be given and has only one; it identifies the model in a union."""
+    for field in model.model_fields.values():
+        values = typing.get_args(field.annotation) if typing.get_origin(field.annotation) is typing.Literal else ()
+        if field.is_required() and len(values) == 1:
+            return str(values[0])
+    return None
 
 
 def _inside(kind: Any) -> list[Any]:

@@ -52,10 +52,11 @@ def joined_turns(turns: Sequence[object]) -> str:
 def _written(turn: object, number: int) -> str:
     if isinstance(turn, str):
         return turn
-    for names in _NAMES if isinstance(turn, Mapping) else ():
-        speaker, words = (turn.get(name) for name in names)
-        if isinstance(speaker, str) and isinstance(words, str):
-            return f"{speaker}: {words}"
+    if isinstance(turn, Mapping):
+        for names in _NAMES:
+            speaker, words = (turn.get(name) for name in names)
+            if isinstance(speaker, str) and isinstance(words, str):
+                return f"{speaker}: {words}"
     raise ValueError(
         f"turn {number} is neither a text nor has texts as `role` and `content`, or as `from` and `value`; complete "
         "it, or leave the record out"

@@ -66,7 +66,12 @@ class CsvOptions:
     def __post_init__(self) -> None:
         if self.separator is not None:
             named = {name: sign for sign, name in SEPARATORS.items()}
-            validate.one_of((*named, *SEPARATORS), separator=self.separator)
+            if self.separator not in (*named, *SEPARATORS):
+                *others, last = named
+                raise ValueError(
+                    f"separator must be {', '.join(others)} or {last}, or that character, not {self.separator!r}"
+                    + validate.did_you_mean(self.separator, named)
+                )
             object.__setattr__(self, "separator", named.get(self.separator, self.separator))
         if self.encoding is not None:
             validate.one_of(ENCODINGS, encoding=self.encoding)
@@ -86,8 +91,8 @@ class FileOptions(CsvOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.decimal is not None:
-            validate.one_of((".", ","), decimal=self.decimal)
+        if self.decimal not in (None, ".", ","):
+            raise ValueError(f'decimal must be "." or ",", not {self.decimal!r}')
 
 
 FOUND = FileOptions()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_args, g
 import typer
 
 from dpassay.accounting.adjacency import RECORD_UNITS
+from dpassay.base.errors import input_errors
 from dpassay.cli.exit_codes import of_audit
 
 if TYPE_CHECKING:
@@ -147,7 +148,8 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(**given: Any) -> None:
         for group, (kind, own) in groups.items():
-            given[group] = kind(**{name: given.pop(name) for name, _, _ in own})
+            with input_errors("--"):
+                given[group] = kind(**{name: given.pop(name) for name, _, _ in own})
         command(**given)
 
     return with_options(run, command.__doc__, options)

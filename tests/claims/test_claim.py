@@ -93,6 +93,11 @@ def test_a_number_in_scientific_notation_is_a_number(tmp_path: Path) -> None:
         ("private_inference", "private_inferense", "not 'private_inferense'; did you mean 'private_inference'?"),
         ("batch_size: 63", "batchsize: 63", "parameters.batchsize: unknown key; known are "),
         ("batch_size: 63", "batchsize: 63", "; did you mean 'batch_size'? (and 1 more)"),
+        (
+            "{source: builtin, name: keys}",
+            "{source: file, path: a.csv, jion: turns}",
+            "data.jion: unknown key; known are separator, encoding, header, source, path, text, label, id, user, join",
+        ),
         ("GOOD", "", ""),
     ],
 )

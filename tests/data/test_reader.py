@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,6 +91,23 @@ def test_bytes_after_a_mark_of_utf_16_are_read_as_utf_16_or_not_at_all(tmp_path:
     path.write_bytes(b"\xff\xfe" + b"a,b\n1,2\n")
     with pytest.raises(ValueError, match="begins with the mark of UTF-16, but is not UTF-16 text"):
         read(path)
+
+
+@pytest.mark.parametrize(
+    ("stated", "says"),
+    [
+        ({"separator": "semicolons"}, "separator must be comma, semicolon, tab or bar, or that character, not"),
+        ({"separator": ":"}, "or that character, not ':'"),
+        (
+            {"encoding": "latin1"},
+            "encoding must be one of utf-8, utf-16, latin-1, not 'latin1'; did you mean 'latin-1'",
+        ),
+        ({"decimal": "x"}, 'decimal must be "." or ",", not \'x\''),
+    ],
+)
+def test_what_may_be_stated_is_listed(stated: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        FileOptions(**stated)
 
 
 def test_no_header_where_it_is_stated(tmp_path: Path) -> None:
