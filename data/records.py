@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpassay.base import validate
-from dpassay.data.chats import TEXTS, TextOptions, joined_turns
+from dpassay.data.chats import TextOptions, joined_turns
 from dpassay.data.column_names import no_column
 from dpassay.data.excel import read_excel
 from dpassay.data.hub_datasets import HubDataset
@@ -90,7 +90,7 @@ def read_records(
     id: str | None = None,
     user: str | None = None,
     labels: Collection[str] = (),
-    stated: TextOptions = TEXTS,
+    stated: CsvOptions = FOUND,
 ) -> list[Record]:
     """Reads records from CSV, TSV, JSON Lines or Parquet, by the file's extension, or from a data set.
 
@@ -101,7 +101,7 @@ def read_records(
         id: column of a stable id; None uses the content's hash.
         user: column that names the user, for unit ``user``.
         labels: the labels that may occur; empty allows any.
-        stated: how the texts are written; the rest is found out.
+        stated: how the file is written; the rest is found out. `TextOptions` may say that texts are lists of turns.
 
     Raises:
         ValueError: one line, which names the file and, if possible, the line, never a record's content.
@@ -131,7 +131,7 @@ def read_texts(
     text: str = "text",
     label: str | None = None,
     empty: bool = False,
-    stated: TextOptions = TEXTS,
+    stated: CsvOptions = FOUND,
 ) -> Iterator[tuple[str, str | None]]:
     """The texts and labels of a file, row by row, so that a file need not fit into memory. `empty` is for generated
     texts, which may be empty, and need not be lists of turns where others are. Other arguments, and errors when the
@@ -141,7 +141,7 @@ def read_texts(
 
 
 def read_user_texts(
-    path: Path | str, *, text: str = "text", user: str | None = None, stated: TextOptions = TEXTS
+    path: Path | str, *, text: str = "text", user: str | None = None, stated: CsvOptions = FOUND
 ) -> Iterator[tuple[str, str]]:
     """The texts of a file and their users (or the empty string), row by row, without the ids of records; as
     `read_records`, also when the faulty row is reached."""
@@ -173,14 +173,15 @@ def _rows(
     path: Path | str | HubDataset,
     columns: Mapping[str, str | None],
     generated: bool = False,
-    stated: TextOptions = TEXTS,
+    stated: CsvOptions = FOUND,
 ) -> Iterator[tuple[Located, dict[str, str | None]]]:
     """The wanted columns of every row of a file or a data set, as strings, each row with its location."""
     wanted = {column for column in columns.values() if column is not None}
+    join = stated.join if isinstance(stated, TextOptions) else None
     rows = path.rows(wanted) if isinstance(path, HubDataset) else read_rows(path, wanted, stated, columns["text"])
     for location, values in rows:
         where = Located(path, location)
-        yield where, _row(values, columns, where, generated, stated.join)
+        yield where, _row(values, columns, where, generated, join)
 
 
 @dataclass(slots=True)
@@ -342,7 +343,8 @@ def _characters(text: str, column: str, where: object) -> str:
 
 
 _JOIN_TURNS = (
-    "if it is the turns of a chat, state `join: turns` (on the command line `--join turns`); else write it as text"
+    "if it is the turns of a chat, state `join: turns` in a claim, or `--join turns` where the command takes it; else "
+    "write it as text"
 )
 
 
