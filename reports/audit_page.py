@@ -78,7 +78,7 @@ def render(template: str, document: AuditDocument, *, nothing: str, ceiling: str
     best = max(audit.bounds, key=lambda bound: bound.value, default=None)
     page = {
         "document": document,
-        "headline": _headline(best, document.refuted),
+        "headline": _headline(best if audit.concluded else None, document.refuted),
         "created": date_in_words(document.created),
         "facts": _facts(document, best, nothing, ceiling),
         "scale": figures.claim_and_bounds(audit.bounds, claim) if claim is not None else None,

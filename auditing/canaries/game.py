@@ -329,6 +329,13 @@ def _conclusion(
     where = f"in {scoring.name}, " if design.scorings > 1 else ""
     counts = f"{where}{right} of {made} guesses are right" if made else f"{where}no canary is guessed to be in the data"
     ceiling = format_ceiling(bound.ceiling, bound.value)
+    if not bound.value and limit.is_blind:
+        does = "show a leak" if design.claim is None else "refute the claim"
+        return no_conclusion(
+            f"{counts}, but a test of this size has less than 50 % power to {does}, even if all planted canaries "
+            f"{'are printed' if design.guesses is None else 'stand out'}; plan more canaries, or more guesses, and run "
+            "again"
+        )
     shown = f"{counts}: no leak is shown"
     if bound.value > 0:
         shown = f"{counts}: a leak that shows {epsilon_shown(bound, design.confidence)}"

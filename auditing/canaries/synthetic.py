@@ -163,13 +163,26 @@ class SyntheticData:
 
 
 def _form(column: ColumnRange, reader: ColumnReader, rules: Rules) -> Form:
-    """The form in which most cells are what the data have: that of the data if no other one fits more cells."""
+    """The form in which most cells are what the data have.
+
+    Of those that fit equally many cells it is one whose range is not all outside that of the data, since 1.200 may be
+    1.2 or 1200, and that of the data if possible.
+    """
     numbers = column.kind == "number"
     mine = Form(column.form or (Form.POINT if numbers else Form.DAY))
     forms = [mine, *(form for form in Form if (form.kind is Kind.NUMBER) == numbers)]
-    fitting = [form for form in forms if rules.fits(form)]
     held = reader.column()
-    return min(fitting, key=lambda form: reader.odd(replace(held, form=form)))
+
+    def misfit(form: Form) -> tuple[int, bool]:
+        return reader.odd(replace(held, form=form)), _is_outside(column, reader, form)
+
+    return min((form for form in forms if rules.fits(form)), key=misfit)
+
+
+def _is_outside(column: ColumnRange, reader: ColumnReader, form: Form) -> bool:
+    """Whether all numbers, in a form, are outside the range of the data."""
+    low, high = reader.ends(form)
+    return high < column.low or low > column.high
 
 
 def _has_known_words(column: ColumnRange, reader: ColumnReader) -> bool:
@@ -183,8 +196,7 @@ def _warnings(column: ColumnRange, reader: ColumnReader, form: Form, odd: int, f
     warnings = []
     if odd:
         warnings.append(f"{odd} of {filled} cells are no {form.kind} as in {form}, and match nothing")
-    low, high = reader.ends(form)
-    if high < column.low or low > column.high:
+    if _is_outside(column, reader, form):
         warnings.append("all values are outside the range of the data")
     held = reader.column()
     others = [

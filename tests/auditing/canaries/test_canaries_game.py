@@ -221,7 +221,11 @@ def test_what_a_conclusion_says_of_the_claim() -> None:
         in nothing.conclusion
     )
     assert nothing.conclusion.endswith("so it is not known whether this attack sees leaks of this generator.")
-    assert "the result says nothing about the claim" in audit(design(claim=PureDP(9)), included, silent).conclusion
+    blind = audit(design(claim=PureDP(9)), included, silent)
+    assert blind.conclusion.startswith("No conclusion: ")
+    assert "a test of this size has less than 50 % power to refute the claim, even if all planted" in blind.conclusion
+    assert not blind.concluded
+    assert nothing.concluded
     assert design().refuted_by(audit(design(), included, full).bounds) is True
     assert design().refuted_by(nothing.bounds) is False
     assert design(claim=None).refuted_by(audit(design(), included, full).bounds) is None
