@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from dpassay.base.number_format import format_confidence
+from dpassay.data.column_summary import ColumnSummary
 from dpassay.reports import audit_page, text
 from dpassay.reports.assay import DocumentPart
 from dpassay.reports.audit_page import AuditDocument, AuditPlan
@@ -35,6 +36,14 @@ class SyntheticFile(DocumentPart):
     checked: bool = Field(description="whether it was still there, unchanged, when the bound was computed")
 
 
+class UnderstoodFile(DocumentPart):
+    """How a file was read, and what its columns were taken for."""
+
+    file: str = Field(description="its name; data for the file that canaries were made like")
+    written: str = Field(description="how it is written, in words")
+    columns: list[ColumnSummary] = Field(description="in the order of the file; of texts none, but for the data")
+
+
 class CanaryAudit(AuditDocument):
     """An audit of a generator by planted canaries (`report.json`)."""
 
@@ -42,6 +51,9 @@ class CanaryAudit(AuditDocument):
     synthetic: list[SyntheticFile]
     unprotected: SyntheticFile | None = Field(
         default=None, description="of a run of the same generator with its protection off: the positive control"
+    )
+    understood: list[UnderstoodFile] = Field(
+        default=[], description="the data and the synthetic files; private, since counts are of private rows"
     )
 
 
@@ -54,7 +66,9 @@ def render(document: CanaryAudit) -> str:
         ceiling="had every guess been right; no sign of privacy",
         plan_rows=_plan_rows(document),
         file_rows=_file_rows(document),
+        column_header=_COLUMN_HEADER,
         failures=errors(document.audit),
+        understood=[_understood(file) for file in document.understood],
     )
 
 
@@ -81,6 +95,24 @@ def _file_rows(document: CanaryAudit) -> list[tuple[str, str]]:
     if control is not None:
         without = f"{control.file}: {_file(control)}"
     return [*((file.file, _file(file)) for file in document.synthetic), ("Run without protection", without)]
+
+
+_COLUMN_HEADER = ("Column", "Holds", "Written", "Missing", "Distinct", "Use")
+
+
+def _understood(file: UnderstoodFile) -> dict[str, object]:
+    """A file as a heading, its columns as a table, and warnings."""
+
+    def row(column: ColumnSummary) -> tuple[str, ...]:
+        counts = (" / ".join(text.plain(count) for count in of.values()) for of in (column.missing, column.distinct))
+        use = column.why if column.used else f"left alone: {column.why}"
+        return column.name, column.kind, column.form or "–", *counts, use
+
+    return {
+        "title": f"{file.file}: {file.written}",
+        "rows": [row(column) for column in file.columns],
+        "warnings": [f"Column {column.name!r}: {words}." for column in file.columns for words in column.warnings],
+    }
 
 
 def _file(file: SyntheticFile) -> str:

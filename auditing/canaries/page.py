@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from dpassay.auditing.canaries.bound import read_bound
-from dpassay.auditing.canaries.files import CanariesPlan, PlannedCanaries, read_plan
+from dpassay.auditing.canaries.files import CanariesPlan, PlannedCanaries, read_plan, read_scores
+from dpassay.auditing.data import DATA
 from dpassay.auditing.files import report_header, write_report
 from dpassay.base.errors import input_errors
 from dpassay.base.private_files import make_private
@@ -35,6 +36,9 @@ def report(folder: str | Path, *, expect: str | None = None) -> CanaryAudit:
 
 def _document(planned: PlannedCanaries, result: dict[str, Any], *, expected: bool) -> dict[str, Any]:
     plan = planned.plan
+    scores = read_scores(planned)
+    files = [(DATA, plan.written, plan.understood)] if plan.written else []
+    files += [(file.file, file.written, file.understood) for file in scores.every if file.written]
     return {
         **report_header(planned.folder, plan.claim),
         "plan": {
@@ -52,6 +56,9 @@ def _document(planned: PlannedCanaries, result: dict[str, Any], *, expected: boo
         },
         "synthetic": result.get("synthetic"),
         "unprotected": result.get("unprotected"),
+        "understood": [
+            {"file": name, "written": written, "columns": list(columns)} for name, written, columns in files
+        ],
         "refuted": result.get("refuted"),
         "audit": result.get("audit"),
         "limitations": _limitations(plan),

@@ -26,9 +26,14 @@ def document(words: str = "words", **changes: Any) -> CanaryAudit:
         "manifest_expected": False,
     }  # fmt: skip
     synthetic = {"file": words, "sha256": "cd" * 32, "bytes": 10, "rows": 2, "checked": True}
+    column = {
+        "name": words, "kind": words, "form": words, "missing": {"data": 3}, "distinct": {"data": 9}, "used": True,
+        "why": words, "warnings": [words],
+    }  # fmt: skip
     given = {
         "schema": 1, "name": words, "created": "2026-01-02T03:04:05+00:00", "claim": {"epsilon": 2, "delta": 1e-5},
         "guarantee": words, "plan": plan, "synthetic": [synthetic], "refuted": False, "audit": audit,
+        "understood": [{"file": words, "written": words, "columns": [column]}],
         "limitations": [words], "versions": {"dpassay": words},
     }  # fmt: skip
     return CanaryAudit.model_validate({**given, **changes})

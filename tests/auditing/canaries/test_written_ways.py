@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import gzip
+import io
 import json
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +158,178 @@ def cells_of(text: str, way: Writing) -> list[dict[str, Any]]:
     lines = text.split(way.end)[:-1]
     names, *rows = ([cell.strip('"') for cell in line.split(way.separator)] for line in lines)
     return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def pandas_like(rows: list[Row]) -> list[dict[str, Any]]:
+    """As pandas writes a table that it has read, with an index: times at midnight, True, and whole numbers as floats
+    where some are missing."""
+    return [
+        {
+            "": number,
+            "height": "" if row["height"] is None else row["height"],
+            "income": "" if row["income"] is None else float(row["income"]),
+            "visit": "" if row["visit"] is None else f"{row['visit']} 00:00:00",
+            "city": f"{row['city']}   ",
+            "member": str(row["member"]),
+        }
+        for number, row in enumerate(rows)
+    ]
+
+
+def raw(rows: list[dict[str, Any]], path: Path) -> Path:
+    lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("index", [False, True])
+def test_copies_as_pandas_writes_them_are_found(index: bool, tmp_path: Path) -> None:
+    """An index, True for true, blanks at the ends, midnight: all planted copies, and the claim is refuted."""
+    way, rows = Writing(truth=("false", "true"), index=index), people(400, 0)
+    folder = tmp_path / "audit"
+    plan = ("plan", "--kind", "table", "--canaries", 240, "--epsilon", 1, "--like", way.write(rows, tmp_path / "data"))
+    done(*plan, "-o", folder)
+    copies = [meant(dict(row), way) for _, row in read_rows(folder / "canaries.csv")]
+    synthetic = raw(pandas_like(people(50, 1) + copies), tmp_path / "synthetic.csv")
+    about = done("score", folder, synthetic)
+    assert [column["name"] for column in about["understood"]["columns"]] == list(rows[0])
+    warnings = [words for column in about["understood"]["columns"] for words in column["warnings"]]
+    assert all("of its cells are missing" in words for words in warnings)  # canaries far from the data have more
+    [entry] = json.loads((folder / "scores.json").read_text())["scorings"]
+    coins = read_plan(folder).plan.coins
+    assert {score for score, coin in zip(entry["candidates"], coins, strict=True) if coin} == {0}
+    assert max(score for score, coin in zip(entry["candidates"], coins, strict=True) if not coin) < 0
+    result = done("bound", folder)
+    assert result["refuted"] is True
+    done("report", folder)
+    page = (folder / "report.html").read_text()
+    assert "synthetic.csv: commas between cells, utf-8" in page
+    assert "left alone: the index of pandas" in page or not index
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "what"),
+    [
+        ("member", {"True": "yes", "False": "no"}, "are no numbers"),
+        ("city", {"Kiel   ": "K", "Ulm   ": "U", "Bonn   ": "B", "Köln   ": "C"}, "has no value of the data"),
+        ("visit", None, "are no dates"),
+    ],
+)
+def test_a_column_that_no_longer_matches_is_named(
+    column: str, change: dict[str, str] | None, what: str, tmp_path: Path
+) -> None:
+    folder, way = tmp_path / "audit", Writing()
+    planned(folder, way.write(people(400, 0), tmp_path / "data"), way)
+    copies = [meant(dict(row), way) for _, row in read_rows(folder / "canaries.csv")]
+    rows = [
+        {**row, column: "in spring" if change is None else change[row[column]]}
+        for row in pandas_like([copy for copy in copies if copy[column] is not None])
+    ]
+    line = refused("score", folder, raw(rows, tmp_path / "synthetic.csv"))
+    assert f"column '{column}'" in line
+    assert what in line
+    assert not (folder / "scores.json").exists()
+
+
+def test_columns_that_differ_are_warned_about(tmp_path: Path) -> None:
+    folder, way = tmp_path / "audit", Writing()
+    planned(folder, way.write(people(400, 0), tmp_path / "data"), way)
+    rows = people(60, 1)
+    for number, row in enumerate(rows):
+        row["income"] = 10**6 + number
+        row["visit"] = None if number % 2 else row["visit"]
+        row["height"] = "tall" if number < 9 else row["height"]
+    synthetic = way.write(rows, tmp_path / "synthetic")
+    warned = {
+        column["name"]: column["warnings"] for column in done("score", folder, synthetic)["understood"]["columns"]
+    }
+    assert warned["income"] == ["all values are outside the range of the data"]
+    assert warned["visit"] == ["more than 5% of its cells are missing in this file, but not in the data"]
+    assert re.fullmatch(r"9 of \d+ cells are no number as in 1200.5, and match nothing", *warned["height"])
+    assert warned["city"] == warned["member"] == []
+    printed = command.run("audit", "score", folder, synthetic).stdout
+    assert "Column 'income': all values are outside the range of the data." in " ".join(printed.split())
+
+
+def test_compressed_canaries_can_be_appended_to_the_data(tmp_path: Path) -> None:
+    """As the guide says: without the first line, which names the columns."""
+    way, folder = Writing(packed=True, separator=";", decimal=","), tmp_path / "audit"
+    like = way.write(people(300, 0), tmp_path / "data")
+    planned(folder, like, way, "--holdout", 0.5)
+    append = f"gzip -dc {folder}/canaries.csv.gz | tail -n +2 | gzip >> {like}"
+    subprocess.run(["bash", "-c", append], check=True)
+    size = len(read_plan(folder).plan.planted)
+    rows = [row for _, row in read_rows(like)]
+    assert [meant(dict(row), way) for row in rows[:300]] == people(300, 0)
+    assert [dict(row) for row in rows[300:]] == [dict(row) for _, row in read_rows(folder / "canaries.csv.gz")]
+    assert len(rows) == 300 + size
+    sides = [[row for _, row in read_rows(folder / "private" / f"{name}.csv.gz")] for name in ("source", "holdout")]
+    inputs = [row for _, row in read_rows(folder / "input.csv.gz")]
+    assert sum(map(len, sides)) == 300
+    assert len(inputs) == len(sides[0]) + size
+    assert not list(folder.glob(".part*"))
+
+
+def test_a_table_without_names_of_columns(tmp_path: Path) -> None:
+    """The generator's file may have names or none; without them columns are matched by their order."""
+    folder, like = tmp_path / "audit", tmp_path / "data.csv"
+    lines = Writing().write(people(300, 0), tmp_path / "named").read_text(encoding="utf-8").splitlines(keepends=True)
+    like.write_text("".join(lines[1:]), encoding="utf-8")
+    assert "--no-header" in refused("plan", "--kind", "table", "--like", like, "-o", folder)
+    planned(folder, like, Writing(), "--no-header", "--holdout", 0.4)
+    canaries = (folder / "canaries.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    assert len(canaries) == len(read_plan(folder).plan.planted)
+    assert len((folder / "input.csv").read_text(encoding="utf-8").splitlines()) > len(canaries)
+    for name, content, more in (
+        ("named", [lines[0], *canaries, lines[1]], []),
+        ("bare", [*canaries, lines[1]], ["--no-header"]),
+    ):
+        (tmp_path / f"{name}.csv").write_text("".join(content), encoding="utf-8")
+        rates = bounded(folder, tmp_path / f"{name}.csv", *more)["rates"]
+        assert (rates[0]["hits"], rates[1]["hits"]) == (8, 0)
+    fewer = tmp_path / "fewer.csv"
+    fewer.write_text("a,b\n1,2\n2,3\n", encoding="utf-8")
+    for name in ("scores.json", "bound.json"):
+        (folder / name).unlink()
+    assert "has 2 columns and the data have 5" in refused("score", folder, fewer)
+
+
+TEXTS = [f"Die Rechnung {2000 + i} über {i * 37 % 91} Euro; bitte bis morgen, „sofort“" for i in range(120)]
+
+
+@pytest.mark.parametrize("kind", ["key", "echo"])
+def test_texts_give_the_same_numbers_however_they_are_written(kind: str, tmp_path: Path) -> None:
+    folder, like = tmp_path / "audit", tmp_path / "like.jsonl"
+    like.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    plan = ("plan", "--kind", kind, "--canaries", CANARIES, "--like", like, "-o", folder)
+    done(*plan, *(("--guesses", 8) if kind == "echo" else ()))
+    said = [canary.text for canary in read_plan(folder).plan.planted[::2]] + [text.replace("„", "") for text in TEXTS]
+    rows: list[Row] = [{"no": number, "text": text.replace("“", "")} for number, text in enumerate(said)]
+    expected = bounded(folder, as_json_lines(rows, tmp_path / "plain.jsonl"))
+    ways = [way for way in SOME if way.separator != "|"]
+    for number, way in enumerate(ways):
+        assert bounded(folder, way.write(rows, tmp_path / str(number)), *reading(way)) == expected, way
+
+
+@pytest.mark.parametrize("way", SOME[::3], ids=range(len(SOME[::3])))
+def test_texts_are_planted_as_the_data_are_written(way: Writing, tmp_path: Path) -> None:
+    rows: list[Row] = [{"no": i, "text": text.translate({0x201E: None, 0x201C: None})} for i, text in enumerate(TEXTS)]
+    like, folder = way.write(rows, tmp_path / "data"), tmp_path / "audit"
+    done("plan", "--canaries", CANARIES, "--like", like, "--id", "no", *reading(way), "-o", folder)
+    [path] = folder.glob("canaries.*")
+    content = gzip.decompress(path.read_bytes()) if way.packed else path.read_bytes()
+    table = csv.DictReader(io.StringIO(content.decode(way.encoding), newline=""), delimiter=way.separator)
+    assert [row["text"] for row in table] == [canary.text for canary in read_plan(folder).plan.planted]
+    if way.quoted:
+        assert all(line.startswith('"') for line in content.decode(way.encoding).split(way.end)[:-1])
+
+
+def test_characters_that_the_encoding_lacks_are_refused(tmp_path: Path) -> None:
+    way, out = Writing(encoding="latin-1"), tmp_path / "audit"
+    like = way.write([{"no": i, "text": f"Straße {i}"} for i in range(40)], tmp_path / "data")
+    plan = ("plan", "--like", like, "--canaries", 40, "--encoding", "latin-1", "--template", "Łódź {key}", "-o", out)
+    line = refused(*plan)
+    assert "latin-1" in line
+    assert "save the data as UTF-8" in line
+    assert "Łódź" not in line
+    assert not out.exists()
