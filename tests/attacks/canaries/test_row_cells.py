@@ -64,7 +64,8 @@ def test_decimals_are_read_as_numbers() -> None:
 def test_marks_of_missing_cells_among_numbers_and_odd_cells() -> None:
     """Of 41 cells, two are marked as missing, and one of the others, fewer than one in twenty, is no number."""
     column = read(*map(str, range(38)), "NA", "NA", "many")
-    assert (column.kind, column.low, column.high, column.missing) == ("number", 0, 37, pytest.approx(2 / 41))
+    assert (column.kind, column.low, column.high) == ("number", 0, 37)
+    assert column.missing == pytest.approx(2 / 41)
     assert column.is_empty("na")
     assert column.spelling.missing == "NA"
     assert "NA" in set(column.draw(1000, np.random.default_rng(0)))

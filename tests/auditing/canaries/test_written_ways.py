@@ -9,6 +9,7 @@ import io
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,12 @@ def meant(row: dict[str, Any], way: Writing) -> Row:
         assert day.strftime(way.dates) == cell
         return day.date()
 
-    read = {"height": number, "income": lambda cell: int(number(cell)), "visit": date, "city": str}
+    read: dict[str, Callable[[str], Any]] = {
+        "height": number,
+        "income": lambda cell: int(number(cell)),
+        "visit": date,
+        "city": str,
+    }
     result: Row = {name: None if row[name] == way.missing else read[name](row[name]) for name in read}
     return result | {"member": bool(way.truth.index(row["member"]))}
 
