@@ -199,15 +199,6 @@ REFUSED: dict[str, tuple[str, str, bytes, str]] = {
     "jsonl of chats": ("jsonl", EMPTY, lines({"text": ["SECRET"]}), "line 1: column 'text' holds a list and no"),
     "parquet of chats": ("parquet", EMPTY, table(text=[[{"role": "SECRET", "content": "x"}]]), "state `join: turns`"),
     "a text that is an object": ("jsonl", EMPTY, lines({"text": {"SECRET": 1}}), "'text' holds an object and no"),
-    "a turn that says nothing": (
-        "jsonl",
-        "join: turns",
-        lines({"text": ["SECRET", {"role": "user"}]}),
-        "line 1: column 'text': turn 2 is neither a text nor has texts as `role` and `content`",
-    ),
-    "no turn at all": ("jsonl", "join: turns", lines({"text": []}), "line 1: column 'text' must hold text"),
-    "a text where turns are stated": ("jsonl", "join: turns", lines(ROW), "holds a text and no list of turns"),
-    "csv where turns are stated": ("csv", "join: turns", b"text\n['SECRET']\n", "line 2: column 'text' holds a text"),
     "an id that is a list": ("jsonl", ID, lines({"text": "x", "key": ["SECRET"]}), "column 'key' must hold a string"),
 }  # fmt: skip
 
