@@ -335,6 +335,11 @@ def _encoding(path: Path, compression: str) -> str:
     with path.open("rb") as file:
         start = file.read(_START)
     if start[:2] not in _UTF_16_MARKS:
+        if 3 * start.count(b"\0") > len(start):  # of each sign of Latin letters in UTF-16 one byte is zero
+            raise ValueError(
+                f"{path}: looks like UTF-16 without its mark; save it as UTF-8, or state `encoding: utf-16` in a claim "
+                "and `--encoding utf-16` on the command line"
+            )
         return "utf-8"
     if len(start) > 2 and not any(sign.isascii() for sign in start.decode("utf-16", "replace")):
         raise ValueError(f"{path}: begins with the mark of UTF-16, but is not UTF-16 text; save it as UTF-8")

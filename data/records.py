@@ -195,17 +195,17 @@ class Located:
         return f"{self.path}, {self.location}"
 
 
+_OF_LIST = "jq -c '.[]' FILE > data.jsonl"
 _CONVERTED = {
-    ".arrow": 'convert it: `pandas.read_feather(FILE).to_parquet("data.parquet")`',
+    ".arrow": 'convert it: `pandas.read_feather("FILE").to_parquet("data.parquet")`',
     ".bz2": "decompress it, or compress it with gzip",
     ".db": "export its table as CSV",
-    ".feather": 'convert it: `pandas.read_feather(FILE).to_parquet("data.parquet")`',
-    ".json": "if it has one object a line, rename it to .jsonl; if it is one list, convert it: `jq -c '.[]' FILE > "
-    "data.jsonl`",
+    ".feather": 'convert it: `pandas.read_feather("FILE").to_parquet("data.parquet")`',
+    ".json": f"if it has one object a line, rename it to .jsonl; if it is one list, convert it: `{_OF_LIST}`",
     ".ndjson": "rename it to .jsonl",
     ".ods": "save its sheet as CSV",
-    ".pickle": 'convert it: `pandas.read_pickle(FILE).to_parquet("data.parquet")`',
-    ".pkl": 'convert it: `pandas.read_pickle(FILE).to_parquet("data.parquet")`',
+    ".pickle": 'convert it: `pandas.read_pickle("FILE").to_parquet("data.parquet")`',
+    ".pkl": 'convert it: `pandas.read_pickle("FILE").to_parquet("data.parquet")`',
     ".sqlite": "export its table as CSV",
     ".txt": "if it is a table, rename it to .csv or .tsv; if it has one text a line, convert it: `jq -cR '{text: .}' "
     "FILE > data.jsonl`",
@@ -248,9 +248,10 @@ def read_rows(
         if compression != "none":
             ending = "".join(path.suffixes[-2:])
             instead = "decompress it" if kind in _PACKED else _CONVERTED.get(kind)
+        instead = instead or ("" if ending else "rename it by its format")
         raise ValueError(
             f"{path}: the file must be one of {', '.join(readers)}; its name ends in {ending!r}"
-            + (f"; {instead}" if instead else "")
+            + (f"; {instead.replace('FILE', path.name)}" if instead else "")
         )
     try:
         yield from readers[kind]()
@@ -358,7 +359,10 @@ def _json_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         except (ValueError, RecursionError):  # a number with thousands of digits is a plain ValueError
             raise ValueError(f"{path}, line {number}: is not JSON; a .jsonl file has one object per line") from None
         if not isinstance(values, dict):
-            raise ValueError(f"{path}, line {number}: is not a JSON object")
+            instead = f"; if it is a list of objects, convert it: `{_OF_LIST.replace('FILE', path.name)}`"
+            raise ValueError(
+                f"{path}, line {number}: is not a JSON object{instead if isinstance(values, list) else ''}"
+            )
         yield f"line {number}", values
 
 

@@ -130,7 +130,7 @@ def test_what_only_the_data_show(
 
 
 def test_where_warnings_are_shown(tmp_path: Path) -> None:
-    """Those of the claim by the command and on both pages; those of the data on the private page and nowhere else."""
+    """Those of the claim by the command and on both pages; those of the data with the verdict and on its page."""
     rows = [{"text": f"note {i}", "user": str(i % 10)} for i in range(20)]
     (tmp_path / "notes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     guarantee = {"type": "approx_dp", "epsilon": 1000.0, "delta": 0.02}
@@ -142,6 +142,11 @@ def test_where_warnings_are_shown(tmp_path: Path) -> None:
     assert notes == [f"Warning: {warning}" for warning in assay["warnings"]]
     assert len(assay["warnings"]) == 3
     assert len(assay["private_warnings"]) == 2
+    again = command.run("assay", tmp_path / "claim.yaml", "-o", tmp_path / "out")
+    assert again.returncode == ExitCode.DONE
+    for warning in assay["private_warnings"]:
+        assert f"Warning, private like the verdict: {warning}" in again.stdout
+        assert warning not in again.stderr
     released = command.run("release", tmp_path / "out", "-o", tmp_path / "released")
     assert released.returncode == ExitCode.DONE, released.stderr
     private = (tmp_path / "out" / "private" / "report.html").read_text()

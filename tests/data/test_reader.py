@@ -93,6 +93,16 @@ def test_bytes_after_a_mark_of_utf_16_are_read_as_utf_16_or_not_at_all(tmp_path:
         read(path)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_its_mark_is_read_where_it_is_stated(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("name,b\nmüller,2\n".encode(encoding))
+    with pytest.raises(ValueError, match=r"looks like UTF-16 without its mark; .* `--encoding utf-16`"):
+        read(path)
+    if encoding == "utf-16-le":
+        assert read(path, encoding="utf-16") == [{"name": "müller", "b": "2"}]
+
+
 @pytest.mark.parametrize(
     ("stated", "says"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from dpassay.data.records import (
     check_ids,
     content_id,
     read_records,
+    read_rows,
     read_texts,
     read_user_texts,
     with_content_ids,
@@ -154,3 +156,38 @@ def test_texts_are_read_row_by_row_and_may_be_empty_only_where_asked(tmp_path: P
     assert next(reading) == ("one", "a")
     with pytest.raises(ValueError, match="column 'text' must hold text that is not empty"):
         next(reading)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("a.xls", "its name ends in '.xls'; save its sheet as CSV, or the file as .xlsx"),
+        ("a.json", "if it is one list, convert it: `jq -c '.[]' a.json > data.jsonl`"),
+        ("a.feather", 'convert it: `pandas.read_feather("a.feather").to_parquet('),
+        ("a.txt", "if it is a table, rename it to .csv or .tsv; if it has one text a line, convert it"),
+        ("a.zip", "unzip it, or compress it with gzip"),
+        ("a.ndjson", "rename it to .jsonl"),
+        ("a.parquet.gz", "its name ends in '.parquet.gz'; decompress it"),
+        ("a.json.gz", "its name ends in '.json.gz'; if it has one object a line, rename"),
+        ("a", "its name ends in ''; rename it by its format"),
+        ("a.dat", "the file must be one of .csv, .tsv, .jsonl, .parquet, .xlsx; its name ends in '.dat'"),
+    ],
+)
+def test_a_file_of_another_format_is_told_how_to_convert(tmp_path: Path, name: str, says: str) -> None:
+    (tmp_path / name).write_bytes(b"SECRET")
+    with pytest.raises(ValueError, match=re.escape(says)) as caught:
+        list(read_rows(tmp_path / name))
+    assert "SECRET" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_paths_that_are_no_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is a folder; name a file in it"):
+        list(read_rows(tmp_path))
+    with pytest.raises(ValueError, match="there is no such file"):
+        list(read_rows(tmp_path / "a.xls"))
+    (tmp_path / "a.jsonl").write_text('[{"text": "SECRET"}]')
+    with pytest.raises(
+        ValueError, match=r"line 1: is not a JSON object; if it is a list of objects, .* a\.jsonl > data"
+    ):
+        list(read_rows(tmp_path / "a.jsonl"))
