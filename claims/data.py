@@ -15,7 +15,7 @@ from dpassay.base.errors import InputError, input_errors
 from dpassay.data.chats import TextOptions
 from dpassay.data.hub_datasets import HubDataset
 from dpassay.data.reader import CsvOptions
-from dpassay.data.records import Record, builtin_records, read_records
+from dpassay.data.records import Record, builtin_records, read_records, written_as
 
 KEYS = 100_000
 """The number of 5-digit keys."""
@@ -112,6 +112,10 @@ class WrittenFile(Strict):
         """What is stated of the file."""
         return CsvOptions(separator=self.separator, encoding=self.encoding, header=self.header)
 
+    def read_as(self, path: Path) -> dict[str, str]:
+        """How a file is read, as a row of a report; none if the file is gone."""
+        return {"the data were read as": written_as(path, self.stated)} if path.is_file() else {}
+
 
 class FileData(WrittenFile, DataSource):
     """A CSV, TSV, JSON Lines or Parquet file; the path is relative to the claim file."""
@@ -136,6 +140,9 @@ class FileData(WrittenFile, DataSource):
             labels=labels,
             stated=TextOptions(separator=self.separator, encoding=self.encoding, header=self.header, join=self.join),
         )
+
+    def facts(self) -> dict[str, str]:
+        return self.read_as(self.path)
 
 
 class DatasetData(DataSource):

@@ -85,7 +85,9 @@ class TableData(WrittenTable, DataSource):
         return builtin_holdout(self.name, count, BUILTIN_SEED)
 
     def facts(self) -> dict[str, str]:
-        return {} if self.name is None else {"seed of the public choice of builtin rows": str(BUILTIN_SEED)}
+        if self.path is not None:
+            return self.read_as(self.path)
+        return {"seed of the public choice of builtin rows": str(BUILTIN_SEED)}
 
 
 class PublicTable(WrittenTable):

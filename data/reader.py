@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
 import itertools
 import re
-from collections.abc import Collection, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 from dpassay.base import validate
 from dpassay.data.column_names import check_columns, names_of
@@ -35,6 +37,8 @@ SAMPLE = 2048  # rows that the separator and the header are found in
 _PIECE = 2048  # rows that are read at once
 _LONGEST_LINE = 2**31 - 1
 _LONGEST_COMPRESSED = 2**24  # sixteen times as much memory is taken
+_TOO_LONG = f": has a line of more than {_LONGEST_COMPRESSED >> 20} MiB; decompress the file first"
+_NOT_COMPRESSED = ": is not compressed as its name says, or was cut off"
 _MAX_MEMORY = "1GB"
 _START = 4096  # bytes, even, so that no sign of UTF-16 is cut
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -198,14 +202,9 @@ def read_lines(path: Path, compression: str) -> Iterator[tuple[int, str]]:
     Raises:
         ValueError: one line, if the file is not UTF-8, or cannot be decompressed.
     """
-    with contextlib.ExitStack() as stack:
-        if compression == "none":
-            lines: Iterator[str] = stack.enter_context(path.open(encoding="utf-8-sig"))
-        else:
-            lines = _lines(stack.enter_context(_connected(path)), path, "utf-8", compression)
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                yield number, line.rstrip("\n")
+    for number, line in enumerate(_lines(path, "utf-8", compression, "strict"), 1):
+        if line.strip():
+            yield number, line.rstrip("\r\n")
 
 
 def _connected(path: Path) -> duckdb.DuckDBPyConnection:
@@ -236,7 +235,7 @@ def _cells(
     import duckdb
 
     if columns is None:
-        columns = _width(connection, path, dialect)
+        columns = _width(path, dialect)
     if not columns:
         return
     names = [f"c{index}" for index in range(columns)]
@@ -249,6 +248,7 @@ def _cells(
         "escape": _quoted(quote),
         "encoding": _quoted(dialect.encoding),
         "compression": _quoted(dialect.compression),
+        "strict_mode": "true" if quote else "false",  # among lines, those that a cell ends may end in another way
         "max_line_size": _longest_line(path, dialect.compression),
         "nullstr": _quoted(""),
         "force_not_null": f"[{', '.join(map(_quoted, names))}]",
@@ -270,7 +270,7 @@ def _fault(message: str, dialect: Dialect) -> str:
     if "unterminated quote" in message or "quote should be followed" in message:
         return f"{where}is not CSV; check that every quote is closed"
     if "aximum line size" in message:
-        return f"{where}has a line of more than {_LONGEST_COMPRESSED >> 20} MiB; decompress the file first"
+        return _TOO_LONG
     if "Expected Number of Columns" in message:
         return f"{where}has a different number of cells than the header ({dialect})"
     if "unicode" in message.lower() or "encod" in message.lower():
@@ -279,22 +279,51 @@ def _fault(message: str, dialect: Dialect) -> str:
             "`encoding: latin-1` in a claim and `--encoding latin-1` on the command line"
         )
     if "decompress" in message.lower() or "gzip" in message.lower() or "zstd" in message.lower():
-        return ": is not compressed as its name says, or was cut off"
+        return _NOT_COMPRESSED
     return f"{where}cannot be read as CSV ({dialect})"
 
 
-def _width(connection: duckdb.DuckDBPyConnection, path: Path, dialect: Dialect) -> int:
+def _width(path: Path, dialect: Dialect) -> int:
     """The number of cells of the first row."""
-    lines = (line + "\n" for line in _lines(connection, path, dialect.encoding, dialect.compression))
-    return len(_parsed(itertools.islice(lines, SAMPLE), dialect.separator, 1)[0]) if path.stat().st_size else 0
+    return len(_parsed(_first_lines(path, dialect.encoding, dialect.compression), dialect.separator, 1)[0])
 
 
-def _lines(connection: duckdb.DuckDBPyConnection, path: Path, encoding: str, compression: str) -> Iterator[str]:
-    dialect = Dialect(separator=_ONE_LINE, encoding=encoding, header=False, compression=compression)
-    return (line for (line,) in _cells(connection, path, dialect, columns=1, quote=""))
+def _first_lines(path: Path, encoding: str, compression: str) -> list[str]:
+    with contextlib.closing(_lines(path, encoding, compression)) as lines:
+        return list(itertools.islice(lines, SAMPLE))
 
 
-def _parsed(lines: Iterator[str], separator: str, rows: int) -> list[list[str]]:
+def _lines(path: Path, encoding: str, compression: str, errors: str = "replace") -> Generator[str]:
+    """The lines of a file with their ends; where it matters, `_cells` finds what is not in its encoding."""
+    if compression == "zstd":
+        yield from _lines_of_zstd(path, encoding)
+        return
+    opened: Callable[..., TextIO] = gzip.open if compression == "gzip" else open
+    longest = _LONGEST_COMPRESSED if compression == "gzip" else -1
+    try:
+        with opened(
+            path, "rt", encoding="utf-8-sig" if encoding == "utf-8" else encoding, errors=errors, newline=""
+        ) as file:
+            while line := file.readline(longest):
+                if len(line) == longest:
+                    raise ValueError(f"{path}{_TOO_LONG}")
+                yield line
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise ValueError(f"{path}{_NOT_COMPRESSED}") from None
+    except UnicodeDecodeError:
+        if compression == "none":
+            raise
+        raise ValueError(f"{path}: is not UTF-8 text; save it as UTF-8") from None
+
+
+def _lines_of_zstd(path: Path, encoding: str) -> Iterator[str]:
+    dialect = Dialect(separator=_ONE_LINE, encoding=encoding, header=False, compression="zstd")
+    with _connected(path) as connection:
+        for (line,) in _cells(connection, path, dialect, columns=1, quote=""):
+            yield line + "\n"
+
+
+def _parsed(lines: Iterable[str], separator: str, rows: int) -> list[list[str]]:
     """The first rows of some lines of CSV, at least one; a row that goes on beyond them is cut."""
     csv.field_size_limit(_LONGEST_LINE)
     return list(itertools.islice(csv.reader(lines, delimiter=separator), rows)) or [[]]
@@ -323,8 +352,8 @@ def _separator(connection: duckdb.DuckDBPyConnection, path: Path, encoding: str,
         found, skipped, columns = "", 0, 1
     if found in SEPARATORS and not skipped and columns > 1:
         return str(found)
-    lines = list(itertools.islice(_lines(connection, path, encoding, compression), SAMPLE))
-    cells = {sign: len(_parsed((line + "\n" for line in lines), sign, 1)[0]) for sign in SEPARATORS}
+    lines = _first_lines(path, encoding, compression)
+    cells = {sign: len(_parsed(lines, sign, 1)[0]) for sign in SEPARATORS}
     return max(cells, key=lambda sign: cells[sign])
 
 
@@ -360,8 +389,7 @@ def _is_like_the_rest(sample: Sequence[Sequence[str]]) -> bool:
 
 def _line_of(path: Path, row: int, dialect: Dialect) -> int:
     """The line on which a row, counted from 1 with the header, ends."""
-    with _connected(path) as connection:
-        lines = (line + "\n" for line in _lines(connection, path, dialect.encoding, dialect.compression))
+    with contextlib.closing(_lines(path, dialect.encoding, dialect.compression)) as lines:
         reader = csv.reader(lines, delimiter=dialect.separator)
         rows = (cells for cells in reader if cells)
         for _ in itertools.islice(rows, row):
