@@ -204,8 +204,8 @@ _CONVERTED = {
     ".json": f"if it has one object a line, rename it to .jsonl; if it is one list, convert it: `{_OF_LIST}`",
     ".ndjson": "rename it to .jsonl",
     ".ods": "save its sheet as CSV",
-    ".pickle": 'convert it: `pandas.read_pickle("FILE").to_parquet("data.parquet")`',
-    ".pkl": 'convert it: `pandas.read_pickle("FILE").to_parquet("data.parquet")`',
+    ".pickle": "write it as Parquet or CSV from where it was made; a pickle may run code",
+    ".pkl": "write it as Parquet or CSV from where it was made; a pickle may run code",
     ".sqlite": "export its table as CSV",
     ".txt": "if it is a table, rename it to .csv or .tsv; if it has one text a line, convert it: `jq -cR '{text: .}' "
     "FILE > data.jsonl`",
