@@ -7,7 +7,7 @@ A made-up table has two columns of numbers, one of dates, one of categories, one
 and is written with commas and with semicolons, and compressed. Rows are wanted as text, by the names of columns: that
 is what is hashed. `csv.DictReader` of the standard library takes commas for granted and knows no encoding; pandas reads
 all at once. The memory is the largest of `dpassay audit plan --kind table`, in a process of its own, which reads all
-rows, finds out what the columns hold, and writes canaries.
+rows, finds out what the columns hold, hashes all rows, flips a coin for each, and writes the files of an audit.
 """
 
 from __future__ import annotations
@@ -133,21 +133,9 @@ def memory(rounds: int) -> Section:
     with tempfile.TemporaryDirectory() as folder:
         path = write(Path(folder, "large.csv"), count)
         code = "import sys; from dpassay.cli.app import run_command; sys.exit(run_command(sys.argv[1:]))"
-        arguments = (
-            "audit",
-            "plan",
-            "--kind",
-            "table",
-            "--like",
-            path,
-            "--id",
-            "id",
-            "-o",
-            Path(folder, "audit"),
-            "-q",
-        )
+        options = f"--kind table --like {path} --id id --holdout 0.5 -o {folder}/audit -q"
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-c", code, *map(str, arguments)], check=True)
+        subprocess.run([sys.executable, "-c", code, "audit", "plan", *options.split()], check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         gib = after.ru_maxrss / 2**20  # the largest of all children; there is no other
