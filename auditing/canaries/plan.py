@@ -106,7 +106,7 @@ def plan(
             )
         columns.check()
         if holdout is not None:
-            _check_holdout(holdout, path, protected, of_text=planted.of_text)
+            _check_holdout(holdout, path, protected)
         _check_kind(planted, score, templates := tuple(templates), guesses)
         each = _copies(protected, copies)
         design = planned_design(
@@ -203,7 +203,7 @@ def _copies(unit: Unit, copies: int | None) -> int:
     return copies
 
 
-def _check_holdout(holdout: float, like: Path | None, unit: Unit, *, of_text: bool) -> None:
+def _check_holdout(holdout: float, like: Path | None, unit: Unit) -> None:
     """Raises `ValueError` if the data cannot be split as was asked for."""
     if not 0 < holdout <= 0.5:
         raise ValueError(f"holdout must be a share in (0, 0.5], since a fair coin decides on each side, not {holdout}")
@@ -211,11 +211,6 @@ def _check_holdout(holdout: float, like: Path | None, unit: Unit, *, of_text: bo
         raise ValueError("--holdout splits the records of a file; name it with --like")
     if unit.is_group:
         raise ValueError(f"--holdout flips a coin for each {SINGLE_UNITS}; use --unit {SINGLE_UNITS}")
-    if unit.needs_user and not of_text:
-        raise ValueError(
-            "--holdout at unit user serves no audit of a table, since `dpassay audit table` takes rows as units; "
-            "leave it out"
-        )
 
 
 def _rows(

@@ -206,11 +206,11 @@ def commands(planned: PlannedCanaries, folder: str, synthetic: str = "SYNTHETIC"
     if design.claim is not None and str(design.unit) == layout.unit:
         claim += f" --epsilon {design.claim.epsilon!r}"
     coins = f"--coins --confidence {_each_file(planned)!r}{claim}"
+    user = f" --user {shlex.quote(str(plan.user))}" if layout.needs_user else ""
     if plan.text is None:
         ignored = "" if plan.id is None else f" --ignore {shlex.quote(plan.id)}"
-        return [*results, f"dpassay audit table {synthetic} {sides}{ignored} {coins}"]
+        return [*results, f"dpassay audit table {synthetic} {sides}{ignored}{user} {coins}"]
     named = shlex.quote(plan.text)
-    user = f" --user {shlex.quote(str(plan.user))}" if layout.needs_user else ""
     names = "" if named == "text" else f" --text {named} --synthetic-text {named}"
     results.append(f"dpassay audit text {synthetic} {sides}{names}{user} {coins}")
     if not layout.needs_user:

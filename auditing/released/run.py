@@ -25,7 +25,7 @@ from dpassay.base.progress import Progress, with_progress
 from dpassay.data.cells import is_missing
 from dpassay.data.chats import TEXTS, TextOptions
 from dpassay.data.column_summary import ColumnSummary, summarised
-from dpassay.data.columns import Kind, joined, word_of
+from dpassay.data.columns import Kind, joined
 from dpassay.data.reader import FOUND, FileOptions
 
 if TYPE_CHECKING:
@@ -418,7 +418,7 @@ def _row_units(settings: TableAuditSettings, tables: Tables, rows: Sequence[Sequ
         users = [row.get(settings.user) for row in side]
         if (number := next((number for number, user in enumerate(users, 1) if is_missing(user)), None)) is not None:
             raise InputError(f"{path}: row {number} has no user in column {settings.user!r}; each row needs one")
-        sides.append([word_of(user) for user in users])
+        sides.append([str(user) for user in users])
     units = Units.of(*sides)
     _check_users(settings, settings.user, units)
     return units

@@ -205,10 +205,6 @@ def test_keys_look_like_the_numbers_in_the_data(tmp_path: Path) -> None:
         (("--holdout", 0.5), "--holdout splits the records of a file; name it with --like"),
         (("--holdout", 0.6, "--like", "x.jsonl"), "a share in (0, 0.5]"),
         (("--holdout", 0.5, "--like", "x.jsonl", "--unit", "group(2)"), "use --unit record or user"),
-        (
-            ("--kind", "table", "--holdout", 0.5, "--like", "x.jsonl", "--unit", "user", "--user", "id"),
-            "serves no audit of a table",
-        ),
         (("--unit", "group(10)", "--epsilon", 10), "no number of canaries can refute ε = 10"),
         (("--unit", "group(10)", "--epsilon", 10), "not even 100000 of them of 10 records each"),
         (("--epsilon", 1, "--delta", 0.5), "no number of canaries can refute ε = 1 at δ = 0.5"),
@@ -362,6 +358,25 @@ def test_all_records_of_a_user_have_one_coin(tmp_path: Path) -> None:
     assert len(sides[0] | sides[1]) == 80
     assert "--user who --coins" in result.stdout
     assert "membership" not in result.stdout
+
+
+def test_all_rows_of_a_user_have_one_coin(people: list[dict[str, Any]], tmp_path: Path) -> None:
+    """Of a table, too; and the command that is printed takes users as units, and finds a copy of the input."""
+    rows = [{**row, "id": number // 4} for number, row in enumerate(people)]
+    like, folder = written(rows, tmp_path / "like.csv"), tmp_path / "audit"
+    users = ("--user", "id", "--unit", "user", "--copies", 2)
+    kind = ("--kind", "table", "--canaries", 60, "--like", like, "--epsilon", 0.5, "--holdout", 0.5)
+    result = dpassay("plan", *kind, *users, "-o", folder)
+    sides = [{row["id"] for row in rows_of(folder / "private" / f"{name}.csv")} for name in ("source", "holdout")]
+    assert not sides[0] & sides[1]
+    assert len(sides[0] | sides[1]) == len({row["id"] for row in rows})
+    (line,) = (line.strip() for line in result.stdout.splitlines() if line.startswith("  dpassay audit table"))
+    assert "--user id --coins" in line
+    synthetic = written(rows_of(folder / "input.csv")[::-1], tmp_path / "synthetic.csv")
+    assert command.run(*line.replace("SYNTHETIC", str(synthetic)).split()[1:]).returncode == 1
+    document = json.loads((tmp_path / "private" / "table-audit.json").read_text())
+    assert document["unit"] == "user"
+    assert [rate["hits"] for rate in document["audits"][0]["rates"]] == [len(sides[0]), 0]
 
 
 def test_coins_of_units_are_fair_and_independent_of_each_other() -> None:
