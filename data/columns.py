@@ -201,6 +201,7 @@ class Column:
         decimals: of its numbers.
         also: other forms that fit as many cells and give other numbers, so that the form is a guess.
         marks: words that mean that a cell is missing.
+        is_prose: whether its cells have three words or more on average.
     """
 
     name: str
@@ -215,6 +216,7 @@ class Column:
     decimals: int = 0
     also: tuple[Form, ...] = ()
     marks: frozenset[str] = frozenset()
+    is_prose: bool = False
 
     def is_missing(self, cell: Any) -> bool:
         """Whether a cell is empty, or marked as missing."""
@@ -359,7 +361,8 @@ class ColumnReader:
         if form is None:
             kind = self._kind_of_words(self.rows - self._empty)
             known = (self.rows, self._empty, self._nested, len(self.words))
-            return Column(self.name, kind, None, *known, marks=self._missing)
+            prose = self._is_prose(self.rows - self._empty)
+            return Column(self.name, kind, None, *known, marks=self._missing, is_prose=prose)
         low, high = self.ends(form)
         also = tuple(
             other
@@ -380,6 +383,9 @@ class ColumnReader:
         nearly = counts[best] >= max(1.0, NEARLY * filled, float(self._marks)) and not self._nested
         return best if nearly or self._stated is not None else None
 
+    def _is_prose(self, filled: int) -> bool:
+        return filled > 0 and self._parts >= _WORDS_OF_PROSE * filled
+
     def _kind_of_words(self, filled: int) -> Kind:
         if self._nested:
             return Kind.NESTED
@@ -387,7 +393,7 @@ class ColumnReader:
             return self._stated
         if len(self.words) <= 1:
             return Kind.CONSTANT
-        if self._parts >= _WORDS_OF_PROSE * filled and len(self.words) > MAX_CATEGORIES:
+        if self._is_prose(filled) and (len(self.words) > MAX_CATEGORIES or not self._repeats):
             return Kind.TEXT
         if filled >= _MIN_IDENTIFIERS and not self._repeats:
             return Kind.IDENTIFIER

@@ -33,6 +33,19 @@ class Neighbors(DocumentPart):
     finds: str = Field(description="the faults that it aims at")
 
 
+class ColumnUse(DocumentPart):
+    """What was understood of a column of the data."""
+
+    name: str
+    kind: str
+    form: str = Field(description="how its numbers or dates are written; empty for words")
+    missing: int
+    distinct: int = Field(description="at most 10 000 are counted")
+    used: bool
+    why: str = Field(description="as what it is used, or why it is left alone")
+    warnings: list[str]
+
+
 class ManyRunsPlan(AuditPlan):
     """What was fixed before the first run."""
 
@@ -42,6 +55,8 @@ class ManyRunsPlan(AuditPlan):
     most_rounds: int = Field(description="of the test, if the search uses all its runs")
     failures: bool = Field(description="whether pairs are tested on whose D′ every pilot run fails")
     plan_sha256: str
+    written: str = Field(default="", description="how the data are written; empty for plans of earlier versions")
+    columns: list[ColumnUse] = Field(default_factory=list, description="empty for plans of earlier versions")
 
 
 class PlannedPower(DocumentPart):
@@ -73,6 +88,10 @@ def render(document: RunsAudit) -> str:
         ceiling="had every round told D and D′ apart",
         tested=_tested(document),
         plan_rows=_plan_rows(document),
+        column_rows=[
+            (column.name, column.kind, column.form or "–", str(column.missing), str(column.distinct), _use(column))
+            for column in document.plan.columns
+        ],
         power_rows=[
             (text.capital(item.leak), format_percent(item.chance), f"ε ≥ {format_lower(item.median)}")
             for item in document.power
@@ -88,6 +107,12 @@ def render(document: RunsAudit) -> str:
     )
 
 
+def _use(column: ColumnUse) -> str:
+    """What is done with a column, and what is odd about it."""
+    use = text.capital(column.why) if column.used else f"Left alone: {column.why}"
+    return ". ".join((use, *map(text.capital, column.warnings)))
+
+
 def _tested(document: RunsAudit) -> Neighbors | None:
     """The pair that was tested; None if the search chose none."""
     name = document.audit.details.get("tested", {}).get("pair")
@@ -100,6 +125,7 @@ def _plan_rows(document: RunsAudit) -> list[tuple[str, str]]:
     failing = "tested like others" if plan.failures else "left out of the test, and named below"
     return [
         ("Neighbouring data", text.adjacency(plan.adjacency, plan.unit)),
+        *((("The data", text.capital(plan.written)),) if plan.written else ()),
         ("Pairs of neighbours", f"{len(plan.pairs)}, one of which is tested"),
         ("Runs", f"at most {plan.runs}: up to {plan.pilots} for the search, {rounds} or more for the test"),
         ("Pairs on which the generator fails", failing),

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final, TypeAlias
 
@@ -18,7 +20,8 @@ import numpy as np
 from dpassay.attacks.black_box.worst_cases import SHOWN, TOWARD, ColumnFacts, NeighboringData, Row
 from dpassay.base.arrays import Bools, Floats
 from dpassay.base.pieces import pieces
-from dpassay.data.cells import as_category, as_number, is_missing
+from dpassay.data.cells import as_category
+from dpassay.data.columns import Form, Kind, meanings, word_of
 
 Features: TypeAlias = dict[str, float]
 """Value by the name of a feature."""
@@ -36,8 +39,29 @@ def failed() -> Features:
     return {FAILED: 1.0}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cells:
+    """The cells of one column in a piece of an output.
+
+    Attributes:
+        raw: as they are.
+        values: what each means: a number in a column of numbers, else a word; `_MISSING` if it is missing.
+        numbers: NaN for cells that are none; empty in a column of words.
+        missing: the number of missing ones.
+    """
+
+    raw: Sequence[Any]
+    values: Sequence[Hashable]
+    numbers: Floats
+    missing: int
+
+
+_MISSING: Final = None
+_NO_NUMBERS: Final = np.empty(0)
+
+
 class OutputFeatures:
-    """Features of outputs, for one or several pairs of neighbouring data sets.
+    """Features of outputs, for one or several pairs of neighbouring data sets. Ids have none.
 
     Args:
         columns: of the data.
@@ -45,59 +69,56 @@ class OutputFeatures:
     """
 
     def __init__(self, columns: Sequence[ColumnFacts], pairs: Sequence[NeighboringData]) -> None:
-        self._columns = tuple(columns)
+        self._columns = tuple(column for column in columns if column.kind != "id")
+        self._ids = frozenset(column.name for column in columns if column.kind == "id")
         self._targets = {pair.name: _Target(self._columns, pair) for pair in pairs}
 
     def of(self, rows: Iterable[Row], pairs: Sequence[str]) -> dict[str, Features]:
         """The features of one output by the name of a pair, and under ``""`` those that depend on no pair. Rows are
         read once, in pieces; columns that are missing count as empty."""
-        whole = _Whole(self._columns)
+        whole = _Whole(self._columns, self._ids)
         sums = {name: _FeatureSums() for name in pairs}
+        forms: dict[str, Form | None] = {}
         for piece in pieces(rows, PIECE):
-            cells = {column.name: [row.get(column.name) for row in piece] for column in self._columns}
-            numbers = {column.name: _numbers(cells[column.name]) for column in self._columns if column.kind == "number"}
-            words = {name: _categories(values) for name, values in cells.items()}
-            whole.add(piece, cells, numbers, words)
+            raw = {column.name: [row.get(column.name) for row in piece] for column in self._columns}
+            if not forms:
+                forms = {column.name: _form_in(column, raw[column.name]) for column in self._columns}
+            cells = {column.name: _cells(column, raw[column.name], forms[column.name]) for column in self._columns}
+            whole.add(piece, cells)
             for name, into in sums.items():
-                self._targets[name].add(cells, numbers, words, into)
+                self._targets[name].add(cells, into)
         return {"": whole.features(), **{name: self._targets[name].features(into) for name, into in sums.items()}}
 
 
 class _Whole:
     """Features that depend on the output alone."""
 
-    def __init__(self, columns: Sequence[ColumnFacts]) -> None:
-        self._columns = columns
+    def __init__(self, columns: Sequence[ColumnFacts], ids: frozenset[str]) -> None:
+        self._columns, self._ids = columns, ids
         self._rows, self._empty = 0, dict.fromkeys((column.name for column in columns), 0)
-        self._distinct: dict[str, set[Any]] = {column.name: set() for column in columns}
+        self._distinct: dict[str, set[Hashable]] = {column.name: set() for column in columns}
         self._distinct_rows: set[int] = set()
         self._moments: dict[str, list[float]] = {}
         self._lengths: dict[str, list[float]] = {}
         self._other_columns: set[str] = set()
 
-    def add(
-        self,
-        piece: Sequence[Row],
-        cells: Mapping[str, list[Any]],
-        numbers: Mapping[str, Floats],
-        words: Mapping[str, list[str]],
-    ) -> None:
+    def add(self, piece: Sequence[Row], cells: Mapping[str, _Cells]) -> None:
         self._rows += len(piece)
         known = cells.keys()
         for row in piece:
             if row.keys() != known:
-                self._other_columns.update(row.keys() ^ known)
+                self._other_columns.update((row.keys() ^ known) - self._ids)
         if len(self._distinct_rows) < _MAX_DISTINCT:
-            self._distinct_rows.update(map(hash, zip(*words.values(), strict=True)))
+            self._distinct_rows.update(map(hash, zip(*(of.values for of in cells.values()), strict=True)))
         for column in self._columns:
-            name, values = column.name, cells[column.name]
-            self._empty[name] += _missing(values)
+            name, of = column.name, cells[column.name]
+            self._empty[name] += of.missing
             if len(self._distinct[name]) < _MAX_DISTINCT:
-                self._distinct[name].update(words[name])
+                self._distinct[name].update(of.values)
             if column.kind == "number":
-                self._add_numbers(name, numbers[name])
+                self._add_numbers(name, of.numbers)
             elif column.kind == "text":
-                self._add_texts(name, values)
+                self._add_texts(name, of.raw)
 
     def _add_numbers(self, name: str, values: Floats) -> None:
         values = values[~np.isnan(values)]
@@ -169,7 +190,7 @@ class _Target:
     def __init__(self, columns: Sequence[ColumnFacts], pair: NeighboringData) -> None:
         self._columns = [column for column in columns if column.kind in ("number", "category")]
         self._target, self._novel = pair.target, set(pair.novel)
-        self._values = {column.name: as_number(pair.target[column.name]) for column in self._columns}
+        self._values = {column.name: column.value(pair.target[column.name]) for column in self._columns}
         self._middles = {
             column.name: middle for column in self._columns if (middle := self._middle(column, pair)) is not None
         }
@@ -183,29 +204,25 @@ class _Target:
     def _middle(self, column: ColumnFacts, pair: NeighboringData) -> tuple[float, bool] | None:
         """Half-way from the range of D to the target's value, and whether that is above; None if it is inside."""
         value = self._values[column.name]
-        if column.kind != "number" or value is None:
+        if column.kind != "number" or not isinstance(value, float):
             return None
-        held = [number for row in pair.data if (number := as_number(row.get(column.name))) is not None]
+        every = (column.value(row.get(column.name)) for row in pair.data)
+        held = [number for number in every if isinstance(number, float)]
         if not held or min(held) <= value <= max(held):
             return None
         edge = max(held) if value > max(held) else min(held)
         return (edge + value) / 2, value > edge
 
-    def add(
-        self,
-        cells: Mapping[str, list[Any]],
-        numbers: Mapping[str, Floats],
-        words: Mapping[str, list[str]],
-        into: _FeatureSums,
-    ) -> None:
-        count = len(next(iter(cells.values()), []))
-        equal = {column.name: self._equal(column, cells, numbers, words) for column in self._columns}
+    def add(self, cells: Mapping[str, _Cells], into: _FeatureSums) -> None:
+        count = len(next(iter(cells.values())).raw) if cells else 0
+        equal = {column.name: self._equal(column, cells[column.name]) for column in self._columns}
         for name, mask in equal.items():
             into.add(f"{name}: {EQUAL}", float(mask.sum()))
         into.add("novel values of the target", float(sum(equal[name].sum() for name in self._novel if name in equal)))
         toward = 0.0
         for name, (middle, above) in self._middles.items():
-            beyond = float((numbers[name] >= middle if above else numbers[name] <= middle).sum())
+            numbers = cells[name].numbers
+            beyond = float((numbers >= middle if above else numbers <= middle).sum())
             into.add(f"{name}: {TOWARD}", beyond)
             toward += beyond
         into.add(TOWARD, toward)
@@ -213,46 +230,40 @@ class _Target:
             stacked = np.stack(list(equal.values()))
             into.raise_to("most cells of a row equal to the target's", float(stacked.sum(axis=0).max()))
             into.add("rows equal to the target", float(stacked.all(axis=0).sum()))
-            into.raise_to("nearness of the nearest row", 1.0 - self._distance(equal, numbers))
+            into.raise_to("nearness of the nearest row", 1.0 - self._distance(equal, cells))
             together = stacked.astype(np.float64) @ stacked.T
             for (index, item), (other, two) in combinations(enumerate(equal), 2):
                 into.add(f"{_PAIR}{item} and {two}", float(together[index, other]))
         for name, (new, triples) in self._words.items():
-            self._add_texts(name, cells[name], new, triples, into)
+            self._add_texts(name, cells[name].raw, new, triples, into)
 
     def features(self, sums: _FeatureSums) -> Features:
         """All features of an output, from the sums over its pieces."""
         if not sums.counts:
             return {}
-        alone = [f"{name}: {EQUAL}" for name in self._novel] + [f"{name}: {TOWARD}" for name in self._middles]
-        return {**sums.features(), SHOWN: float(sum(sums.counts.get(name, 0.0) > 0 for name in alone))}
+        alone = {name: f"{name}: {EQUAL}" for name in self._novel}
+        alone |= {name: f"{name}: {TOWARD}" for name in self._middles}
+        return {**sums.features(), SHOWN: float(sum(sums.counts.get(name, 0.0) > 0 for name in alone.values()))}
 
-    def _equal(
-        self,
-        column: ColumnFacts,
-        cells: Mapping[str, list[Any]],
-        numbers: Mapping[str, Floats],
-        words: Mapping[str, list[str]],
-    ) -> Bools:
+    def _equal(self, column: ColumnFacts, cells: _Cells) -> Bools:
         """Which rows have the target's value in a column."""
         value = self._values[column.name]
-        if column.kind == "number" and value is not None:
+        if isinstance(value, float) and column.kind == "number":
             with np.errstate(over="ignore"):
-                return np.asarray(np.abs(numbers[column.name] - value) <= 0.5 * 10.0**-column.decimals)
-        if is_missing(self._target[column.name]):
-            return np.array([is_missing(cell) for cell in cells[column.name]], dtype=np.bool_)
-        wanted = as_category(self._target[column.name])
-        return np.array([word == wanted for word in words[column.name]], dtype=np.bool_)
+                return np.asarray(np.abs(cells.numbers - value) <= 0.5 * 10.0**-column.decimals)
+        if value is None and not column.is_missing(self._target[column.name]):
+            value = word_of(self._target[column.name])  # among numbers
+        return np.array([item == value for item in cells.values], dtype=np.bool_)
 
-    def _distance(self, equal: Mapping[str, Bools], numbers: Mapping[str, Floats]) -> float:
+    def _distance(self, equal: Mapping[str, Bools], cells: Mapping[str, _Cells]) -> float:
         """Gower's distance of the nearest row."""
         total: Floats = np.zeros(1)
         for column in self._columns:
             value, gap = self._values[column.name], 1.0 - equal[column.name]
-            if column.kind == "number" and value is not None:
+            if column.kind == "number" and isinstance(value, float):
                 width = max(column.width, abs(value - column.low), abs(value - column.high))
                 with np.errstate(over="ignore", invalid="ignore"):
-                    near = np.minimum(np.abs(numbers[column.name] - value) / width, 1.0)
+                    near = np.minimum(np.abs(cells[column.name].numbers - value) / width, 1.0)
                 gap = np.where(np.isnan(near), 1.0, near)
             total = total + gap
         return float(total.min()) / len(self._columns)
@@ -276,40 +287,60 @@ class _Target:
         into.add(f"{name}: texts equal to the target's", float(sum(value == wanted for value in values)))
 
 
-def _missing(values: Sequence[Any]) -> int:
-    """How many cells are empty."""
-    if {str, int, type(None)}.issuperset(map(type, values)):  # no NaN among them
-        return values.count(None) + values.count("")
-    return sum(map(is_missing, values))
+def _form_in(column: ColumnFacts, cells: Sequence[Any]) -> Form | None:
+    """The form in which an output writes numbers or dates: that of the data, unless another one fits more cells."""
+    form = None if column.column is None else column.column.form
+    if form is None:
+        return None
+    counts = Counter(item for cell in _different(cells) for item in meanings(cell)[0] if _alike(item, form, column))
+    best = max(counts, key=lambda item: counts[item], default=form)
+    return best if counts[best] > counts[form] else form
 
 
-def _numbers(values: Sequence[Any]) -> Floats:
-    """The cells of a column as numbers; NaN for cells that hold no finite number. Truth values are words."""
-    try:
-        if bool in set(map(type, values)):
-            raise TypeError
-        result = np.array([float(value) for value in values])
-    except (TypeError, ValueError, OverflowError):
-        result = np.array([_number(value) for value in values])
-    return np.where(np.isfinite(result), result, math.nan)
+def _alike(form: Form, other: Form, column: ColumnFacts) -> bool:
+    """Whether two forms are of numbers, or both of days; true and false are numbers where these are 0 and 1."""
+    if form is Form.TRUTH and not column.is_truth:
+        return False
+    return (form.kind is Kind.NUMBER) is (other.kind is Kind.NUMBER)
 
 
-def _number(value: Any) -> float:
-    try:
-        return math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
+def _different(cells: Sequence[Any]) -> list[Any]:
+    """The different cells; true is another one than 1. Lists and objects of JSON are left out."""
+    return [_plain(cell) for _, cell in {(type(cell), cell) for cell in cells if cell.__hash__ is not None}]
 
 
-def _categories(values: Sequence[Any]) -> list[str]:
-    """`as_category` of every value; equal values are converted once."""
-    if bool in set(map(type, values)):  # True equals 1, but is another word
-        return [as_category(value) for value in values]
-    try:
-        known = {value: as_category(value) for value in set(values)}
-    except TypeError:  # lists and objects of JSON
-        return [as_category(value) for value in values]
-    return [known[value] for value in values]
+def _plain(cell: Any) -> Any:
+    """A cell in a type of Python."""
+    return cell.item() if isinstance(cell, np.generic) else cell
+
+
+def _cells(column: ColumnFacts, raw: Sequence[Any], form: Form | None) -> _Cells:
+    """What cells of a column mean, if numbers are written in this form."""
+    known: dict[tuple[type, Any], Hashable] = {}
+    values: list[Hashable] = []
+    for cell in raw:
+        if cell.__hash__ is None:
+            values.append(as_category(cell))
+            continue
+        key = type(cell), cell
+        if key not in known:
+            known[key] = _value(column, _plain(cell), form)
+        values.append(known[key])
+    numbers = _NO_NUMBERS
+    if form is not None:
+        numbers = np.array([value if isinstance(value, float) else math.nan for value in values])
+    return _Cells(raw, values, numbers, values.count(_MISSING))
+
+
+def _value(column: ColumnFacts, cell: Any, form: Form | None) -> Hashable:
+    if column.is_missing(cell):
+        return _MISSING
+    if form is not None:
+        forms, numbers = meanings(cell)
+        for item in (form, Form.POINT, Form.TRUTH) if column.is_truth else (form,):
+            if item in forms:
+                return numbers[forms.index(item)]
+    return word_of(cell)
 
 
 def _words(value: Any) -> list[str]:

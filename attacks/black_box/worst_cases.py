@@ -12,20 +12,24 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 import math
+import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
 from dpassay.accounting.adjacency import Adjacency
+from dpassay.attacks.black_box.cell_writing import CellWriter, writer_of
 from dpassay.base import validate
 from dpassay.data.cells import as_category, as_day, as_number, decimals, is_missing
 from dpassay.data.column_names import no_column
-from dpassay.data.table_schema import AnyColumn, CategoryColumn, DateColumn, NumberColumn, Schema
+from dpassay.data.columns import MAX_CATEGORIES, NO_RULES, Column, Form, Kind, Rules, columns_of, word_of
+from dpassay.data.table_schema import AnyColumn, CategoryColumn, DateColumn, Schema, kinds_of
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -35,6 +39,8 @@ NEAR = 1.0
 """The same for an outlier, which public limits may well admit."""
 LONG = 10
 """How many times as long as the longest text an extreme text is."""
+FEW = 10
+"""Whole numbers of which there are so many different ones at most are categories, too."""
 
 SHOWN: Final = "columns that show the target"
 """Name of a feature: in how many columns the output has the target's value, or a number that points to it, where no
@@ -44,9 +50,13 @@ TOWARD: Final = "values toward the target's"
 """Name of a feature, of all columns or of one: how many numbers lie beyond the middle between those of D and the
 target's."""
 
-_MAX_CATEGORIES = 200  # a column with more distinct words holds names or prose
-_WORDS_OF_PROSE = 3  # a column whose texts have more words on average holds prose
+_LAST_DAY = datetime.date(2261, 12, 31).toordinal()  # libraries that count nanoseconds in 64 bits hold no later one
+_MANY = 1_000_000  # ids that are made up, at most
+_COUNTED = re.compile(r"(.*?)(\d+)(\D*)")
+_UNNAMED = re.compile(r"Unnamed: \d+")
 _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
+
+Use: TypeAlias = Literal["number", "category", "text", "id", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,65 +65,98 @@ class ColumnFacts:
 
     Attributes:
         name: of the column.
-        kind: ``number``, ``category``, ``text`` for prose, or ``other`` for names, ids, and cells that are neither
-            numbers, words, truth values nor dates; columns of that kind are left alone.
-        low, high: the smallest and largest number of the sample.
+        kind: as what it is used: ``number`` for numbers, dates and times; ``category``, also for numbers of which there
+            are one or two, such as truth values; ``text`` for prose; ``id``, which no strategy changes, but where no
+            two records share one, each new record gets a new one; or ``other`` for names and cells that are neither
+            text nor numbers nor dates, which are left alone.
+        low, high: the smallest and largest number of the sample; of dates and times, days from 0001-01-01.
         decimals: of its numbers.
-        counts: how often each word (`as_category`) occurs in the sample.
-        cells: a cell of the sample for each word.
-        quoted: whether numbers are written as strings, as in CSV.
+        counts: how often each value (`value`) occurs in the sample; empty for numbers that are no categories.
+        cells: a cell of the sample for each value.
+        column: what the column holds, by which cells are read.
+        writer: how its numbers are written; None if it has words.
+        blank: a missing cell, as the file has it.
         domain: of numbers, the public range; of categories, public words. None without a schema.
         most: the largest number that the file can hold.
         may_be_missing: whether cells may be empty.
     """
 
     name: str
-    kind: Literal["number", "category", "text", "other"]
+    kind: Use
     low: float = 0.0
     high: float = 0.0
     decimals: int = 0
-    counts: Mapping[str, int] = field(default_factory=dict)
-    cells: Mapping[str, Any] = field(default_factory=dict)
-    quoted: bool = False
+    counts: Mapping[Hashable, int] = field(default_factory=dict)
+    cells: Mapping[Hashable, Any] = field(default_factory=dict)
+    column: Column | None = None
+    writer: CellWriter | None = None
+    blank: Any = None
     domain: tuple[Any, ...] | None = None
     most: float = sys.float_info.max
     may_be_missing: bool = True
+
+    @property
+    def is_category(self) -> bool:
+        """Whether its values are categories; few whole numbers are, too."""
+        return self.kind == "category" or (self.kind == "number" and bool(self.counts))
+
+    @property
+    def is_truth(self) -> bool:
+        """Whether all its values are 0 or 1, whatever the file calls them."""
+        column = self.column
+        is_number = column is not None and column.form is not None and column.form.kind is Kind.NUMBER
+        return is_number and self.low >= 0.0 and self.high <= 1.0 and not self.decimals
 
     @property
     def width(self) -> float:
         """high − low, or 1 if all numbers are equal."""
         return min(self.high - self.low, sys.float_info.max) or max(1.0, abs(self.high))
 
+    def value(self, cell: Any) -> float | str | None:
+        """What a cell means: a number, or a word; None if it is missing, or among numbers none."""
+        if self.column is None:
+            return None if is_missing(cell) else word_of(cell)
+        return self.column.value(cell)
+
+    def is_missing(self, cell: Any) -> bool:
+        """Whether a cell is empty, or marked as missing."""
+        return is_missing(cell) if self.column is None else self.column.is_missing(cell)
+
     def extreme(self, far: float) -> float:
         """A number so many widths beyond the others, or the end of the public range that is farther from them."""
         if self.domain is None:
-            return min(self.high + far * self.width, self.most)
+            return max(self.high, min(self.high + far * self.width, self.most))
         low, high = self.domain
         return float(high if high - self.high >= self.low - low else low)
 
-    def written(self, number: float) -> str | float | int:
+    def written(self, number: float) -> Any:
         """A number as the file writes it."""
-        value = round(number, self.decimals)
-        if self.quoted:
-            return f"{value:.{self.decimals}f}"
-        return value if self.decimals else int(value)
+        assert self.writer is not None
+        return self.writer.cell(number)
 
-    def new_words(self, rng: np.random.Generator) -> Iterator[str]:
-        """Words that no record of the sample has, inside the public domain."""
-        if self.domain is not None:
-            every: Iterable[str] = self.domain
-        elif all(isinstance(cell, bool) for cell in self.cells.values()):
-            every = ("True", "False")
-        elif all(as_day(word) is not None for word in self.counts):
-            last = int(max(as_day(word) or 0.0 for word in self.counts))
-            every = (str(datetime.date.fromordinal(min(last + 1, datetime.date.max.toordinal()))),)
-        elif all(as_number(word) is not None for word in self.counts):
-            every = (str(int(max(as_number(word) or 0.0 for word in self.counts)) + 1),)
+    def new_cells(self, rng: np.random.Generator) -> Iterator[Any]:
+        """Cells whose values no record of the sample has, inside the public domain."""
+        if self.writer is not None:
+            numbers = [0.0, 1.0] if self.is_truth else [float(math.floor(self.high) + 1)]
+            if self.domain is not None:
+                numbers = [float(self.domain[1]), float(self.domain[0])]
+            cells = (self.written(number) for number in numbers if number <= self.most)
         else:
-            every = (_word(rng) for _ in range(100))
-        return (word for word in every if word not in self.counts)
+            cells = (cell for word in self._new_words(rng) if (cell := self._cell(word)) is not None)
+        return (cell for cell in cells if self.value(cell) not in self.counts)
 
-    def cell(self, word: str) -> Any:
+    def _new_words(self, rng: np.random.Generator) -> Iterable[str]:
+        words = [as_category(cell) for cell in self.cells.values()]
+        if self.domain is not None:
+            return self.domain
+        if words and all(as_day(word) is not None for word in words):
+            last = int(max(as_day(word) or 0.0 for word in words))
+            return (str(datetime.date.fromordinal(min(last + 1, datetime.date.max.toordinal()))),)
+        if words and all(as_number(word) is not None for word in words):
+            return (str(int(max(as_number(word) or 0.0 for word in words)) + 1),)
+        return (_word(rng) for _ in range(100))
+
+    def _cell(self, word: str) -> Any:
         """A word in the type of the column's cells; None if it has none."""
         kinds = {type(cell) for cell in self.cells.values()} or {str}
         for kind in kinds:
@@ -180,7 +223,7 @@ class Sample:
         validate.integer(minimum=1, copies=self.copies)
         if len(self.rows) < self.copies + 4:
             raise ValueError(f"{len(self.rows)} records are too few to make neighbours from; give {self.copies + 4}")
-        if self.label is not None and self.label not in [column.name for column in self.of_kind("category")]:
+        if self.label is not None and self.label not in [column.name for column in self.categories]:
             raise ValueError(f"the column of classes, {self.label!r}, is no column of categories; name it as one")
 
     def of_kind(self, kind: str) -> list[ColumnFacts]:
@@ -188,9 +231,14 @@ class Sample:
         return [column for column in self.columns if column.kind == kind]
 
     @property
+    def categories(self) -> list[ColumnFacts]:
+        """The columns whose values are categories, those of few whole numbers included."""
+        return [column for column in self.columns if column.is_category]
+
+    @property
     def classes(self) -> ColumnFacts | None:
         """The column of classes."""
-        categories = self.of_kind("category")
+        categories = self.categories
         if self.label is not None:
             return next(column for column in categories if column.name == self.label)
         several = [column for column in categories if len(column.counts) > 1]
@@ -198,7 +246,7 @@ class Sample:
 
     def rarity(self, row: Row) -> float:
         """The sum of −log of the frequencies of a row's categories."""
-        held = [column.counts.get(as_category(row[column.name]), 0) for column in self.of_kind("category")]
+        held = [column.counts.get(column.value(row[column.name]), 0) for column in self.categories]
         return -sum(math.log((count + 0.5) / (len(self.rows) + 1)) for count in held)
 
     @property
@@ -211,81 +259,150 @@ class Sample:
         """The row with the rarest categories."""
         return max(self.rows, key=self.rarity)
 
+    def equal(self, row: Row, other: Row) -> bool:
+        """Whether two rows hold the same, whatever the types of their cells; ids aside."""
+        return all(_same(column, row, other) for column in self.columns if column.kind != "id")
+
 
 def describe_columns(
     rows: Sequence[Row],
     *,
+    columns: Mapping[str, Column] | None = None,
     schema: Schema | None = None,
-    categorical: Sequence[str] = (),
-    texts: Sequence[str] = (),
+    rules: Rules = NO_RULES,
     most: Mapping[str, float] | None = None,
 ) -> tuple[ColumnFacts, ...]:
     """What is known of each column of a sample.
 
     Args:
         rows: of the sample.
-        schema: the public domains; None to read types off the sample.
-        categorical: columns of numbers that are categories.
-        texts: columns of prose.
+        columns: what the columns of the data hold; None to find out from the sample by the rules.
+        schema: the public domains; None for none.
+        rules: what is stated of columns.
         most: the largest number that the file can hold in a column, where that is less than the largest float.
 
     Raises:
-        ValueError: if the rows have different columns, a named column is missing, or a column of prose has a domain.
+        ValueError: if the rows have different columns, a named column is missing, a column of prose has a domain, or
+            one that is stated to hold numbers has none.
     """
     if not rows:
         raise ValueError("there are no records to make neighbours from")
     names = list(rows[0])
     if any(list(row) != names for row in rows):
         raise ValueError("the records have different columns; give each record all columns, in one order")
-    for name in (*categorical, *texts, *(schema.names if schema else ())):
+    if schema is not None:
+        rules = dataclasses.replace(rules, kinds=kinds_of(schema) | dict(rules.kinds))
+    for name in rules.kinds:
         if name not in names:
             raise ValueError(no_column(name, names))
     public = {} if schema is None else {column.name: column for column in schema.columns}
-    return tuple(
+    known = columns_of(rows, rules) if columns is None else columns
+    results = tuple(
         _facts(
-            name,
+            known[name],
             [row[name] for row in rows],
             public.get(name),
-            name in categorical,
-            name in texts,
+            rules.kinds.get(name),
             (most or {}).get(name, sys.float_info.max),
         )
         for name in names
     )
+    return tuple(dataclasses.replace(facts, blank=_blank(facts, results, rows)) for facts in results)
 
 
 def _facts(
-    name: str, values: Sequence[Any], public: AnyColumn | None, categorical: bool, text: bool, most: float
+    column: Column, cells: Sequence[Any], public: AnyColumn | None, stated: Kind | None, most: float
 ) -> ColumnFacts:
-    present = [value for value in values if not is_missing(value)]
-    known = all(isinstance(value, str | int | float | datetime.date) for value in present)
-    missing = public.missing if public is not None else True
-    if public is not None and text:
+    name, missing = column.name, public.missing if public is not None else True
+    if public is not None and stated is Kind.TEXT:
         raise ValueError(f"column {name!r} has a public domain in the schema, so it is no column of prose")
-    numbers = [as_number(value) for value in present]
-    numeric = bool(present) and all(number is not None for number in numbers) and len(set(numbers)) > 2
-    if not (categorical or text) and (isinstance(public, NumberColumn) or (public is None and numeric)):
-        result = [number for number in numbers if number is not None] or [0.0]
-        domain = None if public is None else tuple(float(word) for word in public.longest)
-        digits = max((decimals(number) for number in result), default=0) if public is None else public.decimals
-        quoted = any(isinstance(value, str) for value in present)
-        low, high = min(result), max(result)
-        return ColumnFacts(
-            name, "number", low, high, digits, quoted=quoted, domain=domain, most=most, may_be_missing=missing
-        )
-    if not known or (public is None and not present and not text):
-        return ColumnFacts(name, "other", may_be_missing=missing)
-    words = [as_category(value) for value in present]
-    counts = Counter(words)
-    cells = dict(zip(reversed(words), reversed(present), strict=True))
-    if text or (
-        public is None and not categorical and words and np.mean([len(w.split()) for w in words]) > _WORDS_OF_PROSE
-    ):
-        return ColumnFacts(name, "text", counts=counts, cells=cells, may_be_missing=missing)
-    if public is None and not categorical and (len(counts) > _MAX_CATEGORIES or 2 * len(counts) > len(present)):
-        return ColumnFacts(name, "other", may_be_missing=missing)
-    allowed = None if public is None else public.values if isinstance(public, CategoryColumn) else _ends(public)
-    return ColumnFacts(name, "category", counts=counts, cells=cells, domain=allowed, may_be_missing=missing)
+    values = [(column.value(cell), cell) for cell in cells]
+    present = [(value, cell) for value, cell in values if value is not None]
+    counts: Counter[Hashable] = Counter(value for value, _ in present)
+    facts = ColumnFacts(
+        name,
+        "other",
+        counts=counts,
+        cells=dict(reversed(present)),
+        column=column,
+        most=most,
+        may_be_missing=missing,
+    )
+    if column.form is not None:
+        return _measured(facts, [cell for _, cell in present], len(cells), public, stated)
+    if column.kind is Kind.NESTED or (public is None and not present and stated is None):
+        return facts
+    domain = None if public is None else public.values if isinstance(public, CategoryColumn) else _ends(public)
+    return dataclasses.replace(facts, kind=_use_of_words(column, public, stated), domain=domain)
+
+
+def _use_of_words(column: Column, public: AnyColumn | None, stated: Kind | None) -> Use:
+    """As what a column of words is used: words that rarely repeat are prose or names."""
+    if public is not None or stated is Kind.CATEGORY:
+        return "category"
+    if stated is Kind.TEXT:
+        return "text"
+    if column.kind is Kind.IDENTIFIER:
+        return "id"
+    if column.distinct <= MAX_CATEGORIES and 2 * column.distinct <= column.rows - column.missing:
+        return "category"
+    return "text" if column.is_prose else "other"
+
+
+def _measured(
+    facts: ColumnFacts, cells: Sequence[Any], rows: int, public: AnyColumn | None, stated: Kind | None
+) -> ColumnFacts:
+    """What is known of a column of numbers, dates or times. One without a name that numbers the rows holds ids."""
+    column, numbers = facts.column, [value for value in facts.counts if isinstance(value, float)]
+    assert column is not None
+    assert column.form is not None
+    if not numbers and public is None and stated is not None:
+        raise ValueError(f"column {column.name!r} is stated to hold numbers or dates, but no cell of it does")
+    is_number = column.form.kind is Kind.NUMBER
+    digits = max(map(decimals, numbers), default=0) if is_number else 0
+    domain: tuple[Any, ...] | None = None
+    if isinstance(public, DateColumn):
+        domain = public.low.toordinal(), public.high.toordinal()
+    elif isinstance(public, CategoryColumn):
+        raise ValueError(f"column {column.name!r} has categories in the schema, so it holds no numbers or dates")
+    elif public is not None:
+        digits = public.decimals
+        domain = tuple(float(word) for word in public.longest)
+    low, high = min(numbers, default=0.0), max(numbers, default=0.0)
+    if stated is None and is_number and not digits and len(numbers) == rows and _UNNAMED.fullmatch(column.name):
+        return dataclasses.replace(facts, kind="id")
+    kind: Use = "number" if len(numbers) > 2 or stated is not None else "category"
+    also = kind == "category" or (
+        stated is None
+        and is_number
+        and not digits
+        and len(numbers) <= FEW
+        and 2 * len(numbers) <= sum(facts.counts.values())
+    )
+    return dataclasses.replace(
+        facts,
+        kind=kind,
+        low=low,
+        high=high,
+        decimals=digits,
+        counts=facts.counts if also else {},
+        cells=facts.cells if also else {},
+        writer=writer_of(column, cells, digits),
+        domain=domain,
+        most=1.0 if column.form is Form.TRUTH else facts.most if is_number else float(_LAST_DAY),
+    )
+
+
+def _blank(facts: ColumnFacts, every: Sequence[ColumnFacts], rows: Sequence[Row]) -> Any:
+    """A missing cell as a column has most of them; if it has none, as another one that marks them alike has."""
+    own = [row[facts.name] for row in rows]
+    if not any(isinstance(cell, str) for cell in own):
+        return None
+    for cells in (own, *([row[other.name] for row in rows] for other in every)):
+        missing = Counter(cell for cell in cells if isinstance(cell, str) and facts.is_missing(cell))
+        if missing:
+            return missing.most_common(1)[0][0]
+    return ""
 
 
 Strategy: TypeAlias = Callable[[Sample, np.random.Generator], NeighboringData | None]
@@ -383,8 +500,7 @@ def _repeated_category(sample: Sample, rng: np.random.Generator) -> NeighboringD
 def _make_new(sample: Sample, target: dict[str, Any], rng: np.random.Generator) -> None:
     """Gives a record new categories."""
     for column in sample.of_kind("category"):
-        fitting = (cell for word in column.new_words(rng) if (cell := column.cell(word)) is not None)
-        target[column.name] = next(fitting, target[column.name])
+        target[column.name] = next(column.new_cells(rng), target[column.name])
 
 
 def _rare_category(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
@@ -393,13 +509,13 @@ def _rare_category(sample: Sample, rng: np.random.Generator) -> NeighboringData 
     return None if rarest is None else _without(sample, "rare_category", rarest)
 
 
-def _rarest(sample: Sample) -> tuple[str, str] | None:
-    """The column and the word of the rarest category."""
+def _rarest(sample: Sample) -> tuple[ColumnFacts, Hashable] | None:
+    """The column and the value of the rarest category of words."""
     every = [
-        (count, column.name, word)
+        (count, column, value)
         for column in sample.of_kind("category")
         if len(column.counts) > 2
-        for word, count in column.counts.items()
+        for value, count in column.counts.items()
     ]
     return min(every, key=lambda item: item[0])[1:] if every else None
 
@@ -409,28 +525,29 @@ def _empty_class(sample: Sample, rng: np.random.Generator) -> NeighboringData | 
     column = sample.classes
     if column is None or len(column.counts) < 2:
         return None
-    return _without(sample, "empty_class", (column.name, min(column.counts, key=column.counts.__getitem__)))
+    return _without(sample, "empty_class", (column, min(column.counts, key=column.counts.__getitem__)))
 
 
-def _without(sample: Sample, name: str, rarest: tuple[str, str]) -> NeighboringData | None:
+def _without(sample: Sample, name: str, rarest: tuple[ColumnFacts, Hashable]) -> NeighboringData | None:
     rest, target = _split(sample, rarest)
     return _of_novel(sample, name, rest, target) if len(rest) > sample.copies + 2 else None
 
 
-def _split(sample: Sample, rarest: tuple[str, str]) -> tuple[tuple[Row, ...], dict[str, Any]]:
+def _split(sample: Sample, rarest: tuple[ColumnFacts, Hashable]) -> tuple[tuple[Row, ...], dict[str, Any]]:
     """The records without a category, and the first that has it."""
-    column, word = rarest
-    rest = tuple(row for row in sample.rows if as_category(row[column]) != word)
-    return rest, dict(next(row for row in sample.rows if as_category(row[column]) == word))
+    column, value = rarest
+    having = [column.value(row[column.name]) == value for row in sample.rows]
+    rest = tuple(row for row, has in zip(sample.rows, having, strict=True) if not has)
+    return rest, dict(sample.rows[having.index(True)])
 
 
 def _new_combination(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
     """Two frequent categories that occur together in no record."""
-    best: tuple[int, ColumnFacts, str, ColumnFacts, str] | None = None
-    columns = [column for column in sample.of_kind("category") if len(column.counts) > 1]
+    best: tuple[int, ColumnFacts, Hashable, ColumnFacts, Hashable] | None = None
+    columns = [column for column in sample.categories if len(column.counts) > 1]
     for index, first in enumerate(columns):
         for second in columns[index + 1 :]:
-            seen = {(as_category(row[first.name]), as_category(row[second.name])) for row in sample.rows}
+            seen = {(first.value(row[first.name]), second.value(row[second.name])) for row in sample.rows}
             for a, many in first.counts.items():
                 for b, more in second.counts.items():
                     if (a, b) not in seen and (best is None or min(many, more) > best[0]):
@@ -445,7 +562,9 @@ def _new_combination(sample: Sample, rng: np.random.Generator) -> NeighboringDat
 
 def _missing_value(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
     """A record with empty cells, where no other record has any."""
-    complete = tuple(row for row in sample.rows if not any(is_missing(value) for value in row.values()))
+    complete = tuple(
+        row for row in sample.rows if not any(column.is_missing(row[column.name]) for column in sample.columns)
+    )
     classes = sample.classes
     kinds = ("number", "category") if len(sample.columns) > 1 else ()
     empty = [
@@ -457,15 +576,15 @@ def _missing_value(sample: Sample, rng: np.random.Generator) -> NeighboringData 
         return None
     target = dict(complete[0])
     for column in empty:
-        target[column.name] = "" if column.quoted or isinstance(target[column.name], str) else None
+        target[column.name] = column.blank
     return _pair(sample, "missing_value", complete, target, (Event("empty cells", 1.0),))
 
 
 def _duplicates(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
     """All records of D are equal, and one record of D′ is another one."""
     same, other = sample.usual, sample.unusual
-    if _equal(same, other):
-        other = next((row for row in sample.rows if not _equal(row, same)), same)
+    if sample.equal(same, other):
+        other = next((row for row in sample.rows if not sample.equal(row, same)), same)
     return _of_novel(sample, "duplicates", (same,) * len(sample.rows), other)
 
 
@@ -474,12 +593,13 @@ def _cluster_edge(sample: Sample, rng: np.random.Generator) -> NeighboringData |
     numbers = [column for column in sample.of_kind("number") if column.high > column.low]
     if not numbers:
         return None
-    first = max(numbers, key=lambda column: len({as_number(row[column.name]) for row in sample.rows}))
+    first = max(numbers, key=lambda column: len({column.value(row[column.name]) for row in sample.rows}))
 
     def value(row: Row) -> float:
-        return as_number(row[first.name]) or 0.0
+        number = first.value(row[first.name])
+        return number if isinstance(number, float) else 0.0
 
-    ordered = sorted((row for row in sample.rows if as_number(row[first.name]) is not None), key=value)
+    ordered = sorted((row for row in sample.rows if first.value(row[first.name]) is not None), key=value)
     quarter = len(ordered) // 4
     groups = (*ordered[:quarter], *ordered[len(ordered) - quarter :])
     if quarter < 2 or value(ordered[quarter - 1]) >= value(ordered[-quarter]):
@@ -494,7 +614,7 @@ def _longest_text(sample: Sample, rng: np.random.Generator) -> NeighboringData |
     target = dict(sample.usual)
     events = []
     for column in sample.of_kind("text"):
-        longest = max(column.counts, key=len, default="text")
+        longest = max(map(str, column.cells.values()), key=len, default="text")
         target[column.name] = " ".join([longest] * LONG)
         events.append(Event(f"{column.name}: characters of the longest text", 2.0 * len(longest)))
     return _pair(sample, "longest_text", sample.rows, target, tuple(events)) if events else None
@@ -506,7 +626,7 @@ def _new_token(sample: Sample, rng: np.random.Generator) -> NeighboringData | No
     for column in columns:
         word = _word(rng)
         usual = target[column.name]
-        target[column.name] = " ".join([word] * 3 + [str(usual)] * (not is_missing(usual)) + [word] * 3)
+        target[column.name] = " ".join([word] * 3 + [str(usual)] * (not column.is_missing(usual)) + [word] * 3)
     events = tuple(Event(f"{column.name}: texts with a new word of the target", 1.0) for column in columns)
     return _pair(sample, "new_token", sample.rows, target, events) if columns else None
 
@@ -521,29 +641,92 @@ def _pair(
     sample: Sample, name: str, rows: tuple[Row, ...], target: Row, events: tuple[Event, ...]
 ) -> NeighboringData | None:
     """The pair whose D is `rows`; None if D has too few records that differ from the target."""
+    ids = _NewIds(sample)
+    rows = ids.given_to(rows)
     kept = rows
     if sample.adjacency is Adjacency.REPLACE_ONE:
-        others = [index for index, row in enumerate(rows) if not _equal(row, target)][-sample.copies :]
+        others = [index for index, row in enumerate(rows) if not sample.equal(row, target)][-sample.copies :]
         if len(others) < sample.copies:
             return None
         kept = tuple(row for index, row in enumerate(rows) if index not in others)
-    novel = tuple(
-        column.name
-        for column in sample.of_kind("category")
-        if not any(_same(row[column.name], target[column.name]) for row in rows)
-    )
-    return NeighboringData(name, FINDS[name], rows, (*kept, *(dict(target),) * sample.copies), target, novel, events)
+    novel = tuple(column.name for column in sample.categories if not any(_same(column, row, target) for row in rows))
+    targets = [ids.new(target) for _ in range(sample.copies)]
+    return NeighboringData(name, FINDS[name], rows, (*kept, *targets), targets[0], novel, events)
 
 
-def _equal(row: Row, other: Row) -> bool:
-    return all(_same(value, other[name]) for name, value in row.items())
+def _same(column: ColumnFacts, row: Row, other: Row) -> bool:
+    """Whether two rows hold the same in a column, whatever the types of the cells."""
+    first, second = row[column.name], other[column.name]
+    if column.is_missing(first) or column.is_missing(second):
+        return column.is_missing(first) and column.is_missing(second)
+    return column.value(first) == column.value(second)
 
 
-def _same(value: Any, other: Any) -> bool:
-    """Whether two cells hold the same, whatever their types."""
-    if is_missing(value) or is_missing(other):
-        return is_missing(value) and is_missing(other)
-    return as_category(value) == as_category(other)
+class _NewIds:
+    """New ids for the records of one pair, in the columns of ids in which no two records of the sample share one."""
+
+    def __init__(self, sample: Sample) -> None:
+        self._known: dict[str, set[Hashable]] = {}
+        self._new: dict[str, Iterator[Any]] = {}
+        for column in sample.of_kind("id"):
+            cells = [row[column.name] for row in sample.rows]
+            words: set[Hashable] = {word_of(cell) for cell in cells}
+            if len(words) == len(cells) and not any(map(column.is_missing, cells)):
+                self._known[column.name] = words
+                self._new[column.name] = _ids_like(cells, words, column.most)
+
+    def new(self, row: Row) -> dict[str, Any]:
+        """A copy of a record with new ids."""
+        return {**row, **{name: cell for name, new in self._new.items() if (cell := next(new, None)) is not None}}
+
+    def given_to(self, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        """Rows in which a record that is there a second time has new ids."""
+        seen: dict[str, set[Hashable]] = {name: set() for name in self._new}
+        results, changed = [], False
+        for row in rows:
+            again = any(word_of(row[name]) in words for name, words in seen.items())
+            changed |= again
+            results.append(self.new(row) if again else row)
+            for name, words in seen.items():
+                words.add(word_of(row[name]))
+        return tuple(results) if changed else rows
+
+
+def _ids_like(cells: Sequence[Any], known: set[Hashable], most: float) -> Iterator[Any]:
+    """Ids that are none of these: the next numbers, or words with characters like those that others have there."""
+    numbers = [as_number(cell) for cell in cells if not isinstance(cell, str)]
+    if len(numbers) == len(cells) and all(number is not None and number.is_integer() for number in numbers):
+        last = max(int(number or 0) for number in numbers)
+        made: Iterable[Any] = (number for number in itertools.chain(range(last + 1, last + _MANY), range(last + 1)))
+        made = (number for number in made if number <= most)
+    elif all(isinstance(cell, str) for cell in cells):
+        made = _words_like([cell.strip() for cell in cells])
+    else:
+        return
+    taken = set(known)
+    for cell in made:
+        if word_of(cell) not in taken:
+            taken.add(word_of(cell))
+            yield cell
+
+
+def _words_like(words: Sequence[str]) -> Iterator[str]:
+    """Words that count on where all end in a number after the same letters, or else of characters in their places."""
+    counted = [_COUNTED.fullmatch(word) for word in words]
+    parts = [(match[1], int(match[2]), len(match[2]), match[3]) for match in counted if match is not None]
+    if len(parts) == len(words) and len({(before, after) for before, _, _, after in parts}) == 1:
+        before, _, width, after = parts[0]
+        width = width if len({digits for _, _, digits, _ in parts}) == 1 else 0
+        last = max(number for _, number, _, _ in parts)
+        yield from (f"{before}{number:0{width}d}{after}" for number in range(last + 1, last + _MANY))
+        return
+    alike = [word for word in words if len(word) == len(words[0])]
+    letters = [sorted(set(place)) for place in zip(*alike, strict=True)]
+    letters = [list("0123456789") if len(place) > 1 and all(map(str.isdigit, place)) else place for place in letters]
+    rng = np.random.default_rng(0)
+    for number in range(_MANY):
+        made = "".join(str(rng.choice(place)) for place in letters)
+        yield made if number % 100 < 99 else f"{made}{number}"
 
 
 def _ends(public: AnyColumn) -> tuple[str, ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -20,7 +22,7 @@ from pydantic import AliasChoices, Field, FiniteFloat, ValidationError
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.attacks.black_box.output_features import Features, OutputFeatures
-from dpassay.attacks.black_box.worst_cases import FINDS, ColumnFacts, Event, NeighboringData
+from dpassay.attacks.black_box.worst_cases import FINDS, ColumnFacts, Event, NeighboringData, Use
 from dpassay.auditing.files import MANIFEST, PLAN, Claimed, Part, version_error
 from dpassay.audits.games.many_runs import (
     MAX_RUNS,
@@ -39,6 +41,9 @@ from dpassay.base import validate
 from dpassay.base.errors import InputError, input_errors, naming
 from dpassay.base.former_name import FORMER_NAME
 from dpassay.base.number_format import format_confidence, format_lower, format_number, format_percent
+from dpassay.data.column_summary import ColumnSummary
+from dpassay.data.columns import Column, Form, Kind
+from dpassay.data.reader import FOUND, Dialect, FileOptions
 from dpassay.data.records import read_rows
 
 RESULTS: Final = "results.jsonl"
@@ -53,18 +58,72 @@ _VERSION = 1
 
 
 class PlannedColumn(Part):
-    """A column of the data: what features need of `ColumnFacts`."""
+    """A column of the data: what features need of `ColumnFacts`, how its numbers are written, and which words in it
+    mean that a cell is missing. Plans of earlier versions have neither."""
 
     name: str
-    kind: Literal["number", "category", "text", "other"]
+    kind: Use
     low: FiniteFloat
     high: FiniteFloat
     decimals: int = Field(ge=0, le=300)
+    form: Form | None = None
+    marks: list[str] = Field(default_factory=list)
+
+    @classmethod
+    def of(cls, facts: ColumnFacts) -> PlannedColumn:
+        """The column that strategies knew."""
+        known = facts.column
+        return cls(
+            name=facts.name,
+            kind=facts.kind,
+            low=facts.low,
+            high=facts.high,
+            decimals=facts.decimals,
+            form=None if known is None else known.form,
+            marks=[] if known is None else sorted(known.marks),
+        )
 
     @property
     def facts(self) -> ColumnFacts:
         """The column in the form that features take."""
-        return ColumnFacts(self.name, self.kind, self.low, self.high, self.decimals)
+        form = Form.POINT if self.form is None and self.kind == "number" else self.form
+        kind = Kind.CATEGORY if form is None else form.kind
+        column = Column(self.name, kind, form, 0, 0, 0, 0, marks=frozenset(self.marks))
+        return ColumnFacts(self.name, self.kind, self.low, self.high, self.decimals, column=column)
+
+
+class PlannedDialect(Part):
+    """How the data, if they are CSV, and so the data sets are written (`dpassay.data.reader.Dialect`)."""
+
+    separator: str
+    encoding: str
+    header: bool
+
+    @classmethod
+    def of(cls, dialect: Dialect) -> PlannedDialect:
+        """What the reader of the data found, or was told."""
+        return cls(separator=dialect.separator, encoding=dialect.encoding, header=dialect.header)
+
+    @property
+    def options(self) -> FileOptions:
+        """The same as options of the reader."""
+        return FileOptions(separator=self.separator, encoding=self.encoding, header=self.header)
+
+
+_BEFORE: Final = PlannedDialect(separator=",", encoding="utf-8", header=True)
+"""Of plans of earlier versions."""
+
+
+class Understood(Part):
+    """What was understood of the data: how they are written, in words, and each column (`ColumnSummary`)."""
+
+    written: str
+    columns: list[dict[str, Any]]
+
+    @property
+    def summaries(self) -> tuple[ColumnSummary, ...]:
+        """The columns."""
+        return tuple(ColumnSummary(**column | {"warnings": tuple(column["warnings"])}) for column in self.columns)
 
 
 class PlannedEvent(Part):
@@ -108,13 +167,16 @@ class RunsPlan(Part):
         claim: or None.
         adjacency, unit: of the claim.
         failures: whether pairs are tested on whose D′ every pilot run fails.
+        dialect: of the data; None if they are no CSV.
+        header: whether it was stated that the first line of CSV names the columns; None if it was not.
+        understood: of the data; None for plans of earlier versions.
     """
 
     schema_version: Literal[1] = 1
     dpassay: str = Field(validation_alias=AliasChoices("dpassay", FORMER_NAME))
     seed: int = Field(ge=0)
     like: str
-    suffix: str = Field(pattern=r"^\.(jsonl|csv|parquet)$")
+    suffix: str = Field(pattern=r"^\.(jsonl|csv|tsv|parquet)(\.gz|\.zst)?$")
     data_sets: list[str]
     columns: list[PlannedColumn]
     pairs: list[PlannedPair]
@@ -125,6 +187,19 @@ class RunsPlan(Part):
     adjacency: str
     unit: str
     failures: bool
+    dialect: PlannedDialect | None = None
+    header: bool | None = None
+    understood: Understood | None = None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The columns of the data."""
+        return frozenset(column.name for column in self.columns)
+
+    @property
+    def is_csv(self) -> bool:
+        """Whether data sets and outputs are text with a separator between cells."""
+        return self.suffix.startswith((".csv", ".tsv"))
 
     def design(self, *, stop: bool = True) -> ManyRunsDesign:
         """The design of the audit."""
@@ -218,8 +293,23 @@ class PlannedRuns:
             InputError: if its file was changed.
         """
         self.content(data)
+        stated = (self.plan.dialect or _BEFORE).options if self.plan.is_csv else FOUND
         with input_errors():
-            return tuple(row for _, row in read_rows(self.data_file(data)))
+            return tuple(row for _, row in read_rows(self.data_file(data), stated=stated))
+
+    def reading_of(self, output: Path) -> FileOptions:
+        """How an output is read: as it itself shows, and where it shows no column of the data, as these are written."""
+        plan = self.plan
+        if not plan.is_csv:
+            return FOUND
+        dialect = plan.dialect or _BEFORE
+        encoding = dialect.encoding if dialect.encoding == "latin-1" and not _is_utf8(output) else None
+        found = FileOptions(encoding=encoding, header=plan.header)
+        for options in (found, FileOptions(separator=dialect.separator, encoding=encoding, header=plan.header)):
+            with contextlib.suppress(ValueError):
+                if any(plan.names & row.keys() for _, row in itertools.islice(read_rows(output, stated=options), 1)):
+                    return options
+        return found
 
     def features(self) -> OutputFeatures:
         """The features of outputs.
@@ -278,7 +368,17 @@ class PlannedRuns:
 
     @property
     def warnings(self) -> list[str]:
-        """That no outcome could refute the claim, if none could."""
+        """That hardly a column is used, and that no outcome could refute the claim, if that is so."""
+        columns = self.plan.columns
+        used = [column.name for column in columns if column.kind in ("number", "category", "text")]
+        few = [
+            f"Warning: of {len(columns)} columns {f'only {used[0]!r}' if used else 'none'} is used; say what the "
+            "others hold (--number, --categorical, --text), or how the file is written (--separator)."
+        ] * (len(used) < min(len(columns), 2))
+        return few + self._about_the_claim
+
+    @property
+    def _about_the_claim(self) -> list[str]:
         needed, design = self.runs_needed, self.design
         if design.claim is None:
             return []
@@ -323,6 +423,23 @@ def _are_neighbors(
     first, second = (Counter(repr(list(row.items())) for row in rows) for rows in (data, neighbor))
     fewer, more = (first - second).total(), (second - first).total()
     return more <= size and fewer == (more if adjacency is Adjacency.REPLACE_ONE else 0)
+
+
+def _is_utf8(path: Path) -> bool:
+    """Whether a file is UTF-8, or not to be looked at."""
+    try:
+        with path.open("rb") as file:
+            if path.suffix in (".gz", ".zst"):
+                return True
+            decoder = codecs.getincrementaldecoder("utf-8")()
+            for piece in iter(lambda: file.read(1 << 20), b""):
+                decoder.decode(piece)
+            decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def data_file(folder: Path, data: int, suffix: str) -> Path:

@@ -47,6 +47,7 @@ def _document(planned: PlannedRuns, result: dict[str, Any]) -> dict[str, Any]:
             "unit": plan.unit,
             "failures": plan.failures,
             "plan_sha256": planned.sha256,
+            **_understood(planned),
         },
         "power": result.get("power"),
         "detectable": result.get("detectable"),
@@ -58,6 +59,18 @@ def _document(planned: PlannedRuns, result: dict[str, Any]) -> dict[str, Any]:
         "unprotected": result.get("unprotected"),
         "limitations": _limitations(planned),
     }
+
+
+def _understood(planned: PlannedRuns) -> dict[str, Any]:
+    """How the data are written, and what their columns hold; nothing for plans of earlier versions."""
+    understood = planned.plan.understood
+    if understood is None:
+        return {}
+    columns = [
+        {**column.to_json(), "missing": sum(column.missing.values()), "distinct": sum(column.distinct.values())}
+        for column in understood.summaries
+    ]
+    return {"written": understood.written, "columns": columns}
 
 
 def _ceilings(design: ManyRunsDesign, result: dict[str, Any]) -> list[tuple[int, float]]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from dpassay import __version__
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.attacks.black_box.worst_cases import (
+    ColumnFacts,
     NeighboringData,
     Row,
     Sample,
@@ -23,15 +25,17 @@ from dpassay.attacks.black_box.worst_cases import (
     neighboring_data,
 )
 from dpassay.attacks.canaries.rows import ColumnRange
-from dpassay.auditing.data import Data, write_rows
+from dpassay.auditing.data import SAMPLE, Data, write_rows
 from dpassay.auditing.files import PLAN, Claimed, planned_claim
 from dpassay.auditing.many_runs.files import (
     DATA,
     PlannedColumn,
+    PlannedDialect,
     PlannedEvent,
     PlannedPair,
     PlannedRuns,
     RunsPlan,
+    Understood,
     data_file,
     read_plan,
 )
@@ -48,11 +52,22 @@ from dpassay.base.outputs import check_new_folder
 from dpassay.base.private_files import new_folder, write_private
 from dpassay.base.progress import Progress
 from dpassay.data.cells import as_category, is_missing
-from dpassay.data.records import read_rows
-from dpassay.data.table_schema import read_schema
+from dpassay.data.column_summary import ColumnSummary, summarised
+from dpassay.data.columns import ColumnReader, Kind, Rules, readers_of
+from dpassay.data.reader import FOUND, Dialect, FileOptions, compression_of, dialect_of
+from dpassay.data.records import read_rows, written_as
+from dpassay.data.table_schema import Schema, kinds_of, read_schema
 
 RUNS = 300
 """The default number of runs, pilot runs included; more if the claim needs them."""
+
+_SIGNS = {
+    re.compile(r"[;|\t]"): "semicolons, bars or tabs",
+    re.compile(r":"): "colons",
+    re.compile(r"[\^~]"): "signs such as ^",
+    re.compile(r"\s+"): "spaces",
+}
+_ALIKE = 0.9  # share of the rows that are cut into as many parts as the header
 
 
 def plan(
@@ -69,8 +84,11 @@ def plan(
     schema: str | Path | None = None,
     records: int = defaults.MANY_RUNS_RECORDS,
     label: str | None = None,
+    number: Iterable[str] = (),
     categorical: Iterable[str] = (),
     texts: Iterable[str] = (),
+    ids: Iterable[str] = (),
+    reading: FileOptions = FOUND,
     failures: bool = False,
     progress: Progress | None = None,
 ) -> PlannedRuns:
@@ -78,7 +96,8 @@ def plan(
 
     Args:
         folder: to make; it must not exist, or be empty.
-        like: file of the data (.jsonl, .csv, .parquet) that neighbours are made like.
+        like: file of the data (.csv, .tsv, .jsonl, .parquet) that neighbours are made like. Data sets are written as it
+            is.
         epsilon: claimed ε; None for no claim.
         delta: claimed δ; 0 for pure differential privacy.
         adjacency: of the claim: ``add_remove`` or ``replace_one``.
@@ -89,8 +108,12 @@ def plan(
         schema: file of the public domains of the columns; None to read types off the data.
         records: largest number of records of a data set, drawn at random from the file.
         label: column of classes; None for the category with the fewest values.
+        number: columns of numbers or dates, in which all other cells count as missing.
         categorical: columns of numbers that are categories.
         texts: columns of prose.
+        ids: columns of ids, which are no value of a record. Where no two records share one, each new record gets a new
+            one.
+        reading: how the data are written; what is not stated is found out.
         failures: whether pairs are tested on which every pilot run fails if the record is in the data.
         progress: where to show progress.
 
@@ -109,27 +132,42 @@ def plan(
         validate.integer(minimum=group.size + 4, records=records)
         if runs is not None:
             validate.integer(minimum=MIN_RUNS, maximum=MAX_RUNS, runs=runs)
-        rows = _sample(path, records, progress or Progress())
+        rules = _rules(
+            public,
+            reading,
+            {Kind.NUMBER: number, Kind.CATEGORY: categorical, Kind.TEXT: texts, Kind.IDENTIFIER: ids},
+        )
+        if compression_of(path)[0] == ".xlsx":
+            raise ValueError(f"{path}: data sets are written as the data are, and no Excel files are; save it as CSV")
+        every = _read(path, reading, max(records, SAMPLE), progress or Progress())
+        dialect = dialect_of(path, reading) if compression_of(path)[0] in (".csv", ".tsv") else None
+        _check_separator(path, every, dialect, reading)
+        readers = readers_of(every, rules)
+        rows = _drawn(every, records)
         columns = describe_columns(
             rows,
+            columns={name: reader.column() for name, reader in readers.items()},
             schema=public,
-            categorical=tuple(categorical),
-            texts=tuple(texts),
+            rules=rules,
             most=_largest_numbers(path),
         )
         sample = Sample(rows, columns, Adjacency(adjacency), group.size, label)
         pairs = neighboring_data(sample, np.random.default_rng(secrets.randbits(64)), tuple(neighbors) or None)
         _check_texts(path, pairs)
     data_sets, indices = data_sets_of(pairs)
-    suffix, form = path.suffix.lower(), Data(path, [ColumnRange(column.name, "other") for column in columns])
+    form = Data(path, [ColumnRange(column.name, "other") for column in columns], reading=reading)
+    understood = Understood(
+        written=written_as(path, reading),
+        columns=[_summary(column, readers[column.name]).to_json() for column in columns],
+    )
     with new_folder(target) as partial:
         content = RunsPlan(
             dpassay=__version__,
             seed=secrets.randbits(63),
             like=str(like),
-            suffix=suffix,
+            suffix=form.suffix,
             data_sets=_write_data_sets(partial, data_sets, form),
-            columns=[PlannedColumn.model_validate(column, from_attributes=True) for column in columns],
+            columns=[PlannedColumn.of(column) for column in columns],
             pairs=[
                 PlannedPair(
                     name=pair.name,
@@ -148,6 +186,9 @@ def plan(
             adjacency=adjacency,
             unit=unit,
             failures=failures,
+            dialect=None if dialect is None else PlannedDialect.of(dialect),
+            header=reading.header,
+            understood=understood,
         )
         if runs is None:
             content = content.model_copy(update={"runs": _default_runs(content.design())})
@@ -157,7 +198,7 @@ def plan(
 
 
 def _write_data_sets(folder: Path, data_sets: Sequence[tuple[Row, ...]], form: Data) -> list[str]:
-    """Writes the data sets, and returns the hash of each."""
+    """Writes the data sets as the data are written, and returns the hash of each."""
     (folder / "private" / DATA).mkdir(mode=0o700)
     hashes = []
     for number, rows in enumerate(data_sets):
@@ -165,6 +206,54 @@ def _write_data_sets(folder: Path, data_sets: Sequence[tuple[Row, ...]], form: D
         write_rows(path, [dict(row) for row in rows], form)
         hashes.append(hashlib.sha256(path.read_bytes()).hexdigest())
     return hashes
+
+
+def _rules(public: Schema | None, reading: FileOptions, named: Mapping[Kind, Iterable[str]]) -> Rules:
+    """What is stated of columns: by name, and else by the schema.
+
+    Raises:
+        ValueError: if a column is stated to be two things.
+    """
+    stated: dict[str, Kind] = {}
+    for kind, names in named.items():
+        for name in names:
+            if stated.setdefault(name, kind) is not kind:
+                raise ValueError(f"column {name!r} is named twice; name it once, as what it is")
+    kinds = {} if public is None else kinds_of(public)
+    return Rules(kinds | stated, tuple(reading.missing or ()), reading.decimal)
+
+
+def _check_separator(path: Path, rows: Sequence[Row], dialect: Dialect | None, reading: FileOptions) -> None:
+    """Raises `ValueError` if a file is read as one column, and another sign cuts name and cells into as many parts."""
+    names = list(rows[0])
+    if dialect is None or reading.separator is not None or len(names) > 1:
+        return
+    sample = [str(row[names[0]]) for row in rows[:1000]]
+    for sign, what in _SIGNS.items():
+        parts = len(sign.findall(names[0].strip()))
+        alike = sum(len(sign.findall(cell.strip())) == parts for cell in sample)
+        if parts and alike >= _ALIKE * len(sample):
+            raise ValueError(
+                f"{path}: is read as one column, but {what} seem to stand between the cells of several; write it with "
+                "commas, or, if it is one column, give --separator comma"
+            )
+
+
+def _summary(facts: ColumnFacts, reader: ColumnReader) -> ColumnSummary:
+    column = facts.column or reader.column()
+    use = {"number": "as a number", "category": "as a category", "text": "as prose"}.get(facts.kind, "")
+    if facts.kind == "number" and facts.is_category:
+        use += ", and as a category"
+    if facts.kind == "number" and column.form is not None and column.form.kind is not Kind.NUMBER:
+        use = "as a number of days"
+    left = ""
+    if facts.kind == "id":
+        left = "ids; a new record gets a new one, unless records share them"
+    elif column.kind is Kind.NESTED:
+        left = "lists or objects"
+    elif facts.kind == "other":
+        left = "words that rarely repeat, such as names; --categorical or --text uses them" if facts.counts else "empty"
+    return summarised(column, {"data": reader}, left=left, use=use)
 
 
 def _check_texts(path: Path, pairs: Sequence[NeighboringData]) -> None:
@@ -188,15 +277,15 @@ def _checked_unit(unit: str, epsilon: float | None, delta: float, adjacency: str
     return group
 
 
-def _sample(path: Path, records: int, progress: Progress) -> tuple[Row, ...]:
-    """A uniform sample of the records of the file, in one pass and bounded memory."""
+def _read(path: Path, reading: FileOptions, most: int, progress: Progress) -> tuple[Row, ...]:
+    """A uniform sample of the records of the file, of at most so many, in one pass and bounded memory."""
     kept: list[tuple[int, Row]] = []
     drawn = random.Random(secrets.randbits(64))
     with progress.stage("Reading the data") as step:
-        for number, (_, row) in enumerate(read_rows(path)):
-            if len(kept) < records:  # reservoir sampling: Vitter 1985, algorithm R
+        for number, (_, row) in enumerate(read_rows(path, stated=reading)):
+            if len(kept) < most:  # reservoir sampling: Vitter 1985, algorithm R
                 kept.append((number, dict(row)))
-            elif (target := drawn.randrange(number + 1)) < records:
+            elif (target := drawn.randrange(number + 1)) < most:
                 kept[target] = number, dict(row)
             if number % 1000 == 0:
                 step(0, 1)  # the number of rows is unknown before the end
@@ -204,6 +293,13 @@ def _sample(path: Path, records: int, progress: Progress) -> tuple[Row, ...]:
     if not kept:
         raise ValueError(f"{path}: holds no records; neighbours are made like records, so name a file of some")
     return tuple(row for _, row in sorted(kept, key=lambda item: item[0]))
+
+
+def _drawn(rows: tuple[Row, ...], records: int) -> tuple[Row, ...]:
+    """So many of the rows, drawn uniformly, in their order."""
+    if len(rows) <= records:
+        return rows
+    return tuple(rows[index] for index in sorted(random.Random(secrets.randbits(64)).sample(range(len(rows)), records)))
 
 
 def _largest_numbers(path: Path) -> dict[str, float]:

@@ -38,13 +38,15 @@ from dpassay.base import defaults, validate
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_files import one_process, write_private
 from dpassay.base.progress import Progress
-from dpassay.data.records import read_rows
+from dpassay.data.columns import Kind, Rules
+from dpassay.data.records import read_rows, written_as
 
 T = TypeVar("T")
 
 _AHEAD = 16  # rounds that are asked for at once where runs are made elsewhere
 _LOG = 1 << 16  # bytes that are kept of the messages of a failed run
 _KEPT_LOGS = 20
+_SHOWN = 5  # columns that an output lacks
 _OF_GENERATORS = frozenset([".py", ".ipynb", ".r", ".jl", ".js", ".sh", ".yaml", ".yml", ".toml", ".json"])
 _TODO, _OUTPUTS, _FAILURES, _WORK = "todo.csv", "outputs", "failures", "work"
 
@@ -57,16 +59,19 @@ class MadeRuns:
         made: number of runs with a result, those of the unprotected generator included.
         reason: why the audit of the claimed generator needs no more runs; empty if it does.
         wanted: the runs that are needed next; empty if the audit is finished.
+        notes: what the first output lacks, a sentence each.
     """
 
     made: int
     reason: str
     wanted: tuple[MadeRun, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The state as plain JSON types."""
         wanted = [run.name for run in self.wanted]
-        return {"runs": self.made, "wanted": wanted, "finished": not wanted, "reason": self.reason}
+        made = {"runs": self.made, "wanted": wanted, "finished": not wanted, "reason": self.reason}
+        return {**made, "notes": list(self.notes)}
 
 
 def run(
@@ -125,7 +130,7 @@ def run(
                 if arm == "claimed":
                     reason = audit.stopped
         shutil.rmtree(planned.private / _WORK, ignore_errors=True)
-        return MadeRuns(len(results.by_run), reason)
+        return MadeRuns(len(results.by_run), reason, notes=tuple(maker.notes))
 
 
 @contextlib.contextmanager
@@ -214,10 +219,10 @@ def audit_function(
         stop: whether to stop as soon as the claim is refuted.
 
     Raises:
-        ValueError: if the arguments or the records are invalid.
+        ValueError: if the arguments or the records are invalid, or an output has no column of the data.
     """
     relation = Adjacency(adjacency)
-    columns = describe_columns(rows, categorical=categorical)
+    columns = describe_columns(rows, rules=Rules(dict.fromkeys(categorical, Kind.CATEGORY)))
     sample = Sample(tuple(rows), columns, relation)
     pairs = neighboring_data(sample, np.random.default_rng(seed), neighbors)
     data_sets, indices = data_sets_of(pairs)
@@ -247,6 +252,8 @@ def audit_function(
             except (Exception, SystemExit):
                 audit.add(item, failed_output(names[item.data]))
                 continue
+            if output and not rows[0].keys() & output[0].keys():
+                raise ValueError("the records that the function returns have no column of the data; name them alike")
             audit.add(item, features.of(output, names[item.data]))
     return audit.result()
 
@@ -322,6 +329,7 @@ class _Maker:
 
     def __init__(self, planned: PlannedRuns, of_commands: bool, timeout: float, keep: bool) -> None:
         self._planned, self._of_commands, self._keep = planned, of_commands, keep
+        self.notes: list[str] = []
         self._features = planned.features()
         self._rows = functools.cache(planned.rows)
         self._logs = _Logs(planned.private / _FAILURES)
@@ -340,9 +348,14 @@ class _Maker:
         result = self._run(generator, made, lambda rows: {name for row in rows for name in row})
         if isinstance(result, str):
             raise InputError(f"{what} fails on the data ({result}); its messages are in {self._logs.file(made)}")
-        only_text = [column.name for column in plan.columns] == ["text"]
-        if not self._of_commands and result == {"text"} and not only_text:
-            raise InputError(f"{what} must return records, as dicts of their columns")
+        lacking = [column.name for column in plan.columns if column.kind != "id" and column.name not in result]
+        if not result:
+            self.notes.append(f"The first output of {what} has no rows.")
+        elif lacking:
+            self.notes.append(
+                f"The first output of {what} lacks {len(lacking)} of {len(plan.columns)} columns of the data, which "
+                f"count as empty: {', '.join(map(repr, lacking[:_SHOWN]))}{' and others' * (len(lacking) > _SHOWN)}."
+            )
 
     def _run(self, generator: str, made: MadeRun, use: Callable[[Iterable[Row]], T]) -> T | str:
         """What becomes of the output of a run; or why there is none."""
@@ -350,7 +363,11 @@ class _Maker:
             return self._commands.run(generator, made, use, keep=self._keep and made.run.number != TRIAL)
         seed = _seed(self._planned.plan.seed, made.spawn_key)
         rows = self._functions.call(generator, self._rows(made.run.data), seed, lambda log: self._logs.keep(log, made))
-        return rows if isinstance(rows, str) else use(rows)
+        if isinstance(rows, str):
+            return rows
+        if rows and not self._planned.plan.names & rows[0].keys():
+            return "its records have no column of the data; it must return records, as dicts of their columns"
+        return use(rows)
 
     def _score(self, generator: str, made: MadeRun) -> tuple[dict[str, Features], float]:
         """The features of the output of a run, and the seconds that it took."""
@@ -443,17 +460,29 @@ class _Unreadable(Exception):
     """An output that is missing or malformed."""
 
 
-def _rows_of(path: str) -> Iterator[Row]:
+def _rows_of(planned: PlannedRuns, path: str) -> Iterator[Row]:
     """The rows of an output, one by one.
 
     Raises:
-        _Unreadable: if there is none, or it is malformed.
+        _Unreadable: if there is none, it is malformed, or it has no column of the data.
     """
     try:
-        for _, row in read_rows(path):
+        for number, (_, row) in enumerate(read_rows(path, stated=planned.reading_of(Path(path)))):
+            if not number and not planned.plan.names & row.keys():
+                raise _Unreadable(_no_column(planned, path, len(row)))
             yield row
     except ValueError as error:
         raise _Unreadable(str(error).removeprefix(path).partition(": ")[2]) from None
+
+
+def _no_column(planned: PlannedRuns, path: str, columns: int) -> str:
+    """What an output was read as that has no column of the data."""
+    read = "one column" if columns == 1 else f"{columns} columns"
+    written = f" ({written_as(path, planned.reading_of(Path(path)))})"
+    return (
+        f"it is read as {read}{written}, of which the data, with {len(planned.plan.names)}, have none; name them as in "
+        "the data, in a first line, and separate them by commas, semicolons, tabs or bars"
+    )
 
 
 class _Commands:
@@ -485,7 +514,7 @@ class _Commands:
             reason = self._execute(words, work)
             if not reason:
                 try:
-                    result = use(_rows_of(indices["{output}"]))
+                    result = use(_rows_of(self._planned, indices["{output}"]))
                 except _Unreadable as error:
                     reason = f"its output cannot be read: {error}"
                 else:
@@ -567,7 +596,7 @@ def _read_elsewhere(
         result = failed_output(pairs)
     elif path.is_file():
         try:
-            result = features.of(_rows_of(str(path)), pairs)
+            result = features.of(_rows_of(planned, str(path)), pairs)
         except _Unreadable as error:
             raise InputError(
                 f"{path}: cannot be read: {error}; if it is still being copied, wait; else the run has failed: make an "

@@ -607,7 +607,7 @@ _EXHAUSTED: Final = "the generator failed in all pilot runs on D, or in all on D
 def _unfinished(design: ManyRunsDesign, search: PairSearch, made: int) -> AuditResult:
     """The result before the first round of the test: no bound."""
     if search.exhausted:
-        reason = f"{_EXHAUSTED}; correct its command, or ask for other neighbours"
+        reason = f"{_EXHAUSTED}; correct its command, ask for other neighbours, or test failures, too (--failures)"
     else:
         reason = "the search for neighbours is not finished, so nothing was tested"
     return AuditResult(
@@ -726,6 +726,18 @@ def _notes(test: RunsTest) -> list[str]:
     ]
 
 
+def _what_would_do(design: ManyRunsDesign, test: RunsTest) -> str:
+    """With which runs the claim could be refuted, in words."""
+    needed = runs_needed(design)
+    if needed is None or needed > MAX_RUNS:
+        return f"no outcome of {MAX_RUNS} runs, the most that are possible, refutes it"
+    if needed > design.runs:
+        return f"plan at least {needed} runs (--runs)"
+    if not test.ended:
+        return "plan anew, and make all planned runs before the bound is computed"
+    return "plan more runs (--runs), or fewer pairs of neighbours (--neighbors)"
+
+
 def _conclusion(design: ManyRunsDesign, test: RunsTest, bound: Bound) -> str:
     """What the test of one pair shows, and what it says of the claim."""
     shown = (
@@ -739,10 +751,8 @@ def _conclusion(design: ManyRunsDesign, test: RunsTest, bound: Bound) -> str:
     claimed = describe(design.claim)
     if test.refuted:
         return f"{shown}; the claim, {claimed}, is refuted.{notes}"
-    ceiling = format_ceiling(bound.ceiling, bound.value)
     if (bound.ceiling or 0.0) <= design.limit:
-        return (
-            f"{shown}; {test.size} rounds show at most ε = {ceiling}, so this says nothing about the claim, {claimed}."
-            f"{notes}"
-        )
+        ceiling = format_ceiling(bound.ceiling, bound.value)
+        most = f"{test.size} rounds show at most ε = {ceiling}, so nothing follows for the claim, {claimed}"
+        return f"{no_conclusion(shown, most, _what_would_do(design, test))}{notes}"
     return f"{shown}; the claim, {claimed}, is not refuted. {half}{notes}"

@@ -55,9 +55,14 @@ def audit_of_runs(words: str, **changes: Any) -> dict[str, Any]:
 def runs_document(words: str = "words", **changes: Any) -> RunsAudit:
     """An audit of four pairs: one was tested, one lost, one always failed, one was not tried."""
     names = ("untried", "second", "failing", "tested")
+    column = {
+        "name": words, "kind": words, "form": "2013-05-31", "missing": 3, "distinct": 7, "used": True, "why": words,
+        "warnings": [words],
+    }  # fmt: skip
     plan = {
         "pairs": [{"name": name, "finds": words} for name in names], "runs": 60, "pilots": 24, "most_rounds": 18,
         "confidence": 0.95, "adjacency": "add_remove", "unit": "record", "failures": False, "plan_sha256": "ab" * 32,
+        "written": words, "columns": [column, {**column, "used": False, "form": "", "warnings": []}],
     }  # fmt: skip
     given = {
         "schema": 1, "name": words, "created": "2026-01-02T03:04:05+00:00", "claim": {"epsilon": 0.5, "delta": 0.0},

@@ -11,7 +11,8 @@ import typer
 from dpassay.base import defaults
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import IN_AUDIT_HELP
-from dpassay.cli.options import FORMATS, Confidence, Json, Quiet, call, conclude, show
+from dpassay.cli.options import FORMATS, Confidence, Json, Quiet, call, conclude, show, with_fields
+from dpassay.data.reader import FOUND, FileOptions
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,6 +27,7 @@ _COMMAND = '--command "python gen.py {input} {output}"'
 
 
 @app.command(epilog=f"Example: dpassay audit runs plan --like people.csv --epsilon 1 -o runs\n\n{IN_AUDIT_HELP}")
+@with_fields
 def plan(
     like: Annotated[Path, typer.Option(help=f"File of the data ({FORMATS}) on which neighbours are modelled.")],
     folder: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")],
@@ -62,10 +64,19 @@ def plan(
     label: Annotated[
         str | None, typer.Option(help="Column of the class label. Default: the category with the fewest values.")
     ] = None,
+    number: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of numbers or dates, in which all other cells count as missing; repeatable."),
+    ] = None,
     categorical: Annotated[
         list[str] | None, typer.Option(help="Column of numbers that are categories; repeatable.")
     ] = None,
     texts: Annotated[list[str] | None, typer.Option("--text", help="Column of prose; repeatable.")] = None,
+    ids: Annotated[
+        list[str] | None,
+        typer.Option("--id", help="Column of ids, or row numbers, which are no value of a record; repeatable."),
+    ] = None,
+    reading: FileOptions = FOUND,
     failures: Annotated[
         bool,
         typer.Option("--failures", help="Also test pairs on which every pilot run fails if the record is in the data."),
@@ -73,13 +84,20 @@ def plan(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Makes neighbouring data sets, and says what the audit can show before the generator runs."""
+    """Makes neighbouring data sets, and says what the audit can show before the generator runs.
+
+    What each column was taken for is shown first. Data sets are written as the file is.
+    """
     options = locals()
     from dpassay import audit
 
     result = call(audit.runs, options)
 
     def in_words() -> None:
+        from dpassay.cli.column_table import print_columns
+
+        if (understood := result.plan.understood) is not None:
+            print_columns(understood.summaries, {like.name: understood.written})
         say("\n".join(result.words()))
         say(f"Next: dpassay audit runs run {folder} {_COMMAND}")
 
@@ -123,7 +141,7 @@ def run(
     made = call(audit.make_runs, options, stop=not options.pop("all_"))
 
     def in_words() -> None:
-        say(f"{made.made} runs were made, and no more are needed: {made.reason}.")
+        say("\n".join((*made.notes, f"{made.made} runs were made, and no more are needed: {made.reason}.")))
         say(f"Next: dpassay audit runs bound {folder}")
 
     show(made.to_json(), in_words, json_, quiet)

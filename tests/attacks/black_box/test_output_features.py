@@ -27,6 +27,7 @@ from dpassay.attacks.black_box.worst_cases import (
     describe_columns,
     neighboring_data,
 )
+from dpassay.data.columns import Kind, Rules
 
 ROWS: list[dict[str, Any]] = [
     {
@@ -38,19 +39,28 @@ ROWS: list[dict[str, Any]] = [
     }
     for place in range(24)
 ]
-COLUMNS = describe_columns(ROWS)
+COLUMNS = describe_columns(ROWS, rules=Rules({"note": Kind.TEXT}))
 PAIRS = neighboring_data(Sample(tuple(ROWS), COLUMNS, Adjacency.ADD_REMOVE), np.random.default_rng(1))
 NAMES = [pair.name for pair in PAIRS]
 FEATURES = OutputFeatures(COLUMNS, PAIRS)
 
 
-def missing(value: Any) -> bool:
-    return value is None or value == "" or value != value
+NUMBERS = ("age", "paid", "plan")
+"""Columns of numbers; a plan is 0 or 1."""
 
 
-def number(value: Any) -> float | None:
-    if isinstance(value, bool):
+def missing(name: str, value: Any) -> bool:
+    if value is None or value == "" or value != value:
+        return True
+    marks = ("na", "n/a", "#n/a", "nan", "null", "none", "-", "?", ".", "\\n")
+    return name in NUMBERS and isinstance(value, str) and value.strip().casefold() in marks
+
+
+def number(name: str, value: Any) -> float | None:
+    if name not in NUMBERS or (isinstance(value, bool) and name != "plan"):
         return None
+    if name == "plan" and isinstance(value, str) and value.strip().casefold() in ("true", "false"):
+        return float(value.strip().casefold() == "true")
     try:
         result = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -61,8 +71,16 @@ def number(value: Any) -> float | None:
 def word(value: Any) -> str:
     if isinstance(value, float) and math.isfinite(value) and value == math.floor(value):
         return str(int(value))
-    text = str(value).strip()
-    return text[:-2] if text.endswith(".0") and text[:-2].lstrip("-").isdigit() else text
+    text = str(value).strip() if not isinstance(value, int) or abs(value) < 10**4000 else hex(value)
+    return (text[:-2] if text.endswith(".0") and text[:-2].lstrip("-").isdigit() else text).casefold()
+
+
+def meaning(name: str, value: Any) -> float | str | None:
+    """What a cell means in a column; None if it is missing."""
+    if missing(name, value):
+        return None
+    result = number(name, value)
+    return word(value) if result is None else result
 
 
 def words(value: Any) -> list[str]:
@@ -78,15 +96,15 @@ def slow_whole(rows: Sequence[dict[str, Any]]) -> Features:
     results: Features = {
         FAILED: 0.0,
         "rows": len(rows),
-        "distinct rows": len({tuple(word(row.get(name)) for name in names) for row in rows}),
-        "empty cells": sum(missing(row.get(name)) for row in rows for name in names),
+        "distinct rows": len({tuple(meaning(name, row.get(name)) for name in names) for row in rows}),
+        "empty cells": sum(missing(name, row.get(name)) for row in rows for name in names),
         "other columns": len({name for row in rows for name in {*row, *names} if name not in row or name not in names}),
     }
     for column in COLUMNS:
         cells = [row.get(column.name) for row in rows]
-        results[f"{column.name}: empty cells"] = sum(map(missing, cells))
-        results[f"{column.name}: distinct values"] = len(set(map(word, cells)))
-        numbers = [item for cell in cells if (item := number(cell)) is not None]
+        results[f"{column.name}: empty cells"] = sum(missing(column.name, cell) for cell in cells)
+        results[f"{column.name}: distinct values"] = len({meaning(column.name, cell) for cell in cells})
+        numbers = [item for cell in cells if (item := number(column.name, cell)) is not None]
         if column.kind == "number" and numbers:
             mean = math.fsum(item / len(numbers) for item in numbers)
             results[f"{column.name}: smallest"], results[f"{column.name}: largest"] = min(numbers), max(numbers)
@@ -107,16 +125,14 @@ def slow_pair(rows: Sequence[dict[str, Any]], pair: NeighboringData) -> Features
 
     def equal(column: ColumnFacts, cell: Any) -> bool:
         wanted = pair.target[column.name]
-        if missing(wanted):
-            return missing(cell)
-        if column.kind == "number":
-            first, second = number(cell), number(wanted)
+        if column.kind == "number" and not missing(column.name, wanted):
+            first, second = number(column.name, cell), number(column.name, wanted)
             assert second is not None
             return first is not None and abs(first - second) <= 0.5 * 10.0**-column.decimals
-        return word(cell) == word(wanted)
+        return meaning(column.name, cell) == meaning(column.name, wanted)
 
     def gap(column: ColumnFacts, cell: Any) -> float:
-        first, wanted = number(cell), number(pair.target[column.name])
+        first, wanted = number(column.name, cell), number(column.name, pair.target[column.name])
         if column.kind != "number" or wanted is None:
             return 0.0 if equal(column, cell) else 1.0
         if first is None:
@@ -130,11 +146,14 @@ def slow_pair(rows: Sequence[dict[str, Any]], pair: NeighboringData) -> Features
     for column in used:
         cells = [row.get(column.name) for row in rows]
         results[f"{column.name}: target's value"] = sum(equal(column, cell) for cell in cells)
-        held = [first for row in pair.data if (first := number(row[column.name])) is not None]
-        wanted = number(pair.target[column.name])
+        held = [first for row in pair.data if (first := number(column.name, row[column.name])) is not None]
+        wanted = number(column.name, pair.target[column.name])
         if column.kind == "number" and wanted is not None and not min(held) <= wanted <= max(held):
             edge = min(max(wanted, min(held)), max(held))
-            middle, numbers = (edge + wanted) / 2, [first for cell in cells if (first := number(cell)) is not None]
+            middle, numbers = (
+                (edge + wanted) / 2,
+                [item for cell in cells if (item := number(column.name, cell)) is not None],
+            )
             beyond = sum(first >= middle if wanted > edge else first <= middle for first in numbers)
             results[f"{column.name}: values toward the target's"] = beyond
             toward += beyond
@@ -263,18 +282,32 @@ def test_an_empty_output_has_no_rows_and_a_failed_run_no_output() -> None:
 
 def test_types_of_formats_and_libraries_are_one() -> None:
     """1, 1.0, "1" and " 1" are one category and one number, and numbers of NumPy and of decimals are numbers."""
-    same: list[Any] = [1, 1.0, "1", " 1", "1.0", np.int64(1), np.float32(1), decimal.Decimal("1.0")]
+    same: list[Any] = [
+        1,
+        1.0,
+        "1",
+        " 1",
+        "1.0",
+        np.int64(1),
+        np.float32(1),
+        decimal.Decimal("1.0"),
+        True,
+        "true",
+        "TRUE",
+    ]
     first = FEATURES.of([{**ROWS[0], "plan": 1, "age": 20}], NAMES)
     for cell in same:
-        assert FEATURES.of([{**ROWS[0], "plan": cell, "age": str(cell).replace("1", "20", 1)}], NAMES) == first
+        age = "20" if str(cell).casefold() == "true" else str(cell).replace("1", "20", 1)
+        assert FEATURES.of([{**ROWS[0], "plan": cell, "age": age}], NAMES) == first
     assert FEATURES.of([{**ROWS[0], "plan": cell} for cell in same], NAMES)[""]["plan: distinct values"] == 1.0
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations([True, 1, False])))
-def test_truth_values_are_no_numbers_whatever_comes_first(order: tuple[Any, ...]) -> None:
+def test_truth_values_are_numbers_only_where_all_are_0_or_1(order: tuple[Any, ...]) -> None:
     """In a set, True equals 1."""
     result = FEATURES.of([{**ROWS[0], "plan": cell, "age": cell} for cell in order], NAMES)[""]
-    assert result["plan: distinct values"] == 3.0
+    assert result["plan: distinct values"] == 2.0
+    assert result["age: distinct values"] == 3.0
     assert (result["age: smallest"], result["age: largest"]) == (1.0, 1.0)
 
 
@@ -282,7 +315,7 @@ def test_numbers_that_no_float_holds_are_no_numbers() -> None:
     cells: list[Any] = [math.nan, math.inf, "-inf", 10**400, 10**5000, "1e999", [1, 2], "x", None]
     result = FEATURES.of([{**ROWS[0], "age": cell} for cell in cells], NAMES)[""]
     assert "age: largest" not in result
-    assert result["age: distinct values"] == len(cells)
+    assert result["age: distinct values"] == len(cells) - 1  # NaN and None are both missing
     result = FEATURES.of([{**ROWS[0], "age": cell} for cell in [1e308, 1.5e308]], NAMES)[""]
     assert result["age: largest"] == 1.5e308
     assert "age: mean" not in result

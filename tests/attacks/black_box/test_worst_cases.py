@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -25,9 +26,11 @@ from dpassay.attacks.black_box.worst_cases import (
     describe_columns,
     neighboring_data,
 )
+from dpassay.data.columns import Kind, Rules
 from dpassay.data.table_schema import Schema
 
 Rows = tuple[Row, ...]
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def key(row: Row) -> str:
@@ -41,11 +44,23 @@ def difference(pair: NeighboringData) -> tuple[int, int]:
     return (first - second).total(), (second - first).total()
 
 
+def stated(**names: Sequence[str]) -> Rules:
+    """Rules by the names of columns: categorical, texts, number, id."""
+    kinds = {"categorical": Kind.CATEGORY, "texts": Kind.TEXT, "number": Kind.NUMBER, "id": Kind.IDENTIFIER}
+    return Rules({name: kinds[kind] for kind, every in names.items() for name in every})
+
+
 def pairs_of(
-    rows: Sequence[Row], adjacency: str = "add_remove", copies: int = 1, label: str | None = None, **facts: Any
+    rows: Sequence[Row],
+    adjacency: str = "add_remove",
+    copies: int = 1,
+    label: str | None = None,
+    schema: Schema | None = None,
+    most: dict[str, float] | None = None,
+    **names: Sequence[str],
 ) -> dict[str, NeighboringData]:
     """The pairs of all strategies that apply; none if none does."""
-    columns = describe_columns(rows, **facts)
+    columns = describe_columns(rows, schema=schema, rules=stated(**names), most=most)
     sample = Sample(tuple(rows), columns, Adjacency(adjacency), copies, label)
     try:
         result = neighboring_data(sample, np.random.default_rng(0))
@@ -69,7 +84,8 @@ def word(value: Any) -> str | None:
 def check(pairs: dict[str, NeighboringData], adjacency: str, copies: int, schema: Schema | None = None) -> None:
     for name, pair in pairs.items():
         assert difference(pair) == ((0 if adjacency == "add_remove" else copies), copies), name
-        assert sum(key(row) == key(pair.target) for row in pair.neighbor) >= copies
+        blank = {column: None for column, cell in pair.target.items() if UUID.fullmatch(str(cell))}  # each has its own
+        assert sum(key({**row, **blank}) == key({**pair.target, **blank}) for row in pair.neighbor) >= copies
         assert all(row.keys() == pair.target.keys() for row in (*pair.data, *pair.neighbor))
         others = [row for row in pair.data if key(row) != key(pair.target)]
         for column in pair.novel:
@@ -258,7 +274,7 @@ def test_a_new_category_has_the_type_of_the_others() -> None:
         }
         for index in range(12)
     ]
-    pair = pairs_of(rows, categorical=("code", "whole"))["new_category"]
+    pair = pairs_of(rows, categorical=("code", "whole", "day", "when"))["new_category"]
     assert pair.target == {
         "code": "3",
         "whole": 3,
@@ -315,8 +331,9 @@ def test_records_that_equal_the_target_are_not_the_ones_that_are_exchanged() -> 
     ],
 )
 def test_columns_that_do_not_fit_are_refused_in_one_line(rows: list[Row], facts: dict[str, Any], says: str) -> None:
+    names = {name: facts.pop(name) for name in ("categorical", "texts", "number") if name in (facts := dict(facts))}
     with pytest.raises(ValueError, match=says) as error:
-        describe_columns(rows, **facts)
+        describe_columns(rows, **facts, rules=stated(**names))
     assert "\n" not in str(error.value)
 
 
@@ -336,3 +353,131 @@ def test_samples_that_do_not_fit_are_refused_in_one_line() -> None:
     sample = Sample(rows, columns, Adjacency.ADD_REMOVE)
     with pytest.raises(ValueError, match="neighbors must be one of"):
         neighboring_data(sample, np.random.default_rng(0), ["worst"])
+
+
+WRITTEN: dict[str, tuple[list[Any], Any]] = {
+    "a point": (["1.5", "2.5", "4.5"], "34.5"),
+    "thousands": (["1,200.5", "950.0", "1,000.0"], "3,705.5"),
+    "a comma": (["1,5", "2,5", "4,5"], "34,5"),
+    "thousands and a comma": (["1.200,5", "950,0", "1.000,0"], "3.705,5"),
+    "floats": ([1.5, 2.5, 4.5], 34.5),
+    "days": (["2020-01-01", "2020-01-05", "2020-01-11"], "2020-04-20"),
+    "midnights": (["2020-01-01T00:00:00", "2020-01-05T00:00:00", "2020-01-11T00:00:00"], "2020-04-20T00:00:00"),
+    "dots": (["31.01.2020", "05.02.2020", "10.02.2020"], "20.05.2020"),
+    "no zeros": (["31/1/2020", "5/2/2020", "10/2/2020"], "20/5/2020"),
+    "month first": (["01/31/2020", "02/05/2020", "02/10/2020"], "05/20/2020"),
+    "year first": (["2020/01/31", "2020/02/05", "2020/02/10"], "2020/05/20"),
+    "times": (["2020-01-01 12:30", "2020-01-02 12:30", "2020-01-03 12:30"], "2020-01-23 12:30"),
+    "times in a zone": (
+        ["2020-01-01T01:00:00+02:00", "2020-01-02T01:00:00+02:00", "2020-01-03T01:00:00+02:00"],
+        "2020-01-23T01:00:00+02:00",
+    ),
+    "dates": ([datetime.date(2020, 1, day) for day in (1, 5, 11)], datetime.date(2020, 4, 20)),
+    "datetimes": (
+        [datetime.datetime(2020, 1, day, 12, 30) for day in (1, 2, 3)],
+        datetime.datetime(2020, 1, 23, 12, 30),
+    ),
+}
+"""Cells, and the one ten ranges beyond the largest."""
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_an_extreme_value_is_written_as_the_others_are(name: str) -> None:
+    cells, extreme = WRITTEN[name]
+    rows = [{"x": cells[index % 3], "y": index} for index in range(12)]
+    target = pairs_of(rows)["extreme_value"].target
+    assert target["x"] == extreme
+    assert type(target["x"]) is type(extreme)
+
+
+def test_made_up_dates_are_not_beyond_what_libraries_hold() -> None:
+    rows = [{"x": f"{year}-06-30"} for year in range(1900, 2020)]
+    assert pairs_of(rows)["extreme_value"].target["x"] == "2261-12-31"
+
+
+@pytest.mark.parametrize("mark", ["NA", "?", "-", "\\N", "unknown"])
+def test_a_missing_value_is_one_of_the_file(mark: str) -> None:
+    """In columns of words only the empty cell, or what is stated, is missing."""
+    rows = [{"age": mark if index == 3 else str(20 + index), "city": "ab"[index % 2]} for index in range(20)]
+    rules = Rules(missing=(mark,) if mark == "unknown" else ())
+    columns = describe_columns(rows, rules=rules)
+    pairs = neighboring_data(Sample(tuple(rows), columns, Adjacency.ADD_REMOVE), np.random.default_rng(0))
+    (pair,) = (pair for pair in pairs if pair.name == "missing_value")
+    assert pair.target["age"] == mark
+    assert len(pair.data) == 19
+    assert all(row["age"] != mark for row in pair.data)
+
+
+def test_a_column_with_an_odd_cell_is_one_of_numbers() -> None:
+    rows = [{"height": "about 2 m" if index == 30 else f"{150 + index}"} for index in range(60)]
+    (column,) = describe_columns(rows)
+    assert (column.kind, column.low, column.high) == ("number", 150, 209)
+    assert pairs_of(rows)["extreme_value"].target == {"height": "799"}
+
+
+@pytest.mark.parametrize("words", [("0", "1"), ("False", "True"), ("FALSE", "TRUE"), (0, 1), (False, True)])
+def test_zero_and_one_are_truth_values_whatever_the_file_calls_them(words: tuple[Any, Any]) -> None:
+    """No third value is made up unless the column is said to hold categories."""
+    rows = [{"x": words[index % 2], "y": index} for index in range(20)]
+    pairs = pairs_of(rows)
+    assert "new_category" not in pairs
+    assert {cell for pair in pairs.values() for row in pair.neighbor if (cell := row["x"]) not in (None, "")} <= {
+        *words
+    }
+    one = pairs_of([{"x": words[1], "y": index} for index in range(20)])["new_category"]
+    assert one.target["x"] == words[0]
+    assert type(one.target["x"]) is type(words[0])
+    assert "new_category" in pairs_of(rows, categorical=["x"]) or words == (False, True)
+
+
+def test_few_whole_numbers_are_numbers_and_categories() -> None:
+    rows = [{"children": index % 4, "paid": index / 8, "age": index} for index in range(40)]
+    columns = {column.name: column for column in describe_columns(rows)}
+    assert {name: (column.kind, column.is_category) for name, column in columns.items()} == {
+        "children": ("number", True),
+        "paid": ("number", False),
+        "age": ("number", False),
+    }
+    pairs = pairs_of(rows, label="children")
+    assert pairs["extreme_value"].target["children"] == 33
+    assert all(row["children"] != pairs["empty_class"].target["children"] for row in pairs["empty_class"].data)
+    with pytest.raises(ValueError, match="'children', is no column of categories"):
+        pairs_of(rows, label="children", number=["children"])
+
+
+IDS: dict[str, list[Any]] = {
+    "numbers": list(range(100, 140)),
+    "numbers as text": [f"{index:04d}" for index in range(40)],
+    "words": [f"p-{index:02d}-{'ab'[index % 2]}" for index in range(40)],
+    "hashes": [f"{(index + 1) * 7919 * 104729 % 2**32:08x}" for index in range(40)],
+}
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("copies", [1, 3])
+def test_records_that_are_added_or_repeated_have_ids_of_their_own(name: str, adjacency: str, copies: int) -> None:
+    rows = [{"id": cell, "city": "abc"[index % 3], "age": index % 17} for index, cell in enumerate(IDS[name])]
+    pairs = pairs_of(rows, adjacency, copies, id=["id"])
+    assert {"ordinary", "duplicates", "repeated_category"} <= pairs.keys()
+    for pair in pairs.values():
+        for data in (pair.data, pair.neighbor):
+            ids = [row["id"] for row in data]
+            assert len(set(ids)) == len(ids)
+            assert {type(cell) for cell in ids} == {type(IDS[name][0])}
+            assert name == "numbers" or {len(cell) for cell in ids} == {len(IDS[name][0])}
+        assert difference(pair) == ((0 if adjacency == "add_remove" else copies), copies)
+        assert "id" not in pair.novel
+        assert pair.target["id"] not in {row["id"] for row in pair.data}
+
+
+def test_ids_that_records_share_are_left_as_they_are() -> None:
+    rows = [{"user": f"u-{index // 2}", "age": index % 17, "city": "ab"[index % 2]} for index in range(40)]
+    for pair in pairs_of(rows, id=["user"]).values():
+        assert {row["user"] for row in pair.neighbor} <= {row["user"] for row in rows}
+
+
+@pytest.mark.parametrize(("name", "kind"), [("Unnamed: 0", "id"), ("number", "number")])
+def test_row_numbers_without_a_name_are_ids(name: str, kind: str) -> None:
+    rows = [{name: str(index), "age": str(index % 17)} for index in range(40)]
+    assert [column.kind for column in describe_columns(rows)] == [kind, "number"]

@@ -170,7 +170,8 @@ def test_a_claim_that_no_outcome_could_refute_is_not_tested() -> None:
     assert {run.phase for run in made} == {"pilot"}
     assert result.trials == result.details["rounds"] == 0
     assert result.details["stopped"] == "no outcome of the other runs could refute the claim"
-    assert "says nothing about the claim" in result.conclusion
+    assert "nothing follows for the claim" in result.conclusion
+    assert not result.concluded
     result.to_json()
 
 
@@ -474,7 +475,7 @@ def test_power_and_ceiling_are_stated_for_the_rounds_that_an_audit_has(cut: int 
     pilots = result.details["pilots_each"]
     assert result.details["detectable"] == detectable_leak(plan, rounds, pilots).to_json()
     assert result.bounds[0].ceiling == plan.state(pilots).ceiling(rounds) <= plan.state().ceiling(rounds)
-    assert ("says nothing about the claim" in result.conclusion) == (plan.state(pilots).ceiling(rounds) <= 1.0)
+    assert ("nothing follows for the claim" in result.conclusion) == (plan.state(pilots).ceiling(rounds) <= 1.0)
     assert result.details["stopped"] == ("all planned runs were made" if cut is None else "more runs are planned")
 
 
