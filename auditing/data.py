@@ -41,6 +41,7 @@ _UNPAIRED = "has an unpaired surrogate, which is not a valid character"
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _INDEX = re.compile(r"Unnamed: \d+")
 _TEXTS = (".csv", ".tsv")
+_WRITTEN = (*_TEXTS, ".jsonl", ".parquet")
 DATA = "data"
 """The name of the file, where it is said what was understood of it."""
 
@@ -153,6 +154,10 @@ def read_data(
             columns=named + [column for column in domains if column.name not in taken], public=schema is not None
         )
     data = Data(path, public=schema is not None, reading=reading)
+    if data.format not in _WRITTEN and path.is_file():
+        raise ValueError(
+            f"{path}: canaries are written as the data are, in {', '.join(_WRITTEN)}; save the data as one of these"
+        )
     rules = Rules(kinds=_kinds(schema), missing=reading.missing or (), decimal=reading.decimal)
     readers: dict[str, RangeReader] = {}
     halves: dict[str, object] = {}
@@ -204,8 +209,10 @@ def read_data(
 
 
 def _looks_like_an_id(column: ColumnRange, data: Data) -> bool:
-    """Whether each row that was kept, of at least 20, has an integer or a word of its own in a column."""
-    if column.kind not in ("number", "word") or column.decimals or column.missing or len(data.rows) < _MIN_IDS:
+    """Whether each row that was kept, of at least 20, has an integer or a word of its own in a compared column."""
+    if not column.compared or column.kind not in ("number", "word") or len(data.rows) < _MIN_IDS:
+        return False
+    if column.decimals or column.missing:
         return False
     return len({word_of(row.get(column.name)) for row in data.rows}) == len(data.rows)
 

@@ -170,7 +170,7 @@ class SpellingReader:
             self._points = _widened(self._points, word.partition(".")[2])
             self._commas = _widened(self._commas, word.partition(",")[2])
             self._grouped[Form.THOUSANDS] |= "," in word
-            self._grouped[Form.COMMA] |= "." in word and "," in word
+            self._grouped[Form.COMMA] |= "." in word
             if _PADDED.fullmatch(word):
                 self._width = max(self._width, len(word.lstrip("+-")))
         if parts := _PARTS.fullmatch(word):

@@ -16,6 +16,7 @@ from dpassay.base.number_format import (
     format_percent,
     format_upper,
 )
+from dpassay.data.reader import SEPARATORS, FileOptions
 
 _STEPS = """# An audit that is planned
 
@@ -56,7 +57,8 @@ _READ = """What canaries look like (ranges, words, wording, and what they are co
 """
 
 
-_ADD = "Add all rows of `{file}` to the data, anywhere, by a rule that does not look at them."
+_ADD = """Add all rows of `{file}` to the data, anywhere, by a rule that does not look at them. They are written as
+   the data are{first}."""
 
 _INPUT = """Give the generator `{input}` in place of the data: it has all planted canaries already, and
    leaves out the records of `private/holdout{suffix}`."""
@@ -82,13 +84,19 @@ def readme(planned: PlannedCanaries) -> str:
         scorings="Only one file can be scored." if files == 1 else f"At most {files} files can be scored.",
         plural="" if files == 1 else "s",
         unit_name=f"group of {unit.size}" if unit.is_group else unit.noun,
-        add=_ADD.format(file=planned.plan.canaries)
+        add=_ADD.format(file=planned.plan.canaries, first=_first_line(planned))
         if planned.plan.layout is None
         else _INPUT.format(input=planned.input, suffix=planned.suffix),
         layout=_layout(planned),
         reach="\n".join([*planned.design.claim_in_words(), *reach(planned)]),
         read=_READ.format(path=planned.plan.reads_data) if planned.plan.reads_data else "",
     )
+
+
+def _first_line(planned: PlannedCanaries) -> str:
+    """What is said of the line with the names of columns, where the file has one."""
+    has_names = planned.suffix.startswith((".csv", ".tsv")) and planned.plan.reading.header is not False
+    return "; the first line, which names the columns, is left out where rows are appended" if has_names else ""
 
 
 def _layout(planned: PlannedCanaries) -> str:
@@ -205,7 +213,8 @@ def commands(planned: PlannedCanaries, folder: str, synthetic: str = "SYNTHETIC"
     claim = f" --delta {design.delta!r}" if design.delta else ""
     if design.claim is not None and str(design.unit) == layout.unit:
         claim += f" --epsilon {design.claim.epsilon!r}"
-    coins = f"--coins --confidence {_each_file(planned)!r}{claim}"
+    stated = _reading(plan.reading, of_text=plan.text is not None)
+    coins = f"{stated}--coins --confidence {_each_file(planned)!r}{claim}"
     user = f" --user {shlex.quote(str(plan.user))}" if layout.needs_user else ""
     if plan.text is None:
         ignored = "" if plan.id is None else f" --ignore {shlex.quote(plan.id)}"
@@ -217,6 +226,21 @@ def commands(planned: PlannedCanaries, folder: str, synthetic: str = "SYNTHETIC"
         candidates = f"{folder}/private/{CANDIDATES}.jsonl"
         results.append(f"dpassay audit membership text {candidates} --synthetic {synthetic}{names} {coins}")
     return results
+
+
+def _reading(reading: FileOptions, *, of_text: bool) -> str:
+    """What was stated of how the data are written, as options of a command, each before a space."""
+    options = []
+    if reading.separator is not None:
+        options += ["--separator", SEPARATORS[reading.separator]]
+    if reading.encoding is not None:
+        options += ["--encoding", reading.encoding]
+    if reading.header is not None:
+        options += ["--header" if reading.header else "--no-header"]
+    if not of_text:
+        options += [word for missing in reading.missing or () for word in ("--missing", missing)]
+        options += [] if reading.decimal is None else ["--decimal", reading.decimal]
+    return "".join(f"{shlex.quote(option)} " for option in options)
 
 
 def _each_file(planned: PlannedCanaries) -> float:

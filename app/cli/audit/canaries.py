@@ -156,6 +156,8 @@ def score(
         read = f"Read {scored.rows} rows ({scored.bytes} bytes) of {synthetic}"
 
     def in_words() -> None:
+        if scored.written and not scored.understood:
+            say(f"Read as {scored.written}: {SYNTHETIC}")
         if scored.understood:
             print_columns(scored.understood, {SYNTHETIC: scored.written}, "Columns of the synthetic file")
         say(f"{read}; scores are in {folder / 'scores.json'}")

@@ -290,6 +290,31 @@ def test_parquet_columns_of_days_with_a_zone_and_of_decimals(tmp_path: Path) -> 
     assert set(scored(folder, synthetic)) == {0}
 
 
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Oslo"])
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_times_of_day_are_drawn_and_found(zone: str | None, ending: str, tmp_path: Path) -> None:
+    kind = pyarrow.timestamp("ms", zone)
+    start = datetime.datetime(2013, 5, 31, 12, 30, tzinfo=None if zone is None else datetime.UTC)
+    rows = [{**row, "seen": start + datetime.timedelta(minutes=i * 7919 % 99_991)} for i, row in enumerate(people())]
+    schema = pyarrow.Table.from_pylist(rows).schema
+    schema = schema.set(schema.get_field_index("seen"), pyarrow.field("seen", kind))
+    like, folder = written(rows, tmp_path / "like.parquet", schema), tmp_path / "audit"
+    done(*TABLE, "--like", like, "-o", folder)
+    assert {column.name: column.kind for column in read_plan(folder).plan.table}["seen"] == "time"
+    copies = read(folder / "canaries.parquet")
+    assert {(row["seen"].second, row["seen"].microsecond) for row in copies} == {(0, 0)}
+    assert all(rows[0]["seen"] <= row["seen"] < rows[0]["seen"] + datetime.timedelta(days=70) for row in copies)
+    synthetic = written([*copies, rows[0]], tmp_path / f"s.{ending}", schema if ending == "parquet" else None)
+    assert set(scored(folder, synthetic)) == {0}
+
+
+def test_an_excel_file_is_not_written(tmp_path: Path) -> None:
+    like = tmp_path / "like.xlsx"
+    like.write_bytes(b"PK")
+    line = refused(*TABLE, "--like", like, "-o", tmp_path / "a")
+    assert f"{like}: canaries are written as the data are, in .csv, .tsv, .jsonl, .parquet; save the data as" in line
+
+
 @pytest.mark.parametrize("kind", [pyarrow.int16(), pyarrow.int32(), pyarrow.uint32(), pyarrow.int64()])
 def test_new_ids_fit_the_column(kind: pyarrow.DataType, tmp_path: Path) -> None:
     rows = [{"id": i - 50, "owner": i % 90, **row} for i, row in enumerate(people())]

@@ -43,9 +43,9 @@ def dpassay(*arguments: object) -> command.Result:
     return command.run("audit", *arguments)
 
 
-def done(*arguments: object) -> dict[str, Any]:
+def done(*arguments: object, codes: tuple[int, ...] = (0, 1)) -> dict[str, Any]:
     result = dpassay(*arguments, "--json")
-    assert result.returncode in (0, 1), result.stderr
+    assert result.returncode in codes, result.stderr
     outcome: dict[str, Any] = json.loads(result.stdout)
     return outcome
 
@@ -410,10 +410,11 @@ def test_a_plan_of_version_0_2_is_read(people: list[dict[str, Any]], tmp_path: P
         done("plan", "--kind", kind, "--canaries", 30, *more, "-o", folder)
         path, about = folder / "private" / "manifest.json", folder / "plan.json"
         old = json.loads(path.read_text())
-        for name in ("score", "layout"):
+        for name in ("score", "layout", "reading", "written", "understood"):
             del old[name]
         for column in old["columns"]:
-            del column["missing"]
+            for name in ("missing", "form", "marks", "spelling", "compared"):
+                del column[name]
         for canary in (*old["candidates"], *old["never"]):
             key = canary["value"]
             for name in ("value", "column", "expected"):
@@ -426,7 +427,8 @@ def test_a_plan_of_version_0_2_is_read(people: list[dict[str, Any]], tmp_path: P
         planted = read_plan(folder).plan.planted
         rows = [dict(canary.row) if canary.row else {"text": canary.text} for canary in planted]
         done("score", folder, written([*rows, rows[0]], tmp_path / f"s-{kind}.jsonl"))
-        assert done("bound", folder)["audit"]["rates"][0]["hits"] > 0
+        result = done("bound", folder, codes=(1, 0, 4))  # three guesses of rows show nothing half of the time
+        assert result["audit"]["rates"][0]["hits"] > 0
 
 
 @pytest.mark.grid

@@ -283,6 +283,9 @@ def test_a_table_without_names_of_columns(tmp_path: Path) -> None:
     like.write_text("".join(lines[1:]), encoding="utf-8")
     assert "--no-header" in refused("plan", "--kind", "table", "--like", like, "-o", folder)
     planned(folder, like, Writing(), "--no-header", "--holdout", 0.4)
+    readme = (folder / "README.md").read_text()
+    assert "holdout.csv --no-header --coins" in readme
+    assert "names the columns" not in readme
     canaries = (folder / "canaries.csv").read_text(encoding="utf-8").splitlines(keepends=True)
     assert len(canaries) == len(read_plan(folder).plan.planted)
     assert len((folder / "input.csv").read_text(encoding="utf-8").splitlines()) > len(canaries)
