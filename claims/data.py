@@ -103,7 +103,9 @@ class BuiltinData(DataSource):
 class WrittenFile(Strict):
     """How a CSV file is written; what is not stated is found out from its first rows."""
 
-    separator: Literal["comma", "semicolon", "tab", "bar"] | None = Field(None, description="what is between cells")
+    separator: Literal["comma", "semicolon", "tab", "bar", "space"] | None = Field(
+        None, description="what is between cells"
+    )
     encoding: Literal["utf-8", "utf-16", "latin-1"] | None = None
     header: bool | None = Field(None, description="whether the first line names the columns")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
@@ -32,11 +33,12 @@ def check_columns(path: Path, names: Sequence[str], wanted: Collection[str] | No
     Raises:
         ValueError: one line that names the file and the column.
     """
-    for column in sorted(set(names) if wanted is None else wanted):
-        if names and column not in names:
+    counts = Counter(names)
+    for column in sorted(counts if wanted is None else wanted):
+        if names and column not in counts:
             raise ValueError(f"{path}{header}: {no_column(column, names)}")
-        if names.count(column) > 1:
-            raise ValueError(f"{path}: has {names.count(column)} columns {column!r}; give them distinct names")
+        if counts[column] > 1:
+            raise ValueError(f"{path}: has {counts[column]} columns {column!r}; give them distinct names")
 
 
 def names_of(header: Sequence[str]) -> list[str]:

@@ -27,8 +27,8 @@ from dpassay.data.column_names import check_columns, names_of
 if TYPE_CHECKING:
     import duckdb
 
-SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-"""What may stand between cells, and its name on a command line."""
+SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "space"}
+"""What may stand between cells, and its name on a command line; a space is never found out, since texts have some."""
 ENCODINGS = ("utf-8", "utf-16", "latin-1")
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 """Endings of compressed files, and what DuckDB calls them."""
@@ -58,7 +58,7 @@ class CsvOptions:
     """
 
     separator: Annotated[
-        str | None, "Between the cells of CSV files: comma, semicolon, tab or bar. Default: found out."
+        str | None, "Between the cells of CSV files: comma, semicolon, tab, bar or space. Default: found out."
     ] = None
     encoding: Annotated[
         str | None, "Of CSV files: utf-8, utf-16 or latin-1. Default: UTF-8, or UTF-16 by its mark."
@@ -188,7 +188,15 @@ def _dialect(connection: duckdb.DuckDBPyConnection, path: Path, stated: CsvOptio
     dialect = Dialect(
         separator=separator, encoding=encoding, header=stated.header is not False, compression=compression
     )
-    if stated.header is None and _is_like_the_rest(list(itertools.islice(_cells(connection, path, dialect), SAMPLE))):
+    if stated.separator and stated.header is not None:
+        return dialect
+    sample = list(itertools.islice(_cells(connection, path, dialect), SAMPLE))
+    if not stated.separator and _has_spaces(sample):
+        raise ValueError(
+            f"{path}: has spaces between its cells, it seems, and no other separator; state which one it is "
+            "(separator: space, or --separator space; any other, such as comma, for one column)"
+        )
+    if stated.header is None and _is_like_the_rest(sample):
         raise ValueError(
             f"{path}, line 1: looks like a row, and not like the names of columns; state whether it is one "
             "(header: false, or --no-header), or add a line with the names"
@@ -268,7 +276,7 @@ def _fault(message: str, dialect: Dialect) -> str:
     line = re.search(r"CSV Error on Line: (\d+)", message)
     where = f", line {line[1]}: " if line else ": "
     if "unterminated quote" in message or "quote should be followed" in message:
-        return f"{where}is not CSV; check that every quote is closed"
+        return f"{where}is not CSV; check that every quote is closed ({dialect})"
     if "aximum line size" in message:
         return _TOO_LONG
     if "Expected Number of Columns" in message:
@@ -301,9 +309,9 @@ def _lines(path: Path, encoding: str, compression: str, errors: str = "replace")
     opened: Callable[..., TextIO] = gzip.open if compression == "gzip" else open
     longest = _LONGEST_COMPRESSED if compression == "gzip" else -1
     try:
-        with opened(
-            path, "rt", encoding="utf-8-sig" if encoding == "utf-8" else encoding, errors=errors, newline=""
-        ) as file:
+        plain = _utf_16(path) if compression == "none" else "utf-16"
+        codec = {"utf-8": "utf-8-sig", "utf-16": plain}.get(encoding, encoding)
+        with opened(path, "rt", encoding=codec, errors=errors, newline="") as file:
             while line := file.readline(longest):
                 if len(line) == longest:
                     raise ValueError(f"{path}{_TOO_LONG}")
@@ -314,6 +322,12 @@ def _lines(path: Path, encoding: str, compression: str, errors: str = "replace")
         if compression == "none":
             raise
         raise ValueError(f"{path}: is not UTF-8 text; save it as UTF-8") from None
+
+
+def _utf_16(path: Path) -> str:
+    """The codec of UTF-16 text, which Python does not read without its mark."""
+    with path.open("rb") as file:
+        return "utf-16" if file.read(2) in _UTF_16_MARKS else "utf-16-le"
 
 
 def _lines_of_zstd(path: Path, encoding: str) -> Iterator[str]:
@@ -353,7 +367,7 @@ def _separator(connection: duckdb.DuckDBPyConnection, path: Path, encoding: str,
     if found in SEPARATORS and not skipped and columns > 1:
         return str(found)
     lines = _first_lines(path, encoding, compression)
-    cells = {sign: len(_parsed(lines, sign, 1)[0]) for sign in SEPARATORS}
+    cells = {sign: len(_parsed(lines, sign, 1)[0]) for sign in SEPARATORS if sign != " "}
     return max(cells, key=lambda sign: cells[sign])
 
 
@@ -378,13 +392,31 @@ def _encoding(path: Path, compression: str) -> str:
 def _is_like_the_rest(sample: Sequence[Sequence[str]]) -> bool:
     """Whether the first row has a number or a date where nearly all others have one, too."""
     first, rest = sample[:1], sample[1:]
-    if not first or len(rest) < 2:
+    if not first or len(rest) < 2 or _counts_up(first[0]):
         return False
     return any(
         bool(kind.fullmatch(name)) and sum(bool(kind.fullmatch(row[index])) for row in rest) >= 0.9 * len(rest)
         for index, name in enumerate(first[0])
         for kind in (_NUMBER, _DATE)
     )
+
+
+def _counts_up(names: Sequence[str]) -> bool:
+    """Whether the numbers among some names are three or more that count up, as years do in a header, and indices."""
+    numbers = [name.strip() for name in names if _NUMBER.fullmatch(name)]
+    if len(numbers) < 3 or not all(number.isascii() and number.isdigit() for number in numbers):
+        return False
+    return [int(number) for number in numbers] == list(range(int(numbers[0]), int(numbers[0]) + len(numbers)))
+
+
+def _has_spaces(sample: Sequence[Sequence[str]]) -> bool:
+    """Whether the rows have one cell each, and spaces cut all of them into as many parts, one of which is a number."""
+    if len(sample) < 2 or any(len(row) != 1 for row in sample):
+        return False
+    first, *rest = (row[0].split() for row in sample)
+    if len(first) < 2 or any(len(parts) != len(first) for parts in rest):
+        return False
+    return any(all(_NUMBER.fullmatch(parts[index]) for parts in rest) for index in range(len(first)))
 
 
 def _line_of(path: Path, row: int, dialect: Dialect) -> int:

@@ -106,7 +106,7 @@ def test_utf_16_without_its_mark_is_read_where_it_is_stated(tmp_path: Path, enco
 @pytest.mark.parametrize(
     ("stated", "says"),
     [
-        ({"separator": "semicolons"}, "separator must be comma, semicolon, tab or bar, or that character, not"),
+        ({"separator": "semicolons"}, "separator must be comma, semicolon, tab, bar or space, or that character, not"),
         ({"separator": ":"}, "or that character, not ':'"),
         (
             {"encoding": "latin1"},
@@ -173,3 +173,51 @@ def test_what_was_found_reads_the_same(tmp_path: Path) -> None:
     stated = FileOptions(separator=";", encoding="utf-8", header=True)
     assert dialect_of(path, stated) == dialect
     assert list(read_csv(path, stated)) == list(read_csv(path))
+
+
+def test_spaces_between_cells_are_noticed_and_read_where_they_are_stated(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("Weight Waist\n191 36\n189 37\n")
+    with pytest.raises(ValueError, match="has spaces between its cells, it seems, and no other separator") as error:
+        list(read_csv(path))
+    assert "191" not in str(error.value)
+    rows = [row for _, row in read_csv(path, FileOptions(separator="space"))]
+    assert rows == [{"Weight": "191", "Waist": "36"}, {"Weight": "189", "Waist": "37"}]
+    assert [row for _, row in read_csv(path, FileOptions(separator="comma"))] == [
+        {"Weight Waist": "191 36"},
+        {"Weight Waist": "189 37"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "full name\nAda Lovelace\nAlan Turing\n",
+        "text\nroom 12\nroom 14\n",
+        "a b\nroom 12\nroom 14 is far\n",
+        "a b,c\n1 2,3\n3 4,5\n",
+        "when exactly\n2020-01-01 12:30\n2020-01-02 12:30\n",
+        "a b\n",
+    ],
+)
+def test_texts_with_spaces_are_one_column(content: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(content)
+    names = content.partition("\n")[0].split(",")
+    assert all(list(row) == names for _, row in read_csv(tmp_path / "a.csv"))
+
+
+def test_a_header_may_count_up(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for header, is_header in (
+        ("country,1960,1961,1962", True),
+        (",0,1,2", True),
+        ("country,1960,1961,1963", False),
+        ("country,1.0,2.0,3.0", False),
+        ("country,1960,1961,x", False),
+    ):
+        path.write_text(f"{header}\nA,1,2,3\nB,4,5,6\nC,7,8,9\n")
+        if is_header:
+            assert len(list(read_csv(path))) == 3
+        else:
+            with pytest.raises(ValueError, match="looks like a row"):
+                list(read_csv(path))
