@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, TextIO
 
 from dpassay.base import validate
 from dpassay.data.column_names import check_columns, names_of
@@ -288,7 +288,10 @@ def _fault(message: str, dialect: Dialect) -> str:
         )
     if "decompress" in message.lower() or "gzip" in message.lower() or "zstd" in message.lower():
         return _NOT_COMPRESSED
-    return f"{where}cannot be read as CSV ({dialect})"
+    return (
+        f"{where}cannot be read as CSV ({dialect}); check that all lines end alike, and that cells with line ends are "
+        "quoted"
+    )
 
 
 def _width(path: Path, dialect: Dialect) -> int:
@@ -309,9 +312,7 @@ def _lines(path: Path, encoding: str, compression: str, errors: str = "replace")
     opened: Callable[..., TextIO] = gzip.open if compression == "gzip" else open
     longest = _LONGEST_COMPRESSED if compression == "gzip" else -1
     try:
-        plain = _utf_16(path) if compression == "none" else "utf-16"
-        codec = {"utf-8": "utf-8-sig", "utf-16": plain}.get(encoding, encoding)
-        with opened(path, "rt", encoding=codec, errors=errors, newline="") as file:
+        with opened(path, "rt", encoding=_codec(path, encoding, compression), errors=errors, newline="") as file:
             while line := file.readline(longest):
                 if len(line) == longest:
                     raise ValueError(f"{path}{_TOO_LONG}")
@@ -324,10 +325,13 @@ def _lines(path: Path, encoding: str, compression: str, errors: str = "replace")
         raise ValueError(f"{path}: is not UTF-8 text; save it as UTF-8") from None
 
 
-def _utf_16(path: Path) -> str:
-    """The codec of UTF-16 text, which Python does not read without its mark."""
-    with path.open("rb") as file:
-        return "utf-16" if file.read(2) in _UTF_16_MARKS else "utf-16-le"
+def _codec(path: Path, encoding: str, compression: str) -> str:
+    """The name of an encoding in Python, which reads UTF-16 without its mark by another one than with it."""
+    if encoding == "utf-16":
+        opened: Callable[..., BinaryIO] = gzip.open if compression == "gzip" else open
+        with opened(path, "rb") as file:
+            return encoding if file.read(2) in _UTF_16_MARKS else "utf-16-le"
+    return "utf-8-sig" if encoding == "utf-8" else encoding
 
 
 def _lines_of_zstd(path: Path, encoding: str) -> Iterator[str]:

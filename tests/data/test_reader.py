@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.data.reader import Dialect, FileOptions, dialect_of, read_csv, read_lines
 
@@ -158,6 +164,31 @@ def test_lines_have_their_numbers(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1}\n\n{"b": "\\u0001, \\" ;"}\n')
     assert list(read_lines(path, "none")) == [(1, '{"a": 1}'), (3, '{"b": "\\u0001, \\" ;"}')]
+
+
+CELLS = st.text(
+    st.one_of(st.sampled_from(" ,;\t|\"'\n\r\\#0123.aé€😀"), st.characters(exclude_categories=["Cs"])), max_size=8
+)
+TABLES = st.integers(1, 4).flatmap(
+    lambda width: st.lists(st.lists(CELLS, min_size=width, max_size=width), min_size=1, max_size=6)
+)
+
+
+@examples(40, 1500)
+@given(TABLES, st.sampled_from(",;\t|"), st.sampled_from(["\n", "\r\n"]), st.sampled_from(["utf-8", "utf-16"]))
+def test_what_the_standard_library_writes_is_read(
+    rows: list[list[str]], separator: str, end: str, encoding: str
+) -> None:
+    """It does not quote a cell for a carriage return alone, which then may end a line."""
+    returns = any("\r" in cell for row in rows for cell in row)
+    for quoting in (csv.QUOTE_ALL, *(() if returns else (csv.QUOTE_MINIMAL,))):
+        out = io.StringIO()
+        table = csv.writer(out, delimiter=separator, lineterminator=end, quoting=quoting)
+        table.writerows([[f"c{index}" for index in range(len(rows[0]))], *rows])
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "a.csv")
+            path.write_bytes(out.getvalue().encode(encoding))
+            assert [list(row.values()) for row in read(path, separator=separator)] == rows
 
 
 def test_a_dialect_in_words() -> None:
