@@ -25,7 +25,7 @@ class RunsBound:
 
     Attributes:
         planned: the plan.
-        refuted: whether the audit refutes the claim; None without a claim or a conclusion.
+        refuted: whether the audit refutes the claim; None without a claim or a test.
         audit: of the generator as it is claimed to be.
         unprotected: the same audit of the generator with its protection off; None if it was not made.
         generator_seconds: that all runs took; 0 if they were made elsewhere.
@@ -115,9 +115,7 @@ def read_bound(planned: PlannedRuns) -> dict[str, Any]:
 
     def shown(document: Mapping[str, Any], version: Any) -> dict[str, Any]:
         compared = {key: value for key, value in comparable(document, version).items() if key not in OF_THE_TIME}
-        return compared | {
-            "refuted": bool(compared.get("refuted"))
-        }  # earlier versions wrote false without a conclusion
+        return compared | {"refuted": bool(compared.get("refuted"))}  # earlier versions wrote false without a test
 
     result, expected = recomputed_bound(
         planned.folder,
@@ -150,7 +148,7 @@ def computed(planned: PlannedRuns) -> RunsBound:
     if claim is not None:
         design = planned.plan.design()
         verdict = decide(claim.guarantee, adjacency=design.adjacency, unit=design.unit, bounds=audit.bounds)
-        refuted = verdict.name == "REFUTED" if audit.concluded else None
+        refuted = verdict.name == "REFUTED" if audit.bounds else None
     return RunsBound(
         planned=planned,
         refuted=refuted,

@@ -135,11 +135,11 @@ def test_digests_of_a_run_s_inputs_are_those_of_its_version() -> None:
     ]
 
 
-@pytest.mark.parametrize(("words", "folder", "code"), [((), "canaries/audit", 4), (("runs",), "runs/runs", 0)])
-def test_a_planned_audit_is_bounded_and_reported(older: Path, words: tuple[str, ...], folder: str, code: int) -> None:
-    """The canaries are too few to refute their claim, so that there is no conclusion."""
+@pytest.mark.parametrize(("words", "folder"), [((), "canaries/audit"), (("runs",), "runs/runs")])
+def test_a_planned_audit_is_bounded_and_reported(older: Path, words: tuple[str, ...], folder: str) -> None:
+    """Canaries and runs are too few to refute their claims, so that there is no conclusion."""
     before = json.loads((older / folder / "bound.json").read_text())
     done("audit", *words, "report", older / folder, "-q")
-    again = json.loads(done("audit", *words, "bound", older / folder, "--json", "-q", code=code))
+    again = json.loads(done("audit", *words, "bound", older / folder, "--json", "-q", code=4))
     assert again["audit"]["bounds"] == before["audit"]["bounds"]
     assert again["refuted"] == before["refuted"]

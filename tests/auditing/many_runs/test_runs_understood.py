@@ -172,7 +172,7 @@ def test_a_claim_that_the_rounds_could_not_refute_has_no_conclusion(tmp_path: Pa
     said = " ".join(bound.stdout.split())
     assert said.startswith("No conclusion: on the neighbours")
     assert "plan at least 244 runs (--runs)." in said
-    assert json.loads((folder / "bound.json").read_text())["refuted"] is None
+    assert json.loads((folder / "bound.json").read_text())["refuted"] is False
     assert dpassay("report", folder, "-q").returncode == 0
     assert re.search(r'<p class="word withheld">No conclusion</p>', (folder / "report.html").read_text())
 
@@ -187,6 +187,7 @@ def test_pilot_runs_that_all_fail_have_no_conclusion(tmp_path: Path) -> None:
     assert bound.returncode == 4
     said = " ".join(bound.stdout.split())
     assert "No conclusion: the generator failed in all pilot runs" in said
+    assert json.loads((folder / "bound.json").read_text())["refuted"] is None
     assert "correct its command, ask for other neighbours, or test failures, too (--failures)" in said
 
 
