@@ -368,7 +368,7 @@ def _separator(connection: duckdb.DuckDBPyConnection, path: Path, encoding: str,
         found, skipped, columns = connection.cursor().execute(query).fetchone() or ("", 0, 1)
     except duckdb.Error:
         found, skipped, columns = "", 0, 1
-    if found in SEPARATORS and not skipped and columns > 1:
+    if found in SEPARATORS and found != " " and not skipped and columns > 1:
         return str(found)
     lines = _first_lines(path, encoding, compression)
     cells = {sign: len(_parsed(lines, sign, 1)[0]) for sign in SEPARATORS if sign != " "}
