@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from dpassay.base.terminal import say
-from dpassay.cli.options import FORMATS, Download, Embedder, Json, Quiet, Seed, show
+from dpassay.cli.options import FORMATS, Download, Embedder, Json, Quiet, Seed, show, with_fields
+from dpassay.data.chats import TEXTS, TextOptions
 
 
+@with_fields
 def centres(
     texts: Annotated[Path, typer.Argument(help=f"PUBLIC text, a {FORMATS} file; never private text.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write, .safetensors.")],
@@ -19,6 +21,7 @@ def centres(
     embedder: Embedder = "builtin",
     seed: Seed = 0,
     download: Download = False,
+    reading: TextOptions = TEXTS,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -36,7 +39,7 @@ def centres(
     if not output.parent.is_dir():
         raise InputError(f"{output}: its folder does not exist; make it first")
     with input_errors():
-        public = [record.text for record in read_records(texts, text=text)]
+        public = [record.text for record in read_records(texts, text=text, stated=reading)]
         # Texts may share a forward pass, which changes the last bits of their vectors: they are public.
         model = None if embedder == BUILTIN else load_embedder(embedder, texts_at_once=32, download=download)
         result = Centres.fit(public, count, embedder=model, seed=seed)
