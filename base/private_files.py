@@ -109,12 +109,13 @@ def _check_owner(path: Path, result: os.stat_result) -> None:
 def _acquire_lock(folder: Path) -> int:
     """The descriptor of a folder's lock file, which this process now holds."""
     busy = InputError(f"another process is working in {folder.parent}; wait for it, or name another folder")
-    path = folder / LOCK
+    path, missing = folder / LOCK, None
     for _ in range(100):
         try:
             make_private(folder)
             lock = os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            missing = error
             continue  # another process has just removed the folder
         try:
             with naming(path):
@@ -125,7 +126,7 @@ def _acquire_lock(folder: Path) -> int:
         if os.name != "posix" or os.fstat(lock).st_nlink:
             return lock
         os.close(lock)  # its last holder removed the file before unlocking it; another process would lock a new file
-    raise busy
+    raise busy if missing is None or folder.parent.is_dir() else missing  # some file systems have no new folders
 
 
 def _lock(descriptor: int) -> None:
@@ -141,6 +142,15 @@ def _unlock(descriptor: int) -> None:
 
         fcntl.flock(descriptor, fcntl.LOCK_UN)  # also if a child of this process still holds the descriptor
     os.close(descriptor)
+
+
+def name_instead(given: Path | str) -> str:
+    """``; name FOLDER``, if what was given in place of a run's folder is in its folder ``private/``; else nothing."""
+    path = Path(given)
+    for folder in (path, path.parent):
+        if folder.name == PRIVATE and folder.is_dir():
+            return f"; name {folder.parent}"
+    return ""
 
 
 def remove_empty(folders: Iterable[Path]) -> None:

@@ -69,7 +69,8 @@ def content_of(path: Path) -> dict[str, Any]:
     except InputError:
         raise
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"{path}: cannot be read: {reason}; name a claim, a YAML file") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not UTF-8 text; a claim is a YAML file") from None
     except yaml.YAMLError as error:
@@ -82,7 +83,8 @@ def content_of(path: Path) -> dict[str, Any]:
             "thousands of digits; put a text between quotes"
         ) from None
     if not isinstance(data, dict):
-        raise InputError(f"{path}: a claim is a YAML mapping with the keys {', '.join(Claim.model_fields)}")
+        what = "is empty" if data is None else "is no claim"
+        raise InputError(f"{path}: {what}; a claim is a YAML mapping with the keys {', '.join(Claim.model_fields)}")
     return data
 
 

@@ -78,7 +78,7 @@ class Store:
                     raise LedgerError(f"{path}: there is no ledger here")
                 _create(path)
             if not path.is_file():
-                raise LedgerError(f"{path}: a ledger is a file")
+                raise LedgerError(f"{path}: a ledger is a file, such as private/ledger.sqlite in the folder of a run")
             database = _connect(path, read_only=read_only, timeout=timeout)
             store = cls(path, database, read_only=read_only, timeout=timeout)
             try:
@@ -380,7 +380,7 @@ def _plain_errors(path: Path, timeout: float) -> Iterator[None]:
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             message = f"locked by another process for more than {timeout:g} s; end it, or wait and start again"
         elif name.startswith("SQLITE_NOTADB"):
-            message = "this file is not a ledger"
+            message = "this file is not a ledger; that of a run is private/ledger.sqlite in its folder"
         elif name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
             message = _NO_RIGHTS
         elif name.startswith("SQLITE_FULL"):

@@ -111,6 +111,18 @@ def _exit_code(context: Any) -> int:
     return ExitCode.DONE
 
 
+def _with_what_was_given(error: typer.BadParameter) -> str:
+    """The message of a usage error in one sentence; that of a value that is no number lacks the value."""
+    from pydantic import ValidationError
+
+    if isinstance(error.__context__, ValidationError):
+        first = error.__context__.errors(include_url=False)[0]
+        kind = {"float_parsing": "a number", "int_parsing": "a whole number, written with digits only"}
+        if first["type"] in kind:
+            error.message = f"must be {kind[first['type']]}, not {first['input']!r}"
+    return f"{error.format_message().rstrip('.')}."
+
+
 def run_command(arguments: list[str]) -> int:
     """Runs a command and returns its exit code; a user's mistake or a full disk is one line on standard error."""
     from dpassay.base.errors import InputError, file_error
@@ -129,7 +141,7 @@ def run_command(arguments: list[str]) -> int:
         return ended.exit_code
     except _USAGE_ERROR as error:
         command = error.ctx.command_path if error.ctx is not None else "dpassay"
-        return bad_input(f"{error.format_message()} See `{command} --help`.", arguments)
+        return bad_input(f"{_with_what_was_given(error)} See `{command} --help`.", arguments)
     except InputError as error:
         return bad_input(str(error), arguments)
     except ModuleNotFoundError as error:

@@ -33,12 +33,14 @@ def claims(
     """
     from dpassay.base.errors import InputError
     from dpassay.base.progress import with_progress
+    from dpassay.base.validate import did_you_mean
     from dpassay.claims.published import registry, words
 
     known = {claim.id: claim for claim in registry.read_published_claims()}
     for item in ids or ():
         if item not in known:
-            raise InputError(f"there is no published claim {item!r}; known are {', '.join(known)}")
+            near = did_you_mean(item, known)
+            raise InputError(f"there is no published claim {item!r}{near}; `dpassay claims` lists all {len(known)}")
     chosen = [known[item] for item in dict.fromkeys(ids or known)]
     with options.progress(json_, quiet).stage("Checking claims") as step:
         result = list(with_progress(map(registry.check_claim, chosen), step, len(chosen)))

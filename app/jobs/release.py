@@ -28,7 +28,7 @@ from dpassay.accounting.ledger.run import Run
 from dpassay.accounting.ledger.run_files import LEDGER, open_ledger
 from dpassay.base.errors import InputError, input_errors, naming
 from dpassay.base.outputs import real_path
-from dpassay.base.private_files import PRIVATE, one_process, remove_empty, sync, write_atomically
+from dpassay.base.private_files import PRIVATE, name_instead, one_process, remove_empty, sync, write_atomically
 from dpassay.generators.documents import Documents
 from dpassay.generators.registry import mechanism_in_words
 from dpassay.jobs.verdict_history import RecordedVerdict, recorded
@@ -99,6 +99,7 @@ def release(
     if not ledger.exists():
         raise InputError(
             f"{folder}: holds no run; release expects the folder that `dpassay assay` wrote, and there is no {ledger}"
+            f"{name_instead(folder)}"
         )
     check_output(output, folder)
     reason = None if accept is None else _printable_reason(accept)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpassay.base.errors import InputError, input_errors
-from dpassay.base.private_files import PRIVATE, write_private
+from dpassay.base.private_files import PRIVATE, name_instead, write_private
 from dpassay.jobs.assay import ASSAY, REPORT, AssayResult, private_page
 from dpassay.reports.assay import load
 
@@ -23,6 +23,7 @@ def report(folder: str | Path) -> AssayResult:
     if not (private / ASSAY).exists():
         raise InputError(
             f"{folder}: expects the folder of a run, which `dpassay assay` wrote; there is no {private / ASSAY}"
+            f"{name_instead(folder)}"
         )
     with input_errors():
         result = AssayResult(load(private / ASSAY), Path(folder))

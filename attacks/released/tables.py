@@ -187,7 +187,10 @@ def _columns(sides: Mapping[str, Iterable[Mapping[str, Any]]], ignore: Collectio
     for name in ("source", "holdout"):
         missing = [column for column in columns if column not in named[name]]
         if missing:
-            raise ValueError(f"the {name} table lacks column {missing[0]!r} of the synthetic table; ignore that column")
+            raise ValueError(
+                f"the {name} table lacks a column of the synthetic table: {no_column(missing[0], named[name])}; rename "
+                "it, or leave it out with --ignore"
+            )
     if not columns:
         raise ValueError("the synthetic table has no column that is not ignored")
     return columns

@@ -53,7 +53,7 @@ def locate(source: str, allow_network: bool) -> Path:
     try:
         return Path(snapshot_download(source, allow_patterns=list(PATTERNS), local_files_only=not allow_network))
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError):
-        hint = "could not be downloaded" if allow_network else "is not in the local cache, and the network is not used"
+        hint = "could not be downloaded" if allow_network else "is not in the local cache; --download fetches it"
         raise ValueError(f"model {source!r} is not a local folder, and as a hub id it {hint}") from None
 
 
