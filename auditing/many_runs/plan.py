@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 import random
@@ -53,7 +54,7 @@ from dpassay.base.private_files import new_folder, write_private
 from dpassay.base.progress import Progress
 from dpassay.data.cells import as_category, is_missing
 from dpassay.data.column_summary import ColumnSummary, summarised
-from dpassay.data.columns import ColumnReader, Kind, Rules, readers_of
+from dpassay.data.columns import Column, ColumnReader, Form, Kind, Rules, readers_of
 from dpassay.data.reader import FOUND, Dialect, FileOptions, compression_of, dialect_of
 from dpassay.data.records import read_rows, written_as
 from dpassay.data.table_schema import Schema, kinds_of, read_schema
@@ -67,6 +68,7 @@ _SIGNS = {
     re.compile(r"[\^~]"): "signs such as ^",
     re.compile(r"\s+"): "spaces",
 }
+_MIN_COUNTED = 20
 _ALIKE = 0.9  # share of the rows that are cut into as many parts as the header
 
 
@@ -253,7 +255,17 @@ def _summary(facts: ColumnFacts, reader: ColumnReader) -> ColumnSummary:
         left = "lists or objects"
     elif facts.kind == "other":
         left = "words that rarely repeat, such as names; --categorical or --text uses them" if facts.counts else "empty"
-    return summarised(column, {"data": reader}, left=left, use=use)
+    result = summarised(column, {"data": reader}, left=left, use=use)
+    if facts.kind == "number" and _counts_rows(column):
+        counts = "it counts the rows; if that is no value of a record, name it with --id"
+        return dataclasses.replace(result, warnings=(*result.warnings, counts))
+    return result
+
+
+def _counts_rows(column: Column) -> bool:
+    """Whether each whole number of a range is in one row."""
+    whole = column.form is Form.POINT and not (column.decimals or column.missing or column.odd)
+    return whole and column.distinct == column.rows == column.high - column.low + 1 and column.rows >= _MIN_COUNTED
 
 
 def _check_texts(path: Path, pairs: Sequence[NeighboringData]) -> None:

@@ -112,6 +112,18 @@ def test_hardly_a_used_column_is_warned_of(tmp_path: Path) -> None:
     assert "Warning: of 2 columns only 'age' is used" in " ".join(said.split())
 
 
+@pytest.mark.parametrize(("name", "warned"), [("number", True), ("", False)])
+def test_a_column_that_counts_the_rows_is_warned_of_or_holds_ids(name: str, warned: bool, tmp_path: Path) -> None:
+    like = tmp_path / "people.csv"
+    like.write_text(f"{name},age\n" + "".join(f"{index},{20 + index % 30}\n" for index in range(1, 60)))
+    said = " ".join(dpassay("plan", "--like", like, "-o", tmp_path / "a").stdout.split())
+    assert ("Column 'number': it counts the rows" in said) is warned
+    assert [column.kind for column in read_plan(tmp_path / "a").plan.columns] == [
+        "number" if warned else "id",
+        "number",
+    ]
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
