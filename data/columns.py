@@ -369,6 +369,8 @@ class ColumnReader:
             for other in Form
             if counts[other] == counts[form] and self.rules.fits(other) and self.ends(other) != (low, high)
         )
+        if form is Form.POINT and self.ends(Form.COMMA) == (round(1000 * low), round(1000 * high)):
+            also = tuple(other for other in also if other is not Form.COMMA)  # another unit changes no comparison
         kind = form.kind if low < high or self._stated is not None else Kind.CONSTANT
         known = (self.rows, self._empty + self._marks, filled - counts[form], len(self.words))
         digits = self._decimals.get(form, 0)

@@ -182,6 +182,11 @@ class _SampleColumn:
         is_missing = column.missing > 0 or column.rows < rows
         return known | ({"missing": True} if is_missing else {})
 
+    def _fits(self, form: Form) -> bool:
+        """Whether as many cells are of this form as of the column's."""
+        fits = self._reader.rules.fits(form)
+        return fits and self._reader.odd(replace(self._column, form=form)) == self._column.odd
+
     def summary(self, left_out: str) -> ColumnSummary:
         """What was understood of the column, and what a claim that uses the schema does not read."""
         column, warnings = self._column, []
@@ -190,6 +195,8 @@ class _SampleColumn:
         if not left_out and self._type != "category":
             if self._type == "number" and not column.decimals and _MIN_ALIKE <= column.distinct == column.rows:
                 warnings.append("no two cells are alike; if it is an id, leave it out (--ignore)")
+            if column.form is Form.POINT and column.decimals == 3 and not column.also and self._fits(Form.COMMA):
+                warnings.append(f"read as in {Form.POINT}; it could also be {Form.COMMA}")
             if column.odd:
                 warnings.append("a claim refuses such cells; correct them, or state their words as missing")
             if column.form in (Form.THOUSANDS, Form.COMMA):

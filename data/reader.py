@@ -418,9 +418,10 @@ def _has_spaces(sample: Sequence[Sequence[str]]) -> bool:
     if len(sample) < 2 or any(len(row) != 1 for row in sample):
         return False
     first, *rest = (row[0].split() for row in sample)
-    if len(first) < 2 or any(len(parts) != len(first) for parts in rest):
-        return False
-    return any(all(_NUMBER.fullmatch(parts[index]) for parts in rest) for index in range(len(first)))
+    width = len(rest[0])
+    if len(first) < 2 or len(first) not in (width, width - 1) or any(len(parts) != width for parts in rest):
+        return False  # a header may leave out the names of rows
+    return any(all(_NUMBER.fullmatch(parts[index]) for parts in rest) for index in range(width))
 
 
 def _line_of(path: Path, row: int, dialect: Dialect) -> int:

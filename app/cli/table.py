@@ -50,9 +50,8 @@ def schema(
     def in_words() -> None:
         print_columns(result.understood, {str(sample): result.written})
         left_out = f", and {len(result.left_out)} left out" if result.left_out else ""
-        say(
-            f"Written to {result.path}: {len(result.columns)} columns{left_out}. Widen their domains to what may occur."
-        )
+        columns = f"{len(result.columns)} column{'s' * (len(result.columns) != 1)}{left_out}"
+        say(f"Written to {result.path}: {columns}. Widen their domains to what may occur.")
         if not public:
             say("The schema says that it was made from private rows. If the sample is public, give --public.")
 

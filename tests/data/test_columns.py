@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dpassay.data.columns import Column, ColumnReader, Form
+from dpassay.data.columns import Column, ColumnReader, Form, Rules
 
 
-def column_of(cells: list[Any]) -> Column:
-    reader = ColumnReader("x")
+def column_of(cells: list[Any], decimal: str | None = None) -> Column:
+    reader = ColumnReader("x", Rules(decimal=decimal))
     for cell in cells:
         reader.read(cell)
     return reader.column()
@@ -62,6 +62,12 @@ def test_words(cells: list[Any], kind: str) -> None:
 def test_a_guess_is_known_as_one() -> None:
     assert column_of(["01/02/2020", "03/04/2021"]).also == (Form.MONTH_FIRST,)
     assert column_of(["01/02/2020", "31/04/2021"]).also == ()
+    assert column_of(["1.200", "35.500", "950"]).also == (Form.COMMA,)
+    assert column_of(["1.200", "35.500", "950", "0.5"]).also == ()
+    assert column_of(["1.200", "35.500"]).also == ()  # another unit of all
+    assert column_of(["1.200", "35.500", "950,5"]).value("1.200") == 1200
+    assert column_of(["1.200", "1.000.000"]).value("1.200") == 1200
+    assert column_of(["1.200", "35.500"], decimal=",").value("1.200") == 1200
 
 
 def test_words_are_alike_whatever_the_file_writes() -> None:

@@ -212,6 +212,9 @@ def test_spaces_between_cells_are_noticed_and_read_where_they_are_stated(tmp_pat
     with pytest.raises(ValueError, match="has spaces between its cells, it seems, and no other separator") as error:
         list(read_csv(path))
     assert "191" not in str(error.value)
+    (tmp_path / "b.csv").write_text("Weight Waist\nAda 191 36\nEve 189 37\n")
+    with pytest.raises(ValueError, match="has spaces between its cells"):
+        list(read_csv(tmp_path / "b.csv"))
     rows = [row for _, row in read_csv(path, FileOptions(separator="space"))]
     assert rows == [{"Weight": "191", "Waist": "36"}, {"Weight": "189", "Waist": "37"}]
     assert [row for _, row in read_csv(path, FileOptions(separator="comma"))] == [
@@ -225,6 +228,7 @@ def test_spaces_between_cells_are_noticed_and_read_where_they_are_stated(tmp_pat
     [
         "full name\nAda Lovelace\nAlan Turing\n",
         "text\nroom 12\nroom 14\n",
+        "text\nroom 12 b\nroom 14 b\n",
         "a b\nroom 12\nroom 14 is far\n",
         "a b,c\n1 2,3\n3 4,5\n",
         "when exactly\n2020-01-01 12:30\n2020-01-02 12:30\n",
