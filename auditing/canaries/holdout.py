@@ -139,8 +139,8 @@ def _units(piece: list[tuple[object, Mapping[str, Any]]], split: Columns, data: 
                     "rows for `dpassay audit table`, which compares these; leave the column out of the file, or write "
                     "it as text"
                 )
-    if split.user is not None:
-        return [str(row[split.user]) for _, row in piece]
+    if split.user is not None:  # as the audits compare users
+        return [str(row[split.user]) if split.text is not None else word_of(row[split.user]) for _, row in piece]
     if split.text is not None:  # as `dpassay audit text` compares them
         return [int(number) for number in Words.of(str(row[split.text]) for _, row in piece).whole()]
     columns = sorted((column for column in data.columns if column.name != split.id), key=lambda column: column.name)

@@ -379,6 +379,22 @@ def test_all_rows_of_a_user_have_one_coin(people: list[dict[str, Any]], tmp_path
     assert [rate["hits"] for rate in document["audits"][0]["rates"]] == [len(sides[0]), 0]
 
 
+def test_users_of_a_table_are_those_of_its_audit(people: list[dict[str, Any]], tmp_path: Path) -> None:
+    """Case and spaces at the ends do not matter to `dpassay audit table`, so they do not to coins."""
+    for number, row in enumerate(people):
+        row["id"] = (f"user {number // 4}", f"User {number // 4} ", f"USER {number // 4}")[number % 3]
+        row["since"] = str(row["since"])
+    like, folder = written(people, tmp_path / "like.csv"), tmp_path / "audit"
+    users = ("--user", "id", "--unit", "user", "--holdout", 0.5)
+    done("plan", "--kind", "table", "--canaries", 40, "--like", like, *users, "-o", folder)
+    sides = [
+        {row["id"].strip().casefold() for row in rows_of(folder / "private" / f"{name}.csv")}
+        for name in ("source", "holdout")
+    ]
+    assert not sides[0] & sides[1]
+    assert len(sides[0] | sides[1]) == 125
+
+
 def test_coins_of_units_are_fair_and_independent_of_each_other() -> None:
     """20000 coins; each count is outside its interval with probability below 1e-6."""
     coin = CanaryCoins(0.25)
