@@ -110,7 +110,8 @@ class SpellingReader:
     """
 
     def __init__(self, missing: Collection[str] = ()) -> None:
-        self._marks = MARKS | frozenset(map(word_of, missing))
+        self._stated = frozenset(map(word_of, missing))
+        self._marks = MARKS | self._stated
         self._seen: set[str] = set()
         self._points = self._commas = _NONE  # fewest digits after the sign, and most without zeros at the end
         self._grouped = dict.fromkeys((Form.THOUSANDS, Form.COMMA), False)
@@ -204,9 +205,10 @@ class SpellingReader:
 
     def spelling(self, form: Form | None) -> Spelling:
         """How a column of this form is written; None for words."""
-        missing = max(self._missing, key=lambda cell: (self._missing[cell], str(cell)), default=None)
+        marks = [cell for cell in self._missing if form is not None or not cell or word_of(cell) in self._stated]
+        missing = max(marks, key=lambda cell: (self._missing[cell], str(cell)), default=None)
         if form is None:
-            return Spelling(missing=None if missing is None or word_of(missing) in MARKS else missing)
+            return Spelling(missing=missing)
         pattern = "%Y-%m-%d"
         if form is Form.DAY and self._after:
             pattern += max(self._after, key=lambda rest: (self._after[rest], rest))

@@ -152,7 +152,7 @@ class SyntheticData:
         summary = ColumnSummary(
             name=column.name,
             kind=str(Kind.CATEGORY if form is None else form.kind),
-            form=str(form or ""),
+            form="" if form is None else str(_shown(reader, form)),
             missing={SYNTHETIC: missing},
             distinct={SYNTHETIC: len(reader.words)},
             used=True,
@@ -177,6 +177,14 @@ def _form(column: ColumnRange, reader: ColumnReader, rules: Rules) -> Form:
         return reader.odd(replace(held, form=form)), _is_outside(column, reader, form)
 
     return min((form for form in forms if rules.fits(form)), key=misfit)
+
+
+def _shown(reader: ColumnReader, form: Form) -> Form:
+    """The form that this file has, if its cells mean the same in it: 2013-05-31 is that day among 31/05/2013, too."""
+    own = reader.column()
+    if own.form is None or own.form.kind is not form.kind or reader.ends(own.form) != reader.ends(form):
+        return form
+    return own.form if reader.odd(own) == reader.odd(replace(own, form=form)) else form
 
 
 def _is_outside(column: ColumnRange, reader: ColumnReader, form: Form) -> bool:

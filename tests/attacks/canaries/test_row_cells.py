@@ -14,7 +14,7 @@ import pytest
 from dpassay.attacks.canaries.pairs import pair_counts
 from dpassay.attacks.canaries.rows import ColumnRange, RangeReader, nearest
 from dpassay.attacks.canaries.texts import check_template
-from dpassay.data.columns import Form, word_of
+from dpassay.data.columns import Form, Rules, word_of
 
 DAY = datetime.date(1955, 1, 28)
 COLUMNS = [
@@ -69,6 +69,19 @@ def test_marks_of_missing_cells_among_numbers_and_odd_cells() -> None:
     assert column.is_empty("na")
     assert column.spelling.missing == "NA"
     assert "NA" in set(column.draw(1000, np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize(("stated", "missing", "values"), [((), 0.25, 3), (("NA", "unknown"), 0.75, 1)])
+def test_marks_of_missing_cells_among_words_are_those_that_are_stated(
+    stated: tuple[str, ...], missing: float, values: int
+) -> None:
+    reader = RangeReader("x", Rules(missing=stated))
+    for cell in ("red", "NA", "", "Unknown ", "red", "NA", "", "NA"):
+        reader.read(cell)
+    column = reader.column
+    assert (column.kind, column.missing, len(column.values)) == ("word", missing, values)
+    assert column.spelling.missing == ("NA" if stated else "")
+    assert column.is_empty(" unknown") == bool(stated)
 
 
 @pytest.mark.parametrize(

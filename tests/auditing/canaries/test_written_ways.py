@@ -257,6 +257,18 @@ def test_columns_that_differ_are_warned_about(tmp_path: Path) -> None:
     assert "Column 'income': all values are outside the range of the data." in " ".join(printed.split())
 
 
+def test_how_the_synthetic_file_is_written_is_shown(tmp_path: Path) -> None:
+    """And not how the data are."""
+    way = Writing(separator=";", decimal=",", dates="%d/%m/%Y", truth=("0", "1"), encoding="utf-16")
+    folder = tmp_path / "audit"
+    about = planned(folder, way.write(people(300, 0), tmp_path / "data"), way)["understood"]
+    assert about["written"] == {"data": "semicolons between cells, utf-16"}
+    assert [column["form"] for column in about["columns"]] == ["1.200,5", "1200.5", "31/05/2013", "", "1200.5"]
+    about = done("score", folder, Writing().write(people(300, 1), tmp_path / "synthetic"))["understood"]
+    assert about["written"] == {"synthetic": "commas between cells, utf-8"}
+    assert [column["form"] for column in about["columns"]] == ["1200.5", "1200.5", "2013-05-31", "", "true, false"]
+
+
 def test_compressed_canaries_can_be_appended_to_the_data(tmp_path: Path) -> None:
     """As the guide says: without the first line, which names the columns."""
     way, folder = Writing(packed=True, separator=";", decimal=","), tmp_path / "audit"
