@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -135,15 +136,23 @@ def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
         key=lambda item: item["type"] != "extra_forbidden" or not did_you_mean(str(item["loc"][-1]), missing),
     )
     keys, known = _place(first["loc"], model)
+    context = first.get("ctx", {})
+    words = re.findall(r"'([^']*)'", str(context.get("expected_tags") or context.get("expected") or ""))
+    if first["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        keys.append(str(context["discriminator"]).strip("'"))
     where = ".".join(keys)
     message = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if first["type"] == "extra_forbidden":
         message = f"unknown key; known are {', '.join(known) or 'none'}{did_you_mean(keys[-1], known)}"
-    elif first["type"] == "missing":
+    elif first["type"] in ("missing", "union_tag_not_found"):
         message = "is missing"
+    elif first["type"] == "union_tag_invalid":
+        tag = str(context["tag"])[:80]
+        message = f"must be one of {', '.join(words)}, not {tag!r}{did_you_mean(tag, words)}"
     elif first["type"] not in ("value_error", "own_message"):
-        given = "" if "secrets" in keys else f", not {str(first['input'])[:80]!r}"  # a pattern may spell a secret
-        message = f"{message[0].lower()}{message[1:]}{given}"
+        value = str(first["input"])[:80]
+        given = "" if "secrets" in keys else f", not {value!r}{did_you_mean(value, words)}"  # it may spell a secret
+        message = f"{message[0].lower()}{message[1:].partition(', unable to')[0]}{given}"
     more = f" (and {len(rest)} more)" if rest else ""
     return " ".join(f"{where + ': ' if where else ''}{message}{more}".split())
 

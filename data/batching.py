@@ -118,7 +118,10 @@ def unit_records(records: Sequence[Record], key: bytes, unit: Unit) -> list[int]
     best: dict[str, tuple[int, str, int]] = {}
     for index, record in enumerate(records):
         if record.user is None:
-            raise ValueError(f"unit {unit} needs a user for every record, but a record has none")
+            raise ValueError(
+                f"unit {unit} needs a user for every record, but a record has none; name the column of the users as "
+                "`user:` in the claim's data"
+            )
         candidate = (keyed_hash(key, "record-of-user", record.slotting_id), record.id, index)
         best[record.user] = min(candidate, best.get(record.user, candidate))
     return sorted(index for _, _, index in best.values())

@@ -98,6 +98,20 @@ def test_a_number_in_scientific_notation_is_a_number(tmp_path: Path) -> None:
             "{source: file, path: a.csv, jion: turns}",
             "data.jion: unknown key; known are separator, encoding, header, source, path, text, label, id, user, join",
         ),
+        (
+            "source: builtin",
+            "source: file_",
+            "data.source: must be one of builtin, file, dataset, not 'file_'; did you",
+        ),
+        ("source: builtin, ", "", "data.source: is missing"),
+        ("type: ex_post, ", "", "guarantee.type: is missing"),
+        ("type: ex_post", "type: pure", "not 'pure'; did you mean 'pure_dp'?"),
+        ("epsilon: 3.0", "epsilon: three", "guarantee.epsilon: input should be a valid number, not 'three'"),
+        (
+            "aggregate: median",
+            "aggregate: means",
+            "input should be 'median', 'mean' or 'none', not 'means'; did you mean",
+        ),
         ("GOOD", "", ""),
     ],
 )
