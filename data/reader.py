@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 from dpassay.base import validate
 from dpassay.data.column_names import check_columns, names_of
@@ -328,8 +328,7 @@ def _lines(path: Path, encoding: str, compression: str, errors: str = "replace")
 def _codec(path: Path, encoding: str, compression: str) -> str:
     """The name of an encoding in Python, which reads UTF-16 without its mark by another one than with it."""
     if encoding == "utf-16":
-        opened: Callable[..., BinaryIO] = gzip.open if compression == "gzip" else open
-        with opened(path, "rb") as file:
+        with gzip.open(path, "rb") if compression == "gzip" else path.open("rb") as file:
             return encoding if file.read(2) in _UTF_16_MARKS else "utf-16-le"
     return "utf-8-sig" if encoding == "utf-8" else encoding
 
