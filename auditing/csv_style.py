@@ -87,8 +87,8 @@ class CsvStyle:
         )
 
     def _cell(self, index: int, cell: str, cells: int) -> str:
-        if not cell:
-            return '""' if index in self.quoted_empty or cells == 1 else ""
+        if not cell:  # which could not be told from no cell in a line of one, or among spaces
+            return '""' if index in self.quoted_empty or cells == 1 or self.dialect.separator == " " else ""
         if index in self.quoted or any(sign in cell for sign in (self.dialect.separator, '"', "\n", "\r")):
             return '"' + cell.replace('"', '""') + '"'
         return cell
