@@ -248,6 +248,21 @@ def test_formats_of_files_do_not_matter(files: Path) -> None:
     assert Path("private/table-utility.json").is_file()
 
 
+def test_files_are_read_as_it_is_stated_how_they_are_written(files: Path) -> None:
+    stated = ["--separator", "bar", "--encoding", "latin-1", "--missing", "unbekannt, ä", "--decimal", ","]
+    for name, some in (("made.csv", rows(0, 50)), ("real.csv", rows(1, 60))):
+        words = (["unbekannt, ä" if cell is None else str(cell) for cell in SCHEMA.cells(row)] for row in some)
+        lines = ["|".join(SCHEMA.names), *(f"{age},0|{sex}|{ill}" for age, sex, ill in words)]
+        Path(name).write_text("\n".join(lines), encoding="latin-1")
+    asked = ["made.csv", "--real", "real.csv", "--schema", "schema.yaml"]
+    assert measured(*asked, *stated)["to_real"] == measured("run", *ASKED)["to_real"]
+    for left_out, says in ((2, "is not UTF-8 text"), (4, "is outside the public domain"), (6, "no decimal is stated")):
+        result = dpassay(*asked, *stated[:left_out], *stated[left_out + 2 :], "-q")
+        assert result.returncode == 2
+        (line,) = result.stderr.splitlines()
+        assert says in line
+
+
 def test_the_guide_runs(files: Path) -> None:
     """The commands for tables in docs/utility.md; its Python runs in `test_utility.py`."""
     pytest.importorskip("xgboost")
