@@ -91,7 +91,10 @@ class FileOptions(CsvOptions):
     """
 
     missing: Annotated[list[str] | None, "Word that means that a cell is missing, in any column; repeatable."] = None
-    decimal: Annotated[str | None, 'The sign before decimals, "." or ",". Default: found out, column by column.'] = None
+    decimal: Annotated[
+        str | None,
+        'The sign before decimals, "." or ",". Default: found out by column; "." in `table utility`.',
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
