@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import itertools
 import json
 import math
 import os
@@ -114,16 +113,29 @@ _BEFORE: Final = PlannedDialect(separator=",", encoding="utf-8", header=True)
 """Of plans of earlier versions."""
 
 
+class UnderstoodColumn(Part):
+    """What was understood of a column (`ColumnSummary`)."""
+
+    name: str
+    kind: str
+    form: str
+    missing: dict[str, int]
+    distinct: dict[str, int]
+    used: bool
+    why: str
+    warnings: tuple[str, ...]
+
+
 class Understood(Part):
-    """What was understood of the data: how they are written, in words, and each column (`ColumnSummary`)."""
+    """What was understood of the data: how they are written, in words, and each column."""
 
     written: str
-    columns: list[dict[str, Any]]
+    columns: list[UnderstoodColumn]
 
     @property
     def summaries(self) -> tuple[ColumnSummary, ...]:
         """The columns."""
-        return tuple(ColumnSummary(**column | {"warnings": tuple(column["warnings"])}) for column in self.columns)
+        return tuple(ColumnSummary(**dict(column)) for column in self.columns)
 
 
 class PlannedEvent(Part):
@@ -233,6 +245,8 @@ class RunsPlan(Part):
         design = self.design()
         if design.claim is not None and not may_refute(design.confidence):
             raise ValueError("no audit of this confidence refutes a claim")
+        if self.dialect is not None:
+            self.dialect.options  # noqa: B018 - raises if there is no such way to write a file
         names = {column.name for column in self.columns}
         for pair in self.pairs:
             if not names <= pair.target.keys() or not names.issuperset(pair.novel):
@@ -297,19 +311,15 @@ class PlannedRuns:
         with input_errors():
             return tuple(row for _, row in read_rows(self.data_file(data), stated=stated))
 
-    def reading_of(self, output: Path) -> FileOptions:
-        """How an output is read: as it itself shows, and where it shows no column of the data, as these are written."""
+    def readings_of(self, output: Path) -> tuple[FileOptions, ...]:
+        """How an output may be read: as it itself shows, and if that shows no column of the data, as they are."""
         plan = self.plan
         if not plan.is_csv:
-            return FOUND
+            return (FOUND,)
         dialect = plan.dialect or _BEFORE
         encoding = dialect.encoding if dialect.encoding == "latin-1" and not _is_utf8(output) else None
-        found = FileOptions(encoding=encoding, header=plan.header)
-        for options in (found, FileOptions(separator=dialect.separator, encoding=encoding, header=plan.header)):
-            with contextlib.suppress(ValueError):
-                if any(plan.names & row.keys() for _, row in itertools.islice(read_rows(output, stated=options), 1)):
-                    return options
-        return found
+        separators = (None, dialect.separator)
+        return tuple(FileOptions(separator=sign, encoding=encoding, header=plan.header) for sign in separators)
 
     def features(self) -> OutputFeatures:
         """The features of outputs.
@@ -317,7 +327,9 @@ class PlannedRuns:
         Raises:
             InputError: if a data set was changed, or two of a pair are no neighbours.
         """
-        held = {data: self.rows(data) for pair in self.plan.pairs for data in (pair.data, pair.neighbor)}
+        held = {
+            data: self.rows(data) for data in {item for pair in self.plan.pairs for item in (pair.data, pair.neighbor)}
+        }
         size, adjacency = Unit.parse(self.plan.unit).size, Adjacency(self.plan.adjacency)
         for pair in self.plan.pairs:
             if not _are_neighbors(held[pair.data], held[pair.neighbor], adjacency, size):

@@ -37,6 +37,7 @@ from dpassay.auditing.many_runs.files import (
     PlannedRuns,
     RunsPlan,
     Understood,
+    UnderstoodColumn,
     data_file,
     read_plan,
 )
@@ -160,7 +161,7 @@ def plan(
     form = Data(path, [ColumnRange(column.name, "other") for column in columns], reading=reading)
     understood = Understood(
         written=written_as(path, reading),
-        columns=[_summary(column, readers[column.name]).to_json() for column in columns],
+        columns=[UnderstoodColumn(**dataclasses.asdict(_summary(column, readers[column.name]))) for column in columns],
     )
     with new_folder(target) as partial:
         content = RunsPlan(
@@ -349,6 +350,7 @@ def _readme(planned: PlannedRuns) -> str:
     claim = f"ε = {format_number(plan.claim.epsilon)}" if plan.claim else "no ε"
     if plan.claim and plan.delta:
         claim += f", δ = {format_upper(plan.delta)}"
+    written = f" ({plan.understood.written})" if plan.understood is not None else ""
     looks = "\n".join(f"- {line.strip()}" for line in planned.words())
     return f"""# An audit by many runs
 
@@ -361,7 +363,8 @@ differ in one unit, and the audit looks for outputs that tell which of the two w
 2. `dpassay audit runs bound DIR` says what the runs show, and `dpassay audit runs report DIR` writes a page.
 
 Each run must be independent of the others: no fixed seed, no state that is kept from one run to the next. `private/`
-holds records like those of `{plan.like}`; keep it as private as these.
+holds records like those of `{plan.like}`; keep it as private as these. Its data sets are written as that
+file is{written}.
 
 ## What it can show
 

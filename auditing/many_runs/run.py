@@ -39,6 +39,7 @@ from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_files import one_process, write_private
 from dpassay.base.progress import Progress
 from dpassay.data.columns import Kind, Rules
+from dpassay.data.reader import FileOptions
 from dpassay.data.records import read_rows, written_as
 
 T = TypeVar("T")
@@ -466,22 +467,31 @@ def _rows_of(planned: PlannedRuns, path: str) -> Iterator[Row]:
     Raises:
         _Unreadable: if there is none, it is malformed, or it has no column of the data.
     """
-    try:
-        for number, (_, row) in enumerate(read_rows(path, stated=planned.reading_of(Path(path)))):
-            if not number and not planned.plan.names & row.keys():
-                raise _Unreadable(_no_column(planned, path, len(row)))
-            yield row
-    except ValueError as error:
-        raise _Unreadable(str(error).removeprefix(path).partition(": ")[2]) from None
+    problem = ""
+    for stated in planned.readings_of(Path(path)):
+        begun = False
+        try:
+            for _, row in read_rows(path, stated=stated):
+                if not begun and not planned.plan.names & row.keys():
+                    problem = problem or _no_column(planned, path, stated, len(row))
+                    break
+                begun = True
+                yield row
+            else:
+                return
+        except ValueError as error:
+            problem = problem or str(error).removeprefix(path).partition(": ")[2]
+            if begun:
+                break
+    raise _Unreadable(problem)
 
 
-def _no_column(planned: PlannedRuns, path: str, columns: int) -> str:
+def _no_column(planned: PlannedRuns, path: str, stated: FileOptions, columns: int) -> str:
     """What an output was read as that has no column of the data."""
     read = "one column" if columns == 1 else f"{columns} columns"
-    written = f" ({written_as(path, planned.reading_of(Path(path)))})"
     return (
-        f"it is read as {read}{written}, of which the data, with {len(planned.plan.names)}, have none; name them as in "
-        "the data, in a first line, and separate them by commas, semicolons, tabs or bars"
+        f"it is read as {read} ({written_as(path, stated)}), of which the data, with {len(planned.plan.names)}, have "
+        "none; name them as in the data, in a first line, and separate them by commas, semicolons, tabs or bars"
     )
 
 
