@@ -31,7 +31,7 @@ SIGN: Final[dict[Name, str]] = {"SUPPORTED": "≤", "REFUTED": ">", "UNPROVEN": 
 EXIT: Final[dict[Name, str]] = {
     "SUPPORTED": "SUPPORTED; nothing refuted; done",
     "REFUTED": "REFUTED (`assay`, `audit`)",
-    "UNPROVEN": "UNPROVEN (`assay`)",
+    "UNPROVEN": "UNPROVEN (`assay`); no conclusion (`audit`): it could have found nothing, or a control failed",
 }
 """What the exit code of each verdict says."""
 
