@@ -117,14 +117,15 @@ class _SampleColumn:
         self._reader = ColumnReader(name, rules)
         self._missing = rules.missing
         self._words: set[str] = set()  # at most one more than a domain has
+        self._empty = 0  # cells that are missing if it is one of categories
 
     def read(self, cell: Any) -> None:
         """Adds one cell."""
         self._reader.read(cell)
-        if len(self._words) <= MAX_WORDS and not is_missing(cell):
-            written = str(cell).strip()
-            if not self._missing or word_of(written) not in self._missing:
-                self._words.add(written)
+        if is_missing(cell) or (self._missing and word_of(cell) in self._missing):
+            self._empty += 1
+        elif len(self._words) <= MAX_WORDS:
+            self._words.add(str(cell).strip())
 
     @cached_property
     def _column(self) -> Column:
@@ -179,8 +180,8 @@ class _SampleColumn:
                 known |= {"low": from_days(column.low), "high": from_days(column.high)}
             case _:
                 known |= {"values": sorted(self._words)}
-        is_missing = column.missing > 0 or column.rows < rows
-        return known | ({"missing": True} if is_missing else {})
+        missing = self._empty if self._type == "category" else column.missing
+        return known | ({"missing": True} if missing or column.rows < rows else {})
 
     def _fits(self, form: Form) -> bool:
         """Whether as many cells are of this form as of the column's."""
@@ -192,6 +193,8 @@ class _SampleColumn:
         column, warnings = self._column, []
         used = {"number": "numbers", "date": "dates", "category": f"one of {len(self._words)} categories"}[self._type]
         result = summarised(column, {"sample": self._reader}, left=left_out, use=used)
+        if self._type == "category" and column.form is not None:
+            return replace(result, warnings=())  # every word is a category, whatever form the others have
         if not left_out and self._type != "category":
             if self._type == "number" and not column.decimals and _MIN_ALIKE <= column.distinct == column.rows:
                 warnings.append("no two cells are alike; if it is an id, leave it out (--ignore)")

@@ -159,6 +159,40 @@ def test_whole_numbers_that_do_not_repeat_may_be_ids(tmp_path: Path) -> None:
     assert "Column 'y'" not in done.stdout
 
 
+def test_truth_values_and_a_few_times_of_day_are_categories(tmp_path: Path) -> None:
+    """So are marks of missing cells among them, which a claim does not take for empty cells."""
+    rows = [f"{('TRUE', 'FALSE')[row % 2]},2020-01-0{row % 3 + 1} 12:30,{row % 4}\n" for row in range(40)]
+    (tmp_path / "sample.csv").write_text("flag,when,x\n" + "".join(rows) + "NA,NA,NA\n")
+    done = run("table", "schema", tmp_path / "sample.csv", "-o", tmp_path / "schema.yaml", "--public")
+    assert done.returncode == 0, done.stderr
+    assert yaml.safe_load((tmp_path / "schema.yaml").read_text())["columns"] == [
+        {"name": "flag", "type": "category", "values": ["FALSE", "NA", "TRUE"]},
+        {
+            "name": "when",
+            "type": "category",
+            "values": ["2020-01-01 12:30", "2020-01-02 12:30", "2020-01-03 12:30", "NA"],
+        },
+        {"name": "x", "type": "number", "low": 0, "high": 3, "decimals": 0, "missing": True},
+    ]
+    assert "Column '" not in done.stdout
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    assert schema_rows(read_table(tmp_path / "sample.csv"), schema)[-1] == ("NA", "NA", "missing")
+
+
+@pytest.mark.slow
+def test_five_thousand_columns(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(5000)]
+    lines = [",".join(f"{(number * row) % 97}.5" for number in range(5000)) for row in range(1, 4)]
+    (tmp_path / "sample.csv").write_text("\n".join([",".join(names), *lines]) + "\n")
+    done = run("table", "schema", tmp_path / "sample.csv", "-o", tmp_path / "schema.yaml", "--public")
+    assert done.returncode == 0, done.stderr
+    assert "And 4960 more columns; --json has all." in done.stdout
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    assert [list(row) for row in schema_rows(read_table(tmp_path / "sample.csv"), schema)] == [
+        line.split(",") for line in lines
+    ]
+
+
 def test_a_schema_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "sample.csv").write_text(SAMPLE)
     (tmp_path / "schema.yaml").write_text("mine")
