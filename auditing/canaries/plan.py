@@ -105,6 +105,8 @@ def plan(
                 "--schema"
             )
         columns.check()
+        if path is None and reading != FOUND:
+            raise ValueError("how a file is written was stated, but no file of the data; name it with --like")
         if holdout is not None:
             _check_holdout(holdout, path, protected)
         _check_kind(planted, score, templates := tuple(templates), guesses)

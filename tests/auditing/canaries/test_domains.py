@@ -209,6 +209,8 @@ def test_keys_look_like_the_numbers_in_the_data(tmp_path: Path) -> None:
         (("--unit", "group(10)", "--epsilon", 10), "not even 100000 of them of 10 records each"),
         (("--epsilon", 1, "--delta", 0.5), "no number of canaries can refute ε = 1 at δ = 0.5"),
         (("--schema", "none.yaml"), "none.yaml: cannot be read"),
+        (("--separator", "tab"), "how a file is written was stated, but no file of the data; name it with --like"),
+        (("--missing", "none"), "how a file is written was stated, but no file of the data; name it with --like"),
     ],
 )
 def test_plans_that_cannot_be(arguments: tuple[object, ...], message: str, tmp_path: Path) -> None:
