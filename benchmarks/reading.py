@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +86,9 @@ def rows(rounds: int) -> Section:
             "gzip": write(Path(folder, "c.csv.gz"), ROWS),
         }
         for name, path in files.items():
-            works: dict[str, Callable[[], Any]] = {"dpassay": lambda path=path: by_dpassay(path)}
+            works: dict[str, Callable[[], Any]] = {"dpassay": partial(by_dpassay, path)}
             if name == "commas":
-                works |= {"csv": lambda path=path: by_csv(path), "pandas": lambda path=path: by_pandas(path)}
+                works |= {"csv": partial(by_csv, path), "pandas": partial(by_pandas, path)}
             results = paired(works, rounds)
             for what, times in results.items():
                 section.rows.append((name, what, f"{times.wall_ms:.0f}", f"{times.cpu_ms:.0f}"))

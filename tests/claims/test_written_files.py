@@ -24,7 +24,7 @@ def written(path: Path, separator: str = ",", encoding: str = "utf-8", header: b
 
 def texts(path: Path, **stated: Any) -> list[Any]:
     columns = {"text": "column 0", "label": "column 1"} if stated.get("header") is False else {"label": "label"}
-    return FileData(source="file", path=path, **columns, **stated).load(None, False)
+    return FileData.model_validate({"source": "file", "path": path, **columns, **stated}).load(None, False)
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,15 @@ def test_records_are_those_of_the_plain_file(
 
 def test_rows_of_tables_are_those_of_the_plain_file(tmp_path: Path) -> None:
     plain, other = (
-        TableData(source="table", path=written(tmp_path / name, separator)).load(None, False)
+        TableData.model_validate({"source": "table", "path": written(tmp_path / name, separator)}).load(None, False)
         for name, separator in (("a.csv", ","), ("b.csv", ";"))
     )
     assert plain == other
 
 
 def test_how_the_file_was_read_is_private_and_said(tmp_path: Path) -> None:
-    data = FileData(source="file", path=written(tmp_path / "a.csv", ";"), label="label")
+    path = written(tmp_path / "a.csv", ";")
+    data = FileData.model_validate({"source": "file", "path": path, "label": "label"})
     assert data.facts() == {"the data were read as": "semicolons between cells, utf-8"}
     (tmp_path / "a.csv").unlink()
     assert data.facts() == {}
