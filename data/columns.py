@@ -369,7 +369,12 @@ class ColumnReader:
             for other in Form
             if counts[other] == counts[form] and self.rules.fits(other) and self.ends(other) != (low, high)
         )
-        if form is Form.POINT and self.ends(Form.COMMA) == (round(1000 * low), round(1000 * high)):
+        thousands = (1000 * low, 1000 * high)
+        if (
+            form is Form.POINT
+            and all(map(math.isfinite, thousands))
+            and self.ends(Form.COMMA) == tuple(map(round, thousands))
+        ):
             also = tuple(other for other in also if other is not Form.COMMA)  # another unit changes no comparison
         kind = form.kind if low < high or self._stated is not None else Kind.CONSTANT
         known = (self.rows, self._empty + self._marks, filled - counts[form], len(self.words))

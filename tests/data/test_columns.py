@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpassay.data.columns import Column, ColumnReader, Form, Rules
+from dpassay.data.columns import Column, ColumnReader, Form, Kind, Rules
 
 
 def column_of(cells: list[Any], decimal: str | None = None) -> Column:
@@ -74,3 +74,11 @@ def test_words_are_alike_whatever_the_file_writes() -> None:
     column = column_of(["True", "False"])
     assert column.value(True) == column.value(" true ") == column.value("TRUE") == 1
     assert column_of(["a", "1", "2"]).value(1.0) == column_of(["a", "1", "2"]).value("1")
+
+
+@pytest.mark.parametrize("cells", [["", ""], ["0", "1e307"], [0.0, 1.7e308]])
+def test_columns_without_a_number_or_with_a_huge_one_are_read(cells: list[Any]) -> None:
+    reader = ColumnReader("x", Rules({"x": Kind.NUMBER}))
+    for cell in cells:
+        reader.read(cell)
+    assert reader.column().kind == "number"
