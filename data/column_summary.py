@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from dpassay.base.number_format import format_percent
-from dpassay.data.columns import NEARLY, Column, ColumnReader, Kind
+from dpassay.data.columns import MARKS, NEARLY, Column, ColumnReader, Kind
 
 MISSING = 0.05
 """A share of missing cells above which the others of a pair of files should have some, too."""
+_UNIT = "[%\u2030\u00b0$\u20ac\u00a3\u00a5\u20b9]"
+_WITH_SIGNS = re.compile(
+    rf"\(?[-+\u2212\u2013]?\s?({_UNIT}|[a-z]{{3}}\s)?\s?[-\u2212]?\d[\d.,'\u2019\s]*({_UNIT}[a-z]?|\s[a-z\u00b5]{{1,6}})?\)?"
+)
+_OTHER_DATE = re.compile(r"\d{1,2}([-/. ])(\d{1,2}|[a-z]{3,9})\1(\d{2}|\d{4})|[a-z]{3,9} \d{1,2}, \d{4}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +61,11 @@ def summarised(
         others: names of the files that do not decide what it holds, such as a synthetic one.
     """
     warnings = [] if left else [*_odd(column, files), *_guess(column), *_missing(column, files)]
+    if not (left or use or warnings) and _look_like_numbers(column, files):
+        warnings = [
+            "its cells look like numbers or dates, but are compared word by word; if they are, write them as 1200.5 or "
+            "2013-05-31"
+        ]
     for name in others if not left else ():
         warnings += _differs(column, files, name)
     return ColumnSummary(
@@ -94,6 +105,16 @@ def _odd(column: Column, files: Mapping[str, ColumnReader]) -> list[str]:
         for name, reader in files.items()
         if (count := reader.odd(column))
     ]
+
+
+def _look_like_numbers(column: Column, files: Mapping[str, ColumnReader]) -> bool:
+    """Whether nearly all words are numbers or dates, but for a sign, a unit or a way to write them that is not read."""
+    words = set().union(*(reader.words for reader in files.values())) - MARKS
+    if column.form is not None or column.kind in (Kind.CONSTANT, Kind.NESTED) or not words:
+        return False
+    return sum(bool(_WITH_SIGNS.fullmatch(word) or _OTHER_DATE.fullmatch(word)) for word in words) >= NEARLY * len(
+        words
+    )
 
 
 def _guess(column: Column) -> list[str]:

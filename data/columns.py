@@ -111,7 +111,7 @@ def meanings(cell: Any) -> tuple[tuple[Form, ...], Sequence[float]]:
     if isinstance(cell, datetime.date):
         day = as_day(cell)
         if day is not None:
-            return _DAYS, (day,) * len(_DAYS)
+            return _DAYS, _midnight(day, cell)
         return (Form.TIME,), (_days(cell) if isinstance(cell, datetime.datetime) else float(cell.toordinal()),)
     results = dict(_written(cell)) if isinstance(cell, str) else {}
     return tuple(results), tuple(results.values())
@@ -128,7 +128,7 @@ def _written(word: str) -> Iterator[tuple[Form, float]]:
     if _COMMA.fullmatch(word):
         yield Form.COMMA, float(word.replace(".", "").replace(",", "."))
     if (day := as_day(word)) is not None:
-        yield from ((form, day) for form in _DAYS)
+        yield from zip(_DAYS, _midnight(day, datetime.datetime.fromisoformat(word)), strict=True)
     elif _TIME.fullmatch(word):
         try:
             yield Form.TIME, _days(datetime.datetime.fromisoformat(word))
@@ -143,6 +143,12 @@ def _written(word: str) -> Iterator[tuple[Form, float]]:
                 except ValueError:
                     continue
                 yield form, float(date.toordinal())
+
+
+def _midnight(day: float, time: datetime.date) -> Sequence[float]:
+    """The number of a midnight in each of `_DAYS`: the day where it is, and among times that of the moment."""
+    moment = _days(time) if isinstance(time, datetime.datetime) else day
+    return [moment if form is Form.TIME else day for form in _DAYS]
 
 
 def _days(time: datetime.datetime) -> float:
@@ -368,6 +374,7 @@ class ColumnReader:
             other
             for other in Form
             if counts[other] == counts[form] and self.rules.fits(other) and self.ends(other) != (low, high)
+            if other is not Form.TIME  # of midnights elsewhere, which are days
         )
         thousands = (1000 * low, 1000 * high)
         if (

@@ -194,6 +194,8 @@ def _dialect(connection: duckdb.DuckDBPyConnection, path: Path, stated: CsvOptio
     if stated.separator and stated.header is not None:
         return dialect
     sample = list(itertools.islice(_cells(connection, path, dialect), SAMPLE))
+    if sample and sample[0][0].casefold().startswith("sep=") and not any(sample[0][1:]):
+        raise ValueError(f"{path}, line 1: is a note for Excel (sep=), which names no columns; delete it")
     if not stated.separator and _has_spaces(sample):
         raise ValueError(
             f"{path}: has spaces between its cells, it seems, and no other separator; state which one it is "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -13,6 +13,7 @@ import numpy as np
 from dpassay import __version__
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.attacks.released.holdout import Hits, Units, content_key, ranks
+from dpassay.auditing.released.alike import unlike
 from dpassay.auditing.released.design import HoldoutSettings, TableAuditSettings
 from dpassay.audits.games.released_data import holdout_audit
 from dpassay.audits.implications import describe
@@ -22,7 +23,7 @@ from dpassay.base import defaults
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_results import PRIVATE, synthetic_file, write
 from dpassay.base.progress import Progress, with_progress
-from dpassay.data.cells import is_missing
+from dpassay.data.cells import as_category, is_missing
 from dpassay.data.chats import TEXTS, TextOptions
 from dpassay.data.column_summary import ColumnSummary, summarised
 from dpassay.data.columns import Kind, joined
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 
 MIN_COLUMNS = 2
 """Columns with more than one value that attacks on rows need."""
+
+_UNLIKE = (
+    "source and holdout differ more than chance explains, so that attacks tell them apart by it; write it alike in "
+    "both, or leave it out"
+)
 
 _SIDES = ("synthetic", "source", "holdout")
 
@@ -378,9 +384,10 @@ def audit_rows(
         if settings.secret is not None:
             every.locate(settings.secret)
         units = _row_units(settings, every, rows[1:])
+        differing = _unlike(settings, every, rows[1:], units)
         del rows
         step(1, 1)
-    summaries = _summaries(every, settings)
+    summaries = _summaries(every, settings, differing)
     needs = _unmet(every)
     every = _with_units(every, units, settings)
     some = _subsample(every, settings)
@@ -418,7 +425,7 @@ def _row_units(settings: TableAuditSettings, tables: Tables, rows: Sequence[Sequ
         users = [row.get(settings.user) for row in side]
         if (number := next((number for number, user in enumerate(users, 1) if is_missing(user)), None)) is not None:
             raise InputError(f"{path}: row {number} has no user in column {settings.user!r}; each row needs one")
-        sides.append([str(user) for user in users])
+        sides.append([as_category(user) for user in users])  # one user, though one file has 7 and the other 7.0
     units = Units.of(*sides)
     _check_users(settings, settings.user, units)
     return units
@@ -432,7 +439,26 @@ def _with_units(tables: Tables, units: Units, settings: TableAuditSettings) -> T
     return replace(tables, source=tables.source.take(source), holdout=tables.holdout.take(holdout))
 
 
-def _summaries(tables: Tables, settings: TableAuditSettings) -> tuple[ColumnSummary, ...]:
+def _unlike(
+    settings: TableAuditSettings, tables: Tables, rows: Sequence[Sequence[Mapping[str, Any]]], units: Units
+) -> Collection[str]:
+    """The columns by which source and holdout can be told apart without the synthetic table.
+
+    Raises:
+        InputError: if there are some and coins were flipped: a bound would be that of the difference.
+    """
+    numbers = zip(rows, (units.source, units.holdout), strict=True)
+    columns = unlike(tables.columns, *([side[index] for index in _first_rows(of).tolist()] for side, of in numbers))
+    if columns and settings.coins:
+        raise InputError(
+            f"{settings.files}: differ in column {columns[0]!r} more than coins explain, so that it tells them apart "
+            "without the synthetic file; write the column alike in both, leave it out (--ignore), or leave --coins out "
+            "if no coins were flipped"
+        )
+    return columns
+
+
+def _summaries(tables: Tables, settings: TableAuditSettings, differing: Collection[str]) -> tuple[ColumnSummary, ...]:
     """What was understood of all columns: those that are compared, then those that are left alone."""
     compared = {column.name: column for column in tables.columns}
     names = dict.fromkeys(name for side in tables.read.values() for name in side)
@@ -442,7 +468,10 @@ def _summaries(tables: Tables, settings: TableAuditSettings) -> tuple[ColumnSumm
         column = compared.get(name) or joined(*files.values())
         left = "" if name in compared else settings.unused.get(name, "not in the synthetic table")
         use = "compared word by word, as stated" if name in settings.categorical else ""
-        summaries.append(summarised(column, files, left=left, use=use, others=("synthetic",)))
+        summary = summarised(column, files, left=left, use=use, others=("synthetic",))
+        if name in differing:
+            summary = replace(summary, warnings=(*summary.warnings, _UNLIKE))
+        summaries.append(summary)
     return tuple(summaries)
 
 

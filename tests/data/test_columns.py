@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dpassay.data.columns import Column, ColumnReader, Form, Kind, Rules
+from dpassay.data.column_summary import summarised
+from dpassay.data.columns import Column, ColumnReader, Form, Kind, Rules, readers_of
 
 
 def column_of(cells: list[Any], decimal: str | None = None) -> Column:
@@ -82,3 +83,33 @@ def test_columns_without_a_number_or_with_a_huge_one_are_read(cells: list[Any]) 
     for cell in cells:
         reader.read(cell)
     assert reader.column().kind == "number"
+
+
+def test_midnights_elsewhere_are_days_and_among_times_moments() -> None:
+    midnight, later = "2020-06-01T00:00:00+02:00", "2020-06-01T02:00:00+02:00"
+    times, days = column_of([midnight, later]), column_of([midnight, "2020-06-02T00:00:00+02:00"])
+    assert times.high - times.low == pytest.approx(2 / 24)
+    assert (days.form, days.low, days.also) == (Form.DAY, datetime.date(2020, 6, 1).toordinal(), ())
+
+
+@pytest.mark.parametrize(
+    ("cells", "warned"),
+    [
+        (["12.5%", "7%"], True),
+        (["$1,200", "$7"], True),
+        (["1\u00a0200", "2\u00a0000"], True),
+        (["(1,200)", "\u22125"], True),
+        (["170 cm", "1.8 m"], True),
+        (["01.05.99", "31.05.99"], True),
+        (["5-Jan-1990", "Feb 7, 1991"], True),
+        (["a1", "b2"], False),
+        (["2019-Q1", "2019-Q2"], False),
+        (["0x1f", "0x2f"], False),
+        (["12 High Street", "3 Low Road"], False),
+    ],
+)
+def test_words_that_look_like_numbers_or_dates_are_warned_of(cells: list[str], warned: bool) -> None:
+    readers = readers_of({"x": cell} for cell in cells)
+    summary = summarised(readers["x"].column(), {"data": readers["x"]})
+    assert any("look like numbers or dates" in said for said in summary.warnings) is warned
+    assert not any(cell in said for cell in cells for said in summary.warnings)

@@ -256,3 +256,10 @@ def test_a_header_may_count_up(tmp_path: Path) -> None:
         else:
             with pytest.raises(ValueError, match="looks like a row"):
                 list(read_csv(path))
+
+
+def test_a_note_for_excel_is_no_header(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("sep=;\na;b\n1;x\n2;y\n")
+    with pytest.raises(ValueError, match=r"line 1: is a note for Excel"):
+        list(read_csv(path))

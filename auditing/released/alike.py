@@ -1,0 +1,82 @@
+"""Whether the cells of source and holdout are of one kind, as they are if coins put each unit into one of them.
+
+If one side writes yes and the other Y, or the ids of one side are larger, then every attack tells the sides apart by
+that, whatever the generator did, and the bound that follows is wrong. So each column is tested: how many of its cells
+are missing, are written in each form, hold each word, and lie in each half of its numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpassay.audits.statistics.one_run import hypergeometric_tail
+from dpassay.data.columns import Column, meanings
+
+LEVEL = 1e-6
+"""The probability, at most, with which fair coins make some column of the two sides differ so much."""
+FEWEST = 20
+"""Cells that are alike, of which fair coins put all on one side with about this probability."""
+
+_LETTERS, _DIGITS = re.compile(r"[^\W\d_]+"), re.compile(r"\d+")
+
+
+def unlike(
+    columns: Sequence[Column], source: Sequence[Mapping[str, Any]], holdout: Sequence[Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """The names of the columns in which two sides differ by more than chance explains.
+
+    Args:
+        columns: what they hold on both sides.
+        source, holdout: one row of each unit.
+    """
+    size, other = len(source), len(holdout)
+    tests = [
+        (column.name, counts)
+        for column in columns
+        for counts in _counts(column, [row.get(column.name) for row in (*source, *holdout)], size)
+        if sum(counts) >= FEWEST
+    ]
+    level = LEVEL / (2 * max(1, len(tests)))
+    return tuple(
+        dict.fromkeys(
+            name
+            for name, (here, there) in tests
+            if hypergeometric_tail(here, size + other, size, here + there) < level
+            or hypergeometric_tail(there, size + other, other, here + there) < level
+        )
+    )
+
+
+def _counts(column: Column, cells: Sequence[Any], size: int) -> Iterator[tuple[int, int]]:
+    """How many of the first `size` cells, and how many of the others, are alike, for each way to be alike."""
+    known: dict[Hashable, tuple[Hashable, ...]] = {}
+    middle = _middle(column, cells)
+    sides: tuple[Counter[Hashable], Counter[Hashable]] = Counter(), Counter()
+    for index, cell in enumerate(cells):
+        key = (type(cell), cell)
+        if key not in known:
+            known[key] = _traits(column, cell, middle)
+        sides[index >= size].update(known[key])
+    for trait in sides[0] | sides[1]:
+        yield sides[0][trait], sides[1][trait]
+
+
+def _middle(column: Column, cells: Sequence[Any]) -> float:
+    numbers = [number for cell in cells if (number := column.number(cell)) is not None] if column.form else []
+    return float(np.median(numbers)) if numbers else 0.0
+
+
+def _traits(column: Column, cell: Any, middle: float) -> tuple[Hashable, ...]:
+    """In what a cell may be like others."""
+    if column.is_missing(cell):
+        return ("missing",)
+    value = column.value(cell)
+    if isinstance(value, float):
+        return ("low" if value <= middle else "high",)
+    shape = _DIGITS.sub("0", _LETTERS.sub("a", str(value)))
+    return ("form", meanings(cell)[0]), ("word", value), ("shape", shape)

@@ -1,0 +1,65 @@
+"""Source and holdout that are written in two ways are told apart by that, so no bound is drawn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from written_tables import Writing
+
+from dpassay import audit
+from dpassay.auditing.released.alike import unlike
+from dpassay.base.errors import InputError
+from dpassay.data.columns import columns_of
+
+Row = dict[str, Any]
+
+
+def drawn(count: int, seed: int) -> list[Row]:
+    rng = np.random.default_rng(seed)
+    return [
+        {
+            "age": f"{rng.uniform(20, 90):.1f}",
+            "kind": "abc"[rng.integers(3)],
+            "owns": ("yes", "no")[rng.integers(2)],
+            "code": f"{rng.integers(10**6):06d}-{rng.integers(10)}",
+        }
+        for _ in range(count)
+    ]
+
+
+WRITTEN: dict[str, Callable[[Row], Row]] = {
+    "comma": lambda row: row | {"age": row["age"].replace(".", ",")},
+    "scale": lambda row: row | {"age": str(float(row["age"]) / 100)},
+    "words": lambda row: row | {"owns": {"yes": "Y", "no": "N"}[row["owns"]]},
+    "truth": lambda row: row | {"owns": {"yes": "1", "no": "0"}[row["owns"]]},
+    "missing": lambda row: row | {"kind": "" if row["kind"] == "c" else row["kind"]},
+    "shape": lambda row: row | {"code": row["code"].replace("-", "/")},
+}
+
+
+def written(folder: Path, rows: Sequence[Sequence[Row]]) -> list[Path]:
+    return [Writing().write(side, folder / name) for side, name in zip(rows, ("made", "seen", "unseen"), strict=True)]
+
+
+@pytest.mark.parametrize("how", WRITTEN)
+def test_no_claim_is_refuted_by_how_the_holdout_is_written(how: str, tmp_path: Path) -> None:
+    rows = drawn(200, 1), drawn(200, 2), [WRITTEN[how](row) for row in drawn(200, 3)]  # the first knows of no other
+    made, seen, unseen = written(tmp_path, rows)
+    with pytest.raises(InputError, match=r"differ in column '.*' more than coins explain") as caught:
+        audit.table(made, source=seen, holdout=unseen, coins=True)
+    assert "\n" not in str(caught.value)
+    result = audit.table(made, source=seen, holdout=unseen)
+    assert [column.name for column in result.columns if any("more than chance" in said for said in column.warnings)]
+
+
+def test_coins_make_no_column_differ() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        rows = drawn(300, int(rng.integers(10**6)))
+        heads = rng.random(len(rows)) < 0.5
+        sides = [[row for row, head in zip(rows, heads, strict=True) if bool(head) is side] for side in (True, False)]
+        assert unlike(list(columns_of(rows).values()), *sides) == ()
