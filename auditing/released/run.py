@@ -23,10 +23,10 @@ from dpassay.base import defaults
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_results import PRIVATE, synthetic_file, write
 from dpassay.base.progress import Progress, with_progress
-from dpassay.data.cells import as_category, is_missing
+from dpassay.data.cells import is_missing
 from dpassay.data.chats import TEXTS, TextOptions
 from dpassay.data.column_summary import ColumnSummary, summarised
-from dpassay.data.columns import Kind, joined
+from dpassay.data.columns import Kind, joined, word_of
 from dpassay.data.reader import FOUND, FileOptions
 
 if TYPE_CHECKING:
@@ -425,7 +425,7 @@ def _row_units(settings: TableAuditSettings, tables: Tables, rows: Sequence[Sequ
         users = [row.get(settings.user) for row in side]
         if (number := next((number for number, user in enumerate(users, 1) if is_missing(user)), None)) is not None:
             raise InputError(f"{path}: row {number} has no user in column {settings.user!r}; each row needs one")
-        sides.append([as_category(user) for user in users])  # one user, though one file has 7 and the other 7.0
+        sides.append([word_of(user) for user in users])  # 7 and 7.0 are one user, as where coins are flipped for them
     units = Units.of(*sides)
     _check_users(settings, settings.user, units)
     return units

@@ -63,3 +63,20 @@ def test_coins_make_no_column_differ() -> None:
         heads = rng.random(len(rows)) < 0.5
         sides = [[row for row, head in zip(rows, heads, strict=True) if bool(head) is side] for side in (True, False)]
         assert unlike(list(columns_of(rows).values()), *sides) == ()
+
+
+def test_a_user_is_one_however_a_file_writes_the_name(tmp_path: Path) -> None:
+    rows = [[row | {"user": str(number)} for number, row in enumerate(drawn(60, seed))] for seed in (1, 2, 3)]
+    rows[2] = [row | {"user": f"{100 + int(row['user'])}"} for row in rows[2]]
+    rows[1] += [row | {"user": row["user"] + ".0 "} for row in drawn_again(rows[1])]
+    made, seen, unseen = written(tmp_path, rows)
+    result = audit.table(made, source=seen, holdout=unseen, user="user", coins=True)
+    assert (result.units.source_count, result.units.holdout_count) == (60, 60)
+    rows[2][0]["user"] = "7.0"
+    made, seen, unseen = written(tmp_path, rows)
+    with pytest.raises(InputError, match="1 users of column 'user' are in both"):
+        audit.table(made, source=seen, holdout=unseen, user="user", coins=True)
+
+
+def drawn_again(rows: Sequence[Row]) -> list[Row]:
+    return [new | {"user": row["user"]} for new, row in zip(drawn(len(rows), 9), rows, strict=True)]
