@@ -54,7 +54,7 @@ from dpassay.base.private_files import new_folder, write_private
 from dpassay.base.progress import Progress
 from dpassay.data.cells import as_category, is_missing
 from dpassay.data.column_summary import ColumnSummary, summarised
-from dpassay.data.columns import Column, ColumnReader, Form, Kind, Rules, readers_of
+from dpassay.data.columns import Column, ColumnReader, Form, Kind, Rules
 from dpassay.data.reader import FOUND, Dialect, FileOptions, compression_of, dialect_of
 from dpassay.data.records import read_rows, written_as
 from dpassay.data.table_schema import Schema, kinds_of, read_schema
@@ -137,10 +137,11 @@ def plan(
         )
         if compression_of(path)[0] == ".xlsx":
             raise ValueError(f"{path}: data sets are written as the data are, and no Excel files are; save it as CSV")
-        every = _read(path, reading, max(records, SAMPLE), progress or Progress())
+        kept = _read(path, reading, max(records, SAMPLE), progress or Progress())
+        every = tuple(row for _, row in kept)
         dialect = dialect_of(path, reading) if compression_of(path)[0] in (".csv", ".tsv") else None
         _check_separator(path, every, dialect, reading)
-        readers = readers_of(every, rules)
+        readers = _readers(kept, rules)
         rows = _drawn(every, records)
         columns = describe_columns(
             rows,
@@ -154,8 +155,9 @@ def plan(
         _check_texts(path, pairs)
     data_sets, indices = data_sets_of(pairs)
     form = Data(path, [ColumnRange(column.name, "other") for column in columns], reading=reading)
+    drawn = f"; columns are those of {len(kept)} of its records, drawn at random" * (kept[-1][0] >= len(kept))
     understood = Understood(
-        written=written_as(path, reading),
+        written=written_as(path, reading) + drawn,
         columns=[UnderstoodColumn(**dataclasses.asdict(_summary(column, readers[column.name]))) for column in columns],
     )
     with new_folder(target) as partial:
@@ -285,8 +287,8 @@ def _checked_unit(unit: str, epsilon: float | None, delta: float, adjacency: str
     return group
 
 
-def _read(path: Path, reading: FileOptions, most: int, progress: Progress) -> tuple[Row, ...]:
-    """A uniform sample of the records of the file, of at most so many, in one pass and bounded memory."""
+def _read(path: Path, reading: FileOptions, most: int, progress: Progress) -> list[tuple[int, Row]]:
+    """A uniform sample of the records of the file, of at most so many, each with its number from 0, in one pass."""
     kept: list[tuple[int, Row]] = []
     drawn = random.Random(secrets.randbits(64))
     with progress.stage("Reading the data") as step:
@@ -300,7 +302,21 @@ def _read(path: Path, reading: FileOptions, most: int, progress: Progress) -> tu
         step(1, 1)
     if not kept:
         raise ValueError(f"{path}: holds no records; neighbours are made like records, so name a file of some")
-    return tuple(row for _, row in sorted(kept, key=lambda item: item[0]))
+    return sorted(kept, key=lambda item: item[0])
+
+
+def _readers(kept: Sequence[tuple[int, Row]], rules: Rules) -> dict[str, ColumnReader]:
+    """What the columns of numbered records hold; warnings name rows by these numbers."""
+    readers: dict[str, ColumnReader] = {}
+    for number, row in kept:
+        for name, cell in row.items():
+            if name not in readers:
+                readers[name] = ColumnReader(name, rules)
+            readers[name].rows = number
+            readers[name].read(cell)
+    for reader in readers.values():
+        reader.rows = len(kept)
+    return readers
 
 
 def _drawn(rows: tuple[Row, ...], records: int) -> tuple[Row, ...]:

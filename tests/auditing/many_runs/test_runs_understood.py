@@ -11,6 +11,7 @@ from typing import Any
 
 import command
 import pytest
+from seeded_entropy import seed_entropy
 from shipped_tables import shipped_tables
 
 from dpassay import audit
@@ -110,6 +111,26 @@ def test_hardly_a_used_column_is_warned_of(tmp_path: Path) -> None:
     like.write_text("name,age\n" + "".join(f"SECRET{index},{20 + index}\n" for index in range(40)))
     said = dpassay("plan", "--like", like, "-o", tmp_path / "a").stdout
     assert "Warning: of 2 columns only 'age' is used" in " ".join(said.split())
+
+
+def test_of_a_long_file_the_columns_are_those_of_some_records_with_the_numbers_of_their_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed_entropy(monkeypatch, 1)  # of 100 records some are odd, and fewer than 5 %
+    monkeypatch.setattr("dpassay.auditing.many_runs.plan.SAMPLE", 100)
+    like = tmp_path / "long.csv"
+    ages = [str(20 + index % 50) for index in range(2000)]
+    odd = [index for index in range(2000) if index % 30 == 7]
+    for index in odd:
+        ages[index] = "SECRET"
+    like.write_text("age,city\n" + "".join(f"{age},{'AB'[index % 2]}\n" for index, age in enumerate(ages)))
+    planned = audit.runs(tmp_path / "a", like=like, runs=20, records=50)
+    assert planned.plan.understood is not None
+    assert "columns are those of 100 of its records, drawn at random" in planned.plan.understood.written
+    (warning,) = planned.plan.understood.columns[0].warnings
+    rows = re.search(r"\(rows ([\d, ]+)\)", warning)
+    assert rows is not None
+    assert {int(row) - 1 for row in rows[1].split(", ")} <= set(odd)
 
 
 @pytest.mark.parametrize(("name", "warned"), [("number", True), ("", False)])
@@ -247,7 +268,6 @@ TABLES = shipped_tables()
 NO_HEADER, SPACES = "looks like a row", "has spaces between its cells, it seems"
 REFUSED = {
     "statsmodels/anes96/src/anes96.csv": SPACES,
-    "statsmodels/fertility/fertility.csv": NO_HEADER,  # years name its columns
     "statsmodels/interest_inflation/E6_jmulti.csv": SPACES,
     "statsmodels/macrodata/src/unemp.csv": "different number of cells",  # lines of text come first
     "statsmodels/scotland/src/scotland_population.csv": "different number of cells",
