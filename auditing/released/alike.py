@@ -2,14 +2,15 @@
 
 If one side writes yes and the other Y, or the ids of one side are larger, then every attack tells the sides apart by
 that, whatever the generator did, and the bound that follows is wrong. So each column is tested: how many of its cells
-are missing, are written in each form, hold each word, and lie in each half of its numbers.
+are missing, are written in each form, hold each word, and lie in each half of its numbers. Of texts, each sign and each
+word is tested: how many units hold it.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,18 +35,44 @@ def unlike(
         columns: what they hold on both sides.
         source, holdout: one row of each unit.
     """
-    size, other = len(source), len(holdout)
     tests = [
         (column.name, counts)
         for column in columns
-        for counts in _counts(column, [row.get(column.name) for row in (*source, *holdout)], size)
-        if sum(counts) >= FEWEST
+        for counts in _counts(column, [row.get(column.name) for row in (*source, *holdout)], len(source))
     ]
-    level = LEVEL / (2 * max(1, len(tests)))
+    return _unlikely(tests, len(source), len(holdout))
+
+
+def unlike_texts(source: Iterable[Iterable[str]], holdout: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """The signs and words that so different numbers of units of two sides hold that chance does not explain it.
+
+    A word is what stands between spaces, and a sign is a character. Words are private; the number of them is what may
+    be shown.
+
+    Args:
+        source, holdout: the texts of each unit.
+    """
+    (here, size), (there, other) = _signs_and_words(source), _signs_and_words(holdout)
+    return _unlikely([(trait, (here[trait], there[trait])) for trait in here | there], size, other)
+
+
+def _signs_and_words(units: Iterable[Iterable[str]]) -> tuple[Counter[str], int]:
+    """In how many units each of them occurs, and the number of units."""
+    counts, size = Counter[str](), 0
+    for texts in units:
+        counts.update(set[str]().union(*((*text, *text.split()) for text in texts)))
+        size += 1
+    return counts, size
+
+
+def _unlikely(tests: Sequence[tuple[str, tuple[int, int]]], size: int, other: int) -> tuple[str, ...]:
+    """The names of the tests whose counts on sides of these sizes fair coins hardly give, jointly at `LEVEL`."""
+    kept = [(name, counts) for name, counts in tests if sum(counts) >= FEWEST]
+    level = LEVEL / (2 * max(1, len(kept)))
     return tuple(
         dict.fromkeys(
             name
-            for name, (here, there) in tests
+            for name, (here, there) in kept
             if hypergeometric_tail(here, size + other, size, here + there) < level
             or hypergeometric_tail(there, size + other, other, here + there) < level
         )

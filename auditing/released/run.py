@@ -13,7 +13,7 @@ import numpy as np
 from dpassay import __version__
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.attacks.released.holdout import Hits, Units, content_key, ranks
-from dpassay.auditing.released.alike import unlike
+from dpassay.auditing.released.alike import unlike, unlike_texts
 from dpassay.auditing.released.design import HoldoutSettings, TableAuditSettings
 from dpassay.audits.games.released_data import holdout_audit
 from dpassay.audits.implications import describe
@@ -258,6 +258,8 @@ def audit_text(
         if not len(written):
             raise InputError(f"{path}: holds no text")
         units = _text_units(settings, user, sides, (words_seen, words_unseen))
+        if settings.coins:
+            _check_alike(settings, sides, units)
         step(1, 1)
     with show.stage("Comparing words") as step:
         hits = extraction(written, words_seen, words_unseen, units, criteria)
@@ -456,6 +458,25 @@ def _unlike(
             "if no coins were flipped"
         )
     return columns
+
+
+def _check_alike(settings: HoldoutSettings, sides: Sequence[Sequence[tuple[str, str]]], units: Units) -> None:
+    """Raises `InputError` if texts of source and holdout can be told apart without the synthetic ones, although coins
+    were flipped: a bound would be that of the difference. Signs are named, and words, which are private, are not."""
+    of_units: list[dict[int, list[str]]] = [{}, {}]
+    for texts, side, numbers in zip(of_units, sides, (units.source, units.holdout), strict=True):
+        for (text, _), number in zip(side, numbers.tolist(), strict=True):
+            if number >= 0:
+                texts.setdefault(number, []).append(text)
+    differing = unlike_texts(*(texts.values() for texts in of_units))
+    if not differing:
+        return
+    signs = [sign for sign in differing if len(sign) == 1 and not sign.isalnum()]
+    what = f"how often a text holds {signs[0]!r}" if signs else f"how many texts hold each of {len(differing)} words"
+    raise InputError(
+        f"{settings.files}: differ in {what}, more than coins explain, so that it tells them apart without the "
+        "synthetic texts; write both in one way, or leave --coins out if no coins were flipped"
+    )
 
 
 def _summaries(tables: Tables, settings: TableAuditSettings, differing: Collection[str]) -> tuple[ColumnSummary, ...]:

@@ -209,7 +209,7 @@ def make_inputs(folder: Path) -> None:
 
     def works(line: str) -> None:
         done = run(*[folder / word if "." in word and "/" in word else word for word in line.split()])
-        if done.returncode:
+        if done.returncode not in (0, 4):  # audits of so little conclude nothing
             raise RuntimeError(f"the inputs of the fuzzer cannot be made: {line}: {done.stderr}")
 
     from whole_documents import every_document_ends

@@ -69,7 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         (
             ["audit", "table", "notes.csv", *NOTES, "--separator", "colon"],
-            "--separator must be comma, semicolon, tab or",
+            "--separator must be comma, semicolon, tab, bar or space",
         ),
         (["audit", "table", "notes.csv", *NOTES, "--decimal", "comma"], '--decimal must be "." or ",", not \'comma\''),
         (

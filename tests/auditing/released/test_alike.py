@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from written_tables import Writing
 
 from dpassay import audit
-from dpassay.auditing.released.alike import unlike
+from dpassay.auditing.released.alike import unlike, unlike_texts
 from dpassay.base.errors import InputError
 from dpassay.data.columns import columns_of
 
@@ -80,3 +81,43 @@ def test_a_user_is_one_however_a_file_writes_the_name(tmp_path: Path) -> None:
 
 def drawn_again(rows: Sequence[Row]) -> list[Row]:
     return [new | {"user": row["user"]} for new, row in zip(drawn(len(rows), 9), rows, strict=True)]
+
+
+def texts(path: Path, seed: int, change: Callable[[str], str] = str) -> Path:
+    rng = np.random.default_rng(seed)
+    greeting = "Thank you for your visit – we’ll call you back as soon as we can about the results of the test"
+    lines = [f"{greeting} " + " ".join(f"word{number}" for number in rng.integers(0, 5000, 8)) for _ in range(100)]
+    path.write_text("".join(json.dumps({"text": change(line)}) + "\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda text: text.replace("’", "'").replace("–", "-"), "how often a text holds '[–’\\-\\']'|holds \"'\""),
+        (lambda text: text.replace(" we ", " We "), "how many texts hold each of"),
+        (lambda text: text + "  ", None),
+    ],
+)
+def test_texts_that_are_written_in_two_ways(change: Callable[[str], str], says: str | None, tmp_path: Path) -> None:
+    """The synthetic texts know of neither side, but share a greeting with both."""
+    made, seen = texts(tmp_path / "made.jsonl", 1), texts(tmp_path / "seen.jsonl", 2)
+    unseen = texts(tmp_path / "unseen.jsonl", 3, change)
+    if says is None:
+        assert audit.text(made, source=seen, holdout=unseen, coins=True, epsilon=1.0).refuted is False
+        return
+    with pytest.raises(InputError, match=says) as caught:
+        audit.text(made, source=seen, holdout=unseen, coins=True, epsilon=1.0)
+    assert "\n" not in str(caught.value)
+    assert audit.text(made, source=seen, holdout=unseen).audits, "without coins there is no bound"
+
+
+def test_coins_make_no_texts_differ() -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(20):
+        every = [" ".join(f"w{number}" for number in rng.integers(0, 300, 12)) for _ in range(400)]
+        coins = rng.random(400) < 0.5
+        sides = (
+            [[text] for text, coin in zip(every, coins.tolist(), strict=True) if coin is keep] for keep in (True, False)
+        )
+        assert unlike_texts(*sides) == ()

@@ -240,7 +240,9 @@ def test_which_units_are_drawn_does_not_depend_on_their_side(tmp_path: Path) -> 
         source = write(tmp_path / "s.csv", HEADER, people[begin : begin + 10])
         holdout = write(tmp_path / "h.csv", HEADER, people[:begin] + people[begin + 10 :])
         files = ("--source", source, "--holdout", holdout)
-        result = found(audit("table", synthetic, *files, "--limit", 10, "--json"))
+        shown = audit("table", synthetic, *files, "--limit", 10, "--json")
+        assert shown.returncode in (0, 4), "ten units show little, and nothing if one side has few of them"
+        result = json.loads(shown.stdout)
         drawn += by_name(result)["closest_record"]["rates"][0]["trials"]
     assert drawn == 10
 
