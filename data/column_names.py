@@ -37,8 +37,14 @@ def check_columns(path: Path, names: Sequence[str], wanted: Collection[str] | No
     for column in sorted(counts if wanted is None else wanted):
         if names and column not in counts:
             raise ValueError(f"{path}{header}: {no_column(column, names)}")
-        if counts[column] > 1:
+        if counts[column] > 1 and wanted is not None:
             raise ValueError(f"{path}: has {counts[column]} columns {column!r}; give them distinct names")
+        if counts[column] > 1:  # nobody has named it, and without a header it is a cell
+            first, second = [index for index, name in enumerate(names, 1) if name == column][:2]
+            raise ValueError(
+                f"{path}{header}: columns {first} and {second} have one name; give them distinct names, or state that "
+                "there is no header (--no-header)"
+            )
 
 
 def names_of(header: Sequence[str]) -> list[str]:

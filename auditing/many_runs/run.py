@@ -220,7 +220,8 @@ def audit_function(
         stop: whether to stop as soon as the claim is refuted.
 
     Raises:
-        ValueError: if the arguments or the records are invalid, or an output has no column of the data.
+        ValueError: if the arguments or the records are invalid, or the first output has no column of the data; later
+            ones then count as failed runs.
     """
     relation = Adjacency(adjacency)
     columns = describe_columns(rows, rules=Rules(dict.fromkeys(categorical, Kind.CATEGORY)))
@@ -245,6 +246,7 @@ def audit_function(
         data: [pair.name for pair in design.pairs if data in (pair.data, pair.neighbor)]
         for data in range(len(data_sets))
     }
+    added = False
     while wanted := audit.wanted():
         for item in wanted:
             made = MadeRun("claimed", item)
@@ -254,8 +256,14 @@ def audit_function(
                 audit.add(item, failed_output(names[item.data]))
                 continue
             if output and not rows[0].keys() & output[0].keys():
-                raise ValueError("the records that the function returns have no column of the data; name them alike")
+                if not added:
+                    raise ValueError(
+                        "the records that the function returns have no column of the data; name them alike"
+                    )
+                audit.add(item, failed_output(names[item.data]))  # later ones may tell the data sets apart
+                continue
             audit.add(item, features.of(output, names[item.data]))
+            added = True
     return audit.result()
 
 

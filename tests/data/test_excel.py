@@ -42,7 +42,7 @@ def test_a_sheet_is_a_table(tmp_path: Path) -> None:
     ("sheets", "message"),
     [
         ([[["a"], [1]], [["a"], [2]]], "has 2 sheets, of which only one would be read; save the sheet as CSV"),
-        ([[["a", "a"], [1, 2]]], "has 2 columns 'a'"),
+        ([[["a", "a"], [1, 2]]], "columns 1 and 2 have one name; give them"),
     ],
 )
 def test_mistakes_are_one_line(sheets: list[Any], message: str, tmp_path: Path) -> None:

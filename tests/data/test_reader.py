@@ -69,7 +69,7 @@ def test_no_line_is_left_out(tmp_path: Path) -> None:
         ("a,b\n1,2\n3\n", "line 3: has a different number of cells"),
         ('a,b\n1,"2\n3,4\n', "line 2: is not CSV; check that every quote is closed"),
         ("1,2\n3,4\n5,6\n", "line 1: looks like a row"),
-        ("a,a\n1,2\n", "has 2 columns 'a'"),
+        ("a,a\n1,2\n", "columns 1 and 2 have one name; give them"),
     ],
 )
 def test_faults_are_one_line(tmp_path: Path, content: str, message: str) -> None:

@@ -234,6 +234,20 @@ def test_a_function_whose_records_have_no_column_of_the_data_is_refused() -> Non
         audit.function(renamed, people, claim=None, runs=20, seed=0)
 
 
+def test_a_function_that_renames_columns_of_some_data_only_has_failed_runs() -> None:
+    """An error would end the audit on one of two neighbours, and keep what that shows."""
+    people = [{"age": 20 + index, "city": "AB"[index % 2]} for index in range(20)]
+    first: list[int] = []
+
+    def renames(rows: list[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
+        first.append(len(rows))
+        return rows if len(rows) == first[0] else [{"Age": row["age"]} for row in rows]
+
+    result = audit.function(renames, people, claim=None, runs=40, seed=0)
+    assert len(set(first)) > 1
+    assert "failed in all pilot runs" in result.conclusion or result.details["failing"]
+
+
 def test_features_of_an_earlier_plan_are_those_that_were_recorded() -> None:
     """So that an audit which an earlier version began goes on with the same numbers."""
     planned = read_plan(EARLIER)
