@@ -28,7 +28,7 @@ from dpassay.data.column_summary import ColumnSummary, summarised
 from dpassay.data.columns import MAX_DISTINCT, Column, Form, Kind, Rules, word_of
 from dpassay.data.reader import FOUND, FileOptions, compression_of
 from dpassay.data.records import read_rows, written_as
-from dpassay.data.table_schema import AnyColumn, CategoryColumn, DateColumn, Schema
+from dpassay.data.table_schema import AnyColumn, CategoryColumn, DateColumn, Schema, kinds_of
 
 SAMPLE = 20_000
 """The most rows of the data, drawn uniformly, that canaries are modelled on and compared with."""
@@ -158,7 +158,9 @@ def read_data(
         raise ValueError(
             f"{path}: canaries are written as the data are, in {', '.join(_WRITTEN)}; save the data as one of these"
         )
-    rules = Rules(kinds=_kinds(schema), missing=reading.missing or (), decimal=reading.decimal)
+    rules = Rules(
+        kinds={} if schema is None else kinds_of(schema), missing=reading.missing or (), decimal=reading.decimal
+    )
     readers: dict[str, RangeReader] = {}
     halves: dict[str, object] = {}
     drawn = random.Random(secrets.randbits(64))
@@ -253,19 +255,6 @@ def _why_other(held: Column) -> str:
     if held.missing == held.rows:
         return "empty"
     return "too many different words; canaries have a made-up one"
-
-
-def _kinds(schema: Schema | None) -> dict[str, Kind]:
-    """What a schema says of columns."""
-    if schema is None:
-        return {}
-
-    def kind(column: AnyColumn) -> Kind:
-        if isinstance(column, CategoryColumn):
-            return Kind.CATEGORY
-        return Kind.DATE if isinstance(column, DateColumn) else Kind.NUMBER
-
-    return {column.name: kind(column) for column in schema.columns}
 
 
 def whole_column(data: Data, column: str | None) -> tuple[int, str] | None:
