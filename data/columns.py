@@ -243,7 +243,9 @@ class Column:
 
 
 class ColumnReader:
-    """Finds out what a column holds, cell by cell, in bounded memory; the order of the cells has no effect on the kind.
+    """Finds out what a column holds, cell by cell, in bounded memory.
+
+    The order of the cells has no effect on whether they are measured, nor, up to 10 000 distinct words, on the kind.
 
     Attributes:
         name: of the column.

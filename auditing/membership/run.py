@@ -13,6 +13,7 @@ import numpy as np
 
 from dpassay import __version__
 from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.auditing.alike import unlike_texts
 from dpassay.auditing.membership.design import MembershipSettings
 from dpassay.auditing.membership.files import Signals, check_disjoint, read_candidates, read_signals
 from dpassay.audits.games.membership import membership_audit
@@ -223,6 +224,7 @@ def _audit_model(
         raise InputError(f"--references must be from 0 to {MAX_REFERENCES}, not {models}")
     _check_inputs(settings.chosen(SIGNAL_ATTACKS, "loss"), bool(models), True, population is not None)
     candidates, included = read_candidates(records, text, design.unit, settings.reading)
+    _check_alike(records, candidates, included, settings)
     if population is not None:
         check_disjoint(candidates, population, text, settings.reading)
     with input_errors():  # before models are trained for hours
@@ -263,6 +265,22 @@ def _audit_model(
     )
 
 
+def _check_alike(path: Path, candidates: Sequence[str], included: Bools, settings: MembershipSettings) -> None:
+    """Raises `InputError` if members can be told from the other candidates by how they are written, although coins were
+    flipped: a bound would be that of the difference."""
+    if not settings.coins:
+        return
+    members, others = (
+        [[text] for text, inside in zip(candidates, included, strict=True) if inside == side] for side in (True, False)
+    )
+    if differing := unlike_texts(members, others):
+        raise InputError(
+            f"{path}: members and other candidates differ in how many hold each of {len(differing)} signs or words, "
+            "more than coins explain, so that these tell them apart; write all in one way, or leave --coins out if no "
+            "coins were flipped"
+        )
+
+
 def _audit_texts(
     records: Path,
     synthetic: Path,
@@ -281,6 +299,7 @@ def _audit_texts(
 
     design, names = settings.design(), settings.chosen(TEXT_ATTACKS, "ngram")
     candidates, included = read_candidates(records, text, design.unit, settings.reading)
+    _check_alike(records, candidates, included, settings)
     if reference is not None:
         check_disjoint(candidates, reference, text, settings.reading)
     with input_errors():

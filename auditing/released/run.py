@@ -13,7 +13,7 @@ import numpy as np
 from dpassay import __version__
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.attacks.released.holdout import Hits, Units, content_key, ranks
-from dpassay.auditing.released.alike import unlike, unlike_texts
+from dpassay.auditing.alike import unlike, unlike_texts
 from dpassay.auditing.released.design import HoldoutSettings, TableAuditSettings
 from dpassay.audits.games.released_data import holdout_audit
 from dpassay.audits.implications import describe

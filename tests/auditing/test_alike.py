@@ -12,7 +12,7 @@ import pytest
 from written_tables import Writing
 
 from dpassay import audit
-from dpassay.auditing.released.alike import unlike, unlike_texts
+from dpassay.auditing.alike import unlike, unlike_texts
 from dpassay.base.errors import InputError
 from dpassay.data.columns import columns_of
 
@@ -110,6 +110,26 @@ def test_texts_that_are_written_in_two_ways(change: Callable[[str], str], says: 
         audit.text(made, source=seen, holdout=unseen, coins=True, epsilon=1.0)
     assert "\n" not in str(caught.value)
     assert audit.text(made, source=seen, holdout=unseen).audits, "without coins there is no bound"
+
+
+def test_candidates_that_are_written_in_two_ways(tmp_path: Path) -> None:
+    """Members and others share a greeting with synthetic texts that know of neither."""
+    made, seen = texts(tmp_path / "made.jsonl", 1), texts(tmp_path / "seen.jsonl", 2)
+    for change in (str, lambda text: text.replace("’", "'")):
+        unseen = texts(tmp_path / "unseen.jsonl", 3, change)
+        rows = [
+            json.loads(line) | {"included": included}
+            for path, included in ((seen, 1), (unseen, 0))
+            for line in path.read_text().splitlines()
+        ]
+        candidates = tmp_path / "candidates.jsonl"
+        candidates.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        if change is str:
+            assert not audit.membership(candidates, synthetic=made, coins=True, epsilon=1.0).refuted
+            continue
+        with pytest.raises(InputError, match="members and other candidates differ in how many hold each of"):
+            audit.membership(candidates, synthetic=made, coins=True, epsilon=1.0)
+        assert audit.membership(candidates, synthetic=made).audit.bounds == (), "without coins there is no bound"
 
 
 def test_coins_make_no_texts_differ() -> None:
