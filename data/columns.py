@@ -6,7 +6,8 @@ missing, too; among words only empty cells are. Else a column has words: an iden
 if it reads like sentences, and categories if its words are few and repeat.
 
 Zeros and ones, and other whole numbers of which there are few, are numbers, as are true and false, since one file
-writes what another one writes as 0 and 1.
+writes what another one writes as 0 and 1. Whole numbers that a float does not hold, such as keys of 18 digits, are
+words: two of them would be one number.
 
 Kinds that were found out from private rows are private. An audit may depend on them; a mechanism takes a schema.
 """
@@ -35,6 +36,8 @@ _WORDS_OF_PROSE = 3.0  # in a cell of a column of text, on average
 _MIN_IDENTIFIERS = 20
 MAX_DISTINCT = 10_000
 """Words of a column that are remembered."""
+_EXACT = 2**53
+"""Floats below this hold every whole number."""
 _MAX_SHOWN = 5  # rows of odd cells
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*")
@@ -103,6 +106,8 @@ def meanings(cell: Any) -> tuple[tuple[Form, ...], Sequence[float]]:
         cell = cell.strip()
     number = as_number(cell)
     if number is not None:
+        if abs(number) >= _EXACT and _is_rounded(cell, number):
+            return (), ()
         if isinstance(cell, str) and "." in cell:
             if _POINT_OR_THOUSANDS.fullmatch(cell):
                 return _PLAIN, (number, number, float(cell.replace(".", "")))
@@ -115,6 +120,13 @@ def meanings(cell: Any) -> tuple[tuple[Form, ...], Sequence[float]]:
         return (Form.TIME,), (_days(cell) if isinstance(cell, datetime.datetime) else float(cell.toordinal()),)
     results = dict(_written(cell)) if isinstance(cell, str) else {}
     return tuple(results), tuple(results.values())
+
+
+def _is_rounded(cell: Any, number: float) -> bool:
+    """Whether a whole number is not what a float makes of it, so that another one would be the same."""
+    if isinstance(cell, str):
+        return cell.lstrip("+-").isdecimal() and int(cell) != number
+    return isinstance(cell, int) and cell != number
 
 
 def _written(word: str) -> Iterator[tuple[Form, float]]:

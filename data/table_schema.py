@@ -559,7 +559,7 @@ def first_error(error: ValidationError, body: Mapping[str, Any]) -> str:
             known = _COLUMN_TYPES[kind].model_fields if where else ("columns", MADE_FROM)
             said = f"unknown key; known are {', '.join(known)}{did_you_mean(key, known)}"
         case "missing" | "union_tag_not_found":
-            said = "is missing"
+            said = "is missing" if where or key != "columns" else _NO_COLUMNS
         case "too_long":
             said = f"has {len(first['input'])} entries, and at most {first['ctx']['max_length']} are allowed"
         case "too_short" | "string_too_short":
@@ -576,6 +576,7 @@ _COLUMN_TYPES: Mapping[str, type[SchemaColumn]] = {
     "number": NumberColumn,
     "date": DateColumn,
 }
+_NO_COLUMNS = "is missing, so this is no schema; `dpassay table schema` writes one from a table"
 _ALLOWED = {
     "columns": "a list of columns",
     "name": "a word of at most 200 characters; put it between quotes",

@@ -24,7 +24,7 @@ settings.register_profile("random", deadline=None)
 settings.load_profile("repeatable")
 
 SHARE = 5
-"""`make test` runs one case of so many of a grid."""
+"""`make test` runs one case of so many of a grid, where its marker names no other `share`."""
 BOTH = ("figures_drawn_once", "models_loaded_once")
 SHARED: dict[str, Sequence[str]] = {
     "app": BOTH,
@@ -40,7 +40,8 @@ SHARED: dict[str, Sequence[str]] = {
 
 
 def sampled(grid: Sequence[Any]) -> set[Any]:
-    """A fifth of the cases of one test, and with every value of the parameters that its marker names."""
+    """A share of the cases of one test, and with every value of the parameters that its marker names."""
+    share = max(marker.kwargs.get("share", SHARE) for marker in grid[0].iter_markers("grid"))
     names = {name for item in grid for marker in item.iter_markers("grid") for name in marker.args}
     seen, kept = set[tuple[str, str]](), list[Any]()
     for item in (ordered := sorted(grid, key=lambda item: zlib.crc32(item.name.encode()))):
@@ -49,7 +50,7 @@ def sampled(grid: Sequence[Any]) -> set[Any]:
             seen |= values
             kept.append(item)
     rest = [item for item in ordered if item not in kept]
-    return {*kept, *rest[: max(0, -(-len(grid) // SHARE) - len(kept))]}
+    return {*kept, *rest[: max(0, -(-len(grid) // share) - len(kept))]}
 
 
 def case_of(node: str) -> str:

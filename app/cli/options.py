@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -201,8 +201,22 @@ def call(function: Callable[..., T], options: Mapping[str, Any], **others: Any) 
     return function(**given, progress=shown)
 
 
-def conclude(result: Any, in_words: Callable[[], None], json_: bool, quiet: bool) -> NoReturn:
+class Concluded(Protocol):
+    """The result of an audit, as a command prints it."""
+
+    @property
+    def refuted(self) -> bool | None:
+        """Whether the claim is refuted; None without one."""
+
+    @property
+    def concluded(self) -> bool:
+        """Whether a conclusion is drawn."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain JSON types."""
+
+
+def conclude(result: Concluded, in_words: Callable[[], None], json_: bool, quiet: bool) -> NoReturn:
     """Prints the result of an audit, as `show` does, and ends the command with the exit code of its conclusion."""
     show(result.to_json(), in_words, json_, quiet)
-    audits = result.audits if hasattr(result, "audits") else (result.audit,)
-    raise typer.Exit(of_audit(bool(result.refuted), any(audit.concluded for audit in audits)))
+    raise typer.Exit(of_audit(bool(result.refuted), result.concluded))

@@ -57,7 +57,8 @@ class Goal:
         given = {name: value for name in ("epsilon", "mu", "beta", "r") if (value := getattr(self, name)) is not None}
         if len(given) != 1:
             raise ValueError("give one of --target-epsilon, --target-mu, --target-beta and --target-r")
-        ((kind, _),) = given.items()
+        ((kind, value),) = given.items()
+        validate.non_negative(**{f"target_{kind}": value})
         needs = {"epsilon": "delta", "mu": "delta", "beta": "alpha", "r": "p"}[kind]
         for name in ("delta", "alpha", "p"):
             if (getattr(self, name) is None) == (name == needs) and (kind, name, self.delta) != ("mu", "delta", None):

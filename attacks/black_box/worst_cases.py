@@ -222,7 +222,8 @@ class Sample:
             raise ValueError(f"neighbours are made for add_remove and replace_one, not for {self.adjacency}")
         validate.integer(minimum=1, copies=self.copies)
         if len(self.rows) < self.copies + 4:
-            raise ValueError(f"{len(self.rows)} records are too few to make neighbours from; give {self.copies + 4}")
+            given = f"{len(self.rows)} record{'s'[: len(self.rows) != 1]}"
+            raise ValueError(f"neighbours are made from {self.copies + 4} records or more, and there are {given}")
         if self.label is not None and self.label not in [column.name for column in self.categories]:
             raise ValueError(f"the column of classes, {self.label!r}, is no column of categories; name it as one")
 

@@ -61,6 +61,11 @@ class CanaryBound:
         return self.planned.design.refuted_by(self.audit.bounds)
 
     @property
+    def concluded(self) -> bool:
+        """Whether a conclusion is drawn."""
+        return self.audit.concluded
+
+    @property
     def removed(self) -> list[str]:
         """Names of the files that were removed after they were scored, so that they could not be checked."""
         return [file.file for file in self.scores.every if file.sha256 not in self.checked]

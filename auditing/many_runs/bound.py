@@ -38,6 +38,11 @@ class RunsBound:
     generator_seconds: float
 
     @property
+    def concluded(self) -> bool:
+        """Whether a conclusion is drawn."""
+        return self.audit.concluded
+
+    @property
     def claim(self) -> Claimed | None:
         """The planned claim."""
         return self.planned.plan.claim

@@ -59,6 +59,11 @@ class MembershipAudit:
             return False
         return decide(claim, adjacency=Adjacency.ADD_REMOVE, unit=unit, bounds=bounds).name == "REFUTED"
 
+    @property
+    def concluded(self) -> bool:
+        """Whether a conclusion is drawn."""
+        return self.audit.concluded
+
     def to_json(self) -> dict[str, Any]:
         """The audit as plain JSON types."""
         settings = self.settings

@@ -50,6 +50,11 @@ class SecretAudit:
         """Whether a lower bound on r is above the claimed r."""
         return any(bound.value > self.r for bound in self.audit.bounds)
 
+    @property
+    def concluded(self) -> bool:
+        """Whether a conclusion is drawn."""
+        return self.audit.concluded
+
     def to_json(self) -> dict[str, Any]:
         """The audit as plain JSON types."""
         return {

@@ -70,5 +70,6 @@ def loss_probability(loss: float, profile: Profile) -> float:
     if level <= 0:
         return 1.0
     epsilons = sorted({0.0, *(level - gap for gap in _GAPS if gap < level)})
-    ratios = (delta / -math.expm1(epsilon - level) for epsilon, delta in zip(epsilons, profile(epsilons), strict=True))
+    deltas = map(float, profile(epsilons))
+    ratios = (delta / -math.expm1(epsilon - level) for epsilon, delta in zip(epsilons, deltas, strict=True))
     return min(1.0, (1 + math.exp(-level)) * min(ratios) * (1 + _ROUNDING))

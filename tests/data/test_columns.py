@@ -54,6 +54,11 @@ def test_numbers_and_dates(cells: list[Any], kind: str, low: float, high: float,
         ([["a"], ["b"]], "nested"),
         (["170 cm", "180 cm"], "category"),
         (["NA", "none", "x"], "category"),
+        ([str(10**17 + number) for number in range(50)], "identifier"),
+        ([10**17 + number % 5 for number in range(50)], "category"),
+        ([f"-{10**17 + number % 5}" for number in range(50)], "category"),
+        ([str(2**53 - number) for number in range(50)], "number"),
+        ([str(2.0**60 * number) for number in range(50)], "number"),
     ],
 )
 def test_words(cells: list[Any], kind: str) -> None:
@@ -113,3 +118,8 @@ def test_words_that_look_like_numbers_or_dates_are_warned_of(cells: list[str], w
     summary = summarised(readers["x"].column(), {"data": readers["x"]})
     assert any("look like numbers or dates" in said for said in summary.warnings) is warned
     assert not any(cell in said for cell in cells for said in summary.warnings)
+
+
+def test_keys_of_many_digits_stay_apart() -> None:
+    column = column_of([str(10**17 + number % 30) for number in range(99)])
+    assert len({column.value(str(10**17 + number)) for number in range(30)}) == 30

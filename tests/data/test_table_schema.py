@@ -333,7 +333,7 @@ SCHEMA_FILES = {
     "columns: 1": "columns: must be a list of columns",
     "columns: []": "columns: must not be empty",
     "colums: []": "colums: unknown key; known are columns, made_from; did you mean 'columns'?",
-    "rows: []": "columns: is missing",
+    "rows: []": "columns: is missing, so this is no schema; `dpassay table schema` writes one from a table",
     "columns: [1]": "column 1: must be a mapping with the keys name and type",
     "columns: [{name: x}]": "column 'x': type: is missing",
     "columns: [{name: x, type: numbr, low: 1, high: 2}]": (

@@ -343,7 +343,7 @@ def test_samples_that_do_not_fit_are_refused_in_one_line() -> None:
     for wrong, says in (
         ({"adjacency": Adjacency.ZERO_OUT}, "add_remove and replace_one"),
         ({"copies": 0}, "copies"),
-        ({"copies": 7}, "10 records are too few"),
+        ({"copies": 7}, "from 11 records or more, and there are 10"),
         ({"label": "age"}, "'age', is no column of categories"),
         ({"label": "nothing"}, "'nothing', is no column of categories"),
     ):

@@ -826,7 +826,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("", (), "holds no records"),
         ("age,city\n", (), "holds no records"),
-        ("age,city\n1,SECRET\n2,b\n", (), "too few"),
+        ("age,city\n1,SECRET\n2,b\n", (), "or more, and there are 2"),
         ("SECRET" * 50, ("--label", "age"), "holds no records"),
         (None, ("--neighbors", "worst"), "neighbors must be one of"),
         (None, ("--neighbors", "new_token", "--categorical", "note"), "none of the strategies new_token applies"),
@@ -835,7 +835,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (None, ("--text", "height"), "there is no column 'height'"),
         (None, ("--adjacency", "zero_out"), "adjacency must be"),
         (None, ("--unit", "user"), "give 'group(k)'"),
-        (None, ("--unit", "group(40)"), "30 records are too few"),
+        (None, ("--unit", "group(40)"), "neighbours are made from 44 records or more, and there are 30"),
         (None, ("--runs", "19"), "runs must be"),
         (None, ("--records", "4"), "records must be"),
         (None, ("--epsilon", "-1"), "epsilon"),

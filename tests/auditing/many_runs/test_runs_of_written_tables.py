@@ -81,7 +81,7 @@ def is_refused(written: Writing) -> bool:
     return written.encoding == "latin-1" or (written.encoding == "utf-16" and written.packed)
 
 
-@pytest.mark.grid
+@pytest.mark.grid(share=40)
 @pytest.mark.parametrize("written", WRITINGS, ids=range(len(WRITINGS)))
 def test_pairs_and_bound_are_those_of_the_plain_table(written: Writing, plain: list[Any], tmp_path: Path) -> None:
     file = written.write(PEOPLE, tmp_path / "people")

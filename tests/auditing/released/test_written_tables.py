@@ -41,7 +41,7 @@ def test_there_are_as_many_ways_as_asked_for() -> None:
     assert len(set(WRITINGS)) >= 300
 
 
-@pytest.mark.grid
+@pytest.mark.grid(share=40)
 @pytest.mark.parametrize("written", WRITINGS, ids=range(len(WRITINGS)))
 def test_the_numbers_are_those_of_the_plain_table(written: Writing, plain: list[Any], tmp_path: Path) -> None:
     ignored = {"ignore": ["Unnamed: 0"]} if written.index else {}
