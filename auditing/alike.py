@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from dpassay.audits.statistics.one_run import hypergeometric_tail
-from dpassay.data.columns import Column, meanings
+from dpassay.base.arrays import Floats
+from dpassay.data.columns import Column, meanings, word_of
 
 LEVEL = 1e-6
 """The probability, at most, with which fair coins make some column of the two sides differ so much."""
@@ -27,18 +29,27 @@ _LETTERS, _DIGITS = re.compile(r"[^\W\d_]+"), re.compile(r"\d+")
 
 
 def unlike(
-    columns: Sequence[Column], source: Sequence[Mapping[str, Any]], holdout: Sequence[Mapping[str, Any]]
+    columns: Sequence[Column],
+    source: Sequence[Mapping[str, Any]],
+    holdout: Sequence[Mapping[str, Any]],
+    numbers: Mapping[str, Floats] = MappingProxyType({}),
 ) -> tuple[str, ...]:
     """The names of the columns in which two sides differ by more than chance explains.
 
     Args:
         columns: what they hold on both sides.
         source, holdout: one row of each unit.
+        numbers: of the rows of source, then holdout, for columns of which they are known; NaN where there is none.
     """
     tests = [
         (column.name, counts)
         for column in columns
-        for counts in _counts(column, [row.get(column.name) for row in (*source, *holdout)], len(source))
+        for counts in _counts(
+            column,
+            [row.get(column.name) for row in (*source, *holdout)],
+            len(source),
+            numbers.get(column.name),
+        )
     ]
     return _unlikely(tests, len(source), len(holdout))
 
@@ -79,31 +90,30 @@ def _unlikely(tests: Sequence[tuple[str, tuple[int, int]]], size: int, other: in
     )
 
 
-def _counts(column: Column, cells: Sequence[Any], size: int) -> Iterator[tuple[int, int]]:
+def _counts(column: Column, cells: Sequence[Any], size: int, numbers: Floats | None) -> Iterator[tuple[int, int]]:
     """How many of the first `size` cells, and how many of the others, are alike, for each way to be alike."""
-    known: dict[Hashable, tuple[Hashable, ...]] = {}
-    middle = _middle(column, cells)
+    if numbers is None:
+        numbers = np.array([column.number(cell) if column.form else None for cell in cells], dtype=np.float64)
+    measured = ~np.isnan(numbers)
+    if measured.any():
+        high = numbers > np.median(numbers[measured])
+        for half in (measured & ~high, high):
+            yield int(np.count_nonzero(half[:size])), int(np.count_nonzero(half[size:]))
     sides: tuple[Counter[Hashable], Counter[Hashable]] = Counter(), Counter()
-    for index, cell in enumerate(cells):
+    known: dict[Hashable, tuple[Hashable, ...]] = {}
+    for index in np.flatnonzero(~measured).tolist():
+        cell = cells[index]
         key = (type(cell), cell)
         if key not in known:
-            known[key] = _traits(column, cell, middle)
+            known[key] = _traits(column, cell)
         sides[index >= size].update(known[key])
     for trait in sides[0] | sides[1]:
         yield sides[0][trait], sides[1][trait]
 
 
-def _middle(column: Column, cells: Sequence[Any]) -> float:
-    numbers = [number for cell in cells if (number := column.number(cell)) is not None] if column.form else []
-    return float(np.median(numbers)) if numbers else 0.0
-
-
-def _traits(column: Column, cell: Any, middle: float) -> tuple[Hashable, ...]:
-    """In what a cell may be like others."""
+def _traits(column: Column, cell: Any) -> tuple[Hashable, ...]:
+    """In what a cell that is no number of the column may be like others."""
     if column.is_missing(cell):
         return ("missing",)
-    value = column.value(cell)
-    if isinstance(value, float):
-        return ("low" if value <= middle else "high",)
-    shape = _DIGITS.sub("0", _LETTERS.sub("a", str(value)))
-    return ("form", meanings(cell)[0]), ("word", value), ("shape", shape)
+    word = word_of(cell)
+    return ("form", meanings(cell)[0]), ("word", word), ("shape", _DIGITS.sub("0", _LETTERS.sub("a", word)))

@@ -102,30 +102,33 @@ def meanings(cell: Any) -> tuple[tuple[Form, ...], Sequence[float]]:
     """The forms in which a cell is a number, and that number in each: dates and times as days from 0001-01-01."""
     if isinstance(cell, bool):
         return (Form.TRUTH,), (float(cell),)
-    if isinstance(cell, str):
-        cell = cell.strip()
     number = as_number(cell)
     if number is not None:
-        if abs(number) >= _EXACT and _is_rounded(cell, number):
-            return (), ()
-        if isinstance(cell, str) and "." in cell:
-            if _POINT_OR_THOUSANDS.fullmatch(cell):
-                return _PLAIN, (number, number, float(cell.replace(".", "")))
-            return _WITH_POINT, (number, number)
-        return _PLAIN, (number, number, number)
+        return _plain(cell, number)
     if isinstance(cell, datetime.date):
         day = as_day(cell)
         if day is not None:
             return _DAYS, _midnight(day, cell)
         return (Form.TIME,), (_days(cell) if isinstance(cell, datetime.datetime) else float(cell.toordinal()),)
-    results = dict(_written(cell)) if isinstance(cell, str) else {}
+    results = dict(_written(cell.strip())) if isinstance(cell, str) else {}
     return tuple(results), tuple(results.values())
+
+
+def _plain(cell: Any, number: float) -> tuple[tuple[Form, ...], Sequence[float]]:
+    """The meanings of a cell that is a number as it stands; none if a float does not hold that whole number."""
+    if isinstance(cell, str) and "." in cell:
+        if _POINT_OR_THOUSANDS.fullmatch(word := cell.strip()):
+            return _PLAIN, (number, number, float(word.replace(".", "")))
+        return _WITH_POINT, (number, number)
+    if abs(number) >= _EXACT and _is_rounded(cell, number):
+        return (), ()
+    return _PLAIN, (number, number, number)
 
 
 def _is_rounded(cell: Any, number: float) -> bool:
     """Whether a whole number is not what a float makes of it, so that another one would be the same."""
     if isinstance(cell, str):
-        return cell.lstrip("+-").isdecimal() and int(cell) != number
+        return cell.strip().lstrip("+-").isdecimal() and int(cell) != number
     return isinstance(cell, int) and cell != number
 
 
@@ -244,6 +247,8 @@ class Column:
         """The number that a cell means in the column's form; None if it is missing, or not of that form."""
         if is_missing(cell):
             return None
+        if self.form in _WITH_POINT and (number := as_number(cell)) is not None and abs(number) < _EXACT:
+            return number
         forms, numbers = meanings(cell)
         return numbers[forms.index(self.form)] if self.form in forms else None
 
@@ -294,6 +299,12 @@ class ColumnReader:
             self._nested += 1
 
     def _read(self, cell: Any) -> None:
+        if not self._missing and self._repeats and len(self.words) >= MAX_DISTINCT:  # one word more tells nothing
+            number = as_number(cell)
+            if number is not None:
+                self._parts += isinstance(cell, str)
+                self._measure(*_plain(cell, number))
+                return
         word = word_of(cell)
         if word in self._missing:
             self._empty += 1
@@ -308,6 +319,12 @@ class ColumnReader:
             self._marks += 1
             return
         forms, numbers = meanings(cell)
+        self._measure(forms, numbers)
+        if type(cell) is str and len(self._seen) < MAX_DISTINCT:
+            self._seen[cell], self._seen_parts[cell] = forms, parts
+
+    def _measure(self, forms: tuple[Form, ...], numbers: Sequence[float]) -> None:
+        """Adds the meanings of a cell."""
         self._count(forms)
         for form, number in zip(forms, numbers, strict=True):
             low, high = self._ends.get(form, (number, number))
@@ -315,15 +332,14 @@ class ColumnReader:
                 self._ends[form] = min(low, number), max(high, number)
         if forms and forms[0] in _PLAIN:
             self._count_decimals(forms, numbers)
-        if type(cell) is str and len(self._seen) < MAX_DISTINCT:
-            self._seen[cell], self._seen_parts[cell] = forms, parts
 
     def _count_decimals(self, forms: tuple[Form, ...], numbers: Sequence[float]) -> None:
-        if numbers[0] == numbers[-1]:
-            digits = [decimals(numbers[0])] * len(forms)
-        else:
-            digits = [decimals(number) for number in numbers]
-        for form, count in zip(forms, digits, strict=True):
+        digits = decimals(numbers[0])
+        alike = numbers[0] == numbers[-1]
+        if alike and not digits:
+            return
+        for form, number in zip(forms, numbers, strict=True):
+            count = digits if alike else decimals(number)
             if count > self._decimals.get(form, 0):
                 self._decimals[form] = count
 

@@ -264,15 +264,21 @@ def _apart(
     """Sums over columns, shape (rows, others)."""
     out = np.zeros((len(a), len(b)), dtype=np.float32)
     item = np.empty_like(out)
-    for j in range(a.shape[1]):
-        np.subtract(a[:, j, None], b[None, :, j], out=item)
+    a, b = np.ascontiguousarray(a.T), np.ascontiguousarray(b.T)  # a column in one piece
+    x, y = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
+    for j in range(len(a)):
+        np.subtract(a[j, :, None], b[j], out=item)
         np.abs(item, out=item)
-        np.minimum(item, np.float32(1), out=item)
+        if not (a[j].max() - b[j].min() <= 1 and b[j].max() - a[j].min() <= 1):
+            np.minimum(item, np.float32(1), out=item)
         if empty[j]:
-            missing, gone = np.isnan(a[:, j])[:, None], np.isnan(b[:, j])[None, :]
+            missing, gone = np.isnan(a[j])[:, None], np.isnan(b[j])
             np.copyto(item, np.float32(1), where=missing ^ gone)
             np.copyto(item, np.float32(0), where=missing & gone)
         out += item
-    for j in range(x.shape[1]):
-        out += x[:, j, None] != y[None, :, j]
+    for begin in range(0, len(x), 255):
+        differing = np.zeros(out.shape, dtype=np.uint8)
+        for j in range(begin, min(begin + 255, len(x))):
+            differing += (x[j, :, None] != y[j]).view(np.uint8)
+        out += differing
     return out

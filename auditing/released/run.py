@@ -449,8 +449,11 @@ def _unlike(
     Raises:
         InputError: if there are some and coins were flipped: a bound would be that of the difference.
     """
-    numbers = zip(rows, (units.source, units.holdout), strict=True)
-    columns = unlike(tables.columns, *([side[index] for index in _first_rows(of).tolist()] for side, of in numbers))
+    chosen = [_first_rows(of) for of in (units.source, units.holdout)]
+    source, holdout = ([side[index] for index in of.tolist()] for side, of in zip(rows, chosen, strict=True))
+    encoded = zip((tables.source, tables.holdout), chosen, strict=True)
+    numbers = np.concatenate([side.numbers[of] for side, of in encoded]).T
+    columns = unlike(tables.columns, source, holdout, dict(zip(tables.numeric, numbers, strict=True)))
     if columns and settings.coins:
         raise InputError(
             f"{settings.files}: differ in column {columns[0]!r} more than coins explain, so that it tells them apart "
