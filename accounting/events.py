@@ -193,6 +193,20 @@ def replaced(event: DpEvent, change: Callable[[DpEvent], DpEvent]) -> DpEvent:
     return change(event)
 
 
+def tree_height(event: dp_event.SingleEpochTreeAggregationDpEvent) -> int:
+    """In how many noisy nodes a step of a tree is at most: ⌊log₂ n⌋ + 1 for the largest tree of n steps, 0 without one.
+
+    A node is the sum of 2^i consecutive steps that begins at a multiple of 2^i, once all of them are over.
+
+    Raises:
+        ValueError: if `step_counts` is neither a whole number of at least 0 nor a list of at least one such number.
+    """
+    counts = event.step_counts if isinstance(event.step_counts, list | tuple) else [event.step_counts]
+    if not counts:
+        raise ValueError("step_counts must be a whole number or a list of at least one, not an empty list")
+    return max(int(validate.integer(step_counts=count)) for count in counts).bit_length()
+
+
 _SAMPLED = dp_event.GaussianDpEvent(2.0)
 
 EXAMPLES: dict[str, DpEvent] = {
@@ -211,6 +225,7 @@ EXAMPLES: dict[str, DpEvent] = {
     "Gaussian on a Poisson sample that is cut": TruncatedPoissonSampledDpEvent(0.05, 1000, 80, _SAMPLED),
     "Gaussian on a sample without replacement": dp_event.SampledWithoutReplacementDpEvent(100, 10, _SAMPLED),
     "Gaussian on a sample with replacement": dp_event.SampledWithReplacementDpEvent(100, 10, _SAMPLED),
+    "tree of Gaussian sums": dp_event.SingleEpochTreeAggregationDpEvent(6.0, [8, 5]),
     "mixture of Gaussians": dp_event.MixtureOfGaussiansDpEvent(4.0, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)),
     "sum in which a secret may occur": SecretReleaseDpEvent(2.0, (0.5, 0.3, 0.2)),
     "sum in which secrets of several budgets may occur": SecretGroupsReleaseDpEvent(

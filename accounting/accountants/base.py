@@ -155,6 +155,11 @@ class Accountant(ABC, Generic[C]):
             single = event.partition_is_public or self.adjacency is Adjacency.ADD_REMOVE
             costs = [cost for part, times in _distinct_parts(event.events) for cost in [self._cost(part)] * times]
             return self._largest(costs, 1 if single else min(2, len(costs)))
+        if isinstance(event, dp_event.SingleEpochTreeAggregationDpEvent):
+            # The nodes that hold one step, each with its own noise. Proof: docs/proofs/matrices.md, Theorem 2.
+            height = events.tree_height(event)
+            node = self._cost(dp_event.GaussianDpEvent(event.noise_multiplier))
+            return self._times(node, height) if height else self._zero()
         for kind in type(event).__mro__:
             if kind in self.handlers:
                 cost: C = self.handlers[kind](self, event)
@@ -215,6 +220,11 @@ class Accountant(ABC, Generic[C]):
         moving = (part for part in events.with_parallel_parts(event) if not part.partition_is_public)
         if self.adjacency is not Adjacency.ADD_REMOVE and any(moving):
             results.append("The event of each disjoint part also bounds adding or removing one unit of that part.")
+        if any(isinstance(part, dp_event.SingleEpochTreeAggregationDpEvent) for part in events.with_inner(event)):
+            results.append(
+                "Each record takes part in at most one step of all trees of an event, and whether it does changes no "
+                "step of the others."
+            )
         return tuple(results)
 
 

@@ -27,11 +27,11 @@ _WORST = {
     ("GaussianDpEvent", "noise_multiplier"): "lower",
     ("LaplaceDpEvent", "noise_multiplier"): "lower",
     ("PoissonSampledDpEvent", "sampling_probability"): "upper",
+    ("SingleEpochTreeAggregationDpEvent", "noise_multiplier"): "lower",
 }
 """The end at which a number that was rounded costs most. A sample is a sample of a larger one."""
 
 _UNSUPPORTED = {
-    "SingleEpochTreeAggregationDpEvent": "tree aggregation in one epoch, as of DP-FTRL, whose noise is correlated",
     "RepeatAndSelectDpEvent": "the best of a random number of runs, as in a search of hyperparameters",
     "RandomAllocationDpEvent": "each record in a random choice of the steps",
     "UnsupportedDpEvent": "what the library itself could not describe",

@@ -113,6 +113,11 @@ EVENTS: dict[str, st.SearchStrategy[DpEvent]] = {
     "Gaussian on a Poisson sample that is cut": cut_samples(),
     "Gaussian on a sample without replacement": samples(),
     "Gaussian on a sample with replacement": st.just(EXAMPLES["Gaussian on a sample with replacement"]),
+    "tree of Gaussian sums": st.builds(
+        dp_event.SingleEpochTreeAggregationDpEvent,
+        between(1.0, 12.0),
+        st.integers(1, 40) | st.lists(st.integers(0, 20), min_size=1, max_size=3),
+    ),
     "mixture of Gaussians": mixtures(),
     "sum in which a secret may occur": secret,
     "sum in which secrets of several budgets may occur": st.lists(secret, min_size=1, max_size=3).map(

@@ -344,6 +344,32 @@ def _gaussian(event: dp_event.GaussianDpEvent, adjacency: str, size: int) -> lis
     return [gaussians(([1.0], [high]), ([1.0], [low]), event.noise_multiplier)]
 
 
+def _tree(event: dp_event.SingleEpochTreeAggregationDpEvent, adjacency: str, size: int) -> list[Pair]:
+    """One step of one tree moves, and all nodes that hold it with it, counted one by one."""
+    counts = event.step_counts if isinstance(event.step_counts, list) else [event.step_counts]
+    high, low = _ends(adjacency, size)
+    nodes = {
+        sum(step in range(first, first + length) for first, length in complete_nodes(steps))
+        for steps in counts
+        for step in range(steps)
+    }
+    return [
+        gaussians(([1.0], [high * math.sqrt(held)]), ([1.0], [low * math.sqrt(held)]), event.noise_multiplier)
+        for held in sorted(nodes)
+    ] or [Pair.nothing()]
+
+
+def complete_nodes(steps: int) -> list[tuple[int, int]]:
+    """First step and length of the nodes of a tree that are complete after `steps` steps: the leaves, then pairs of
+    neighbours, level by level."""
+    level = [(step, 1) for step in range(steps)]
+    nodes = list(level)
+    while level:
+        level = [(first, 2 * length) for first, length in level[: len(level) // 2 * 2 : 2]]
+        nodes += level
+    return nodes
+
+
 def _laplace(event: dp_event.LaplaceDpEvent, adjacency: str, size: int) -> list[Pair]:
     high, low = _ends(adjacency, size)
     return [laplaces(([1.0], [high]), ([1.0], [low]), event.noise_multiplier)]
@@ -535,6 +561,7 @@ MECHANISMS: dict[type[DpEvent], Callable[[Any, str, int], list[Pair]]] = {
     dp_event.NoOpDpEvent: _nothing,
     dp_event.NonPrivateDpEvent: _non_private,
     dp_event.GaussianDpEvent: _gaussian,
+    dp_event.SingleEpochTreeAggregationDpEvent: _tree,
     dp_event.LaplaceDpEvent: _laplace,
     dp_event.DiscreteLaplaceDpEvent: _discrete_laplace,
     dp_event.RandomizedResponseDpEvent: _response,

@@ -71,6 +71,9 @@ CASES = {
         dp_event.SampledWithoutReplacementDpEvent(100, 10, gaussian(4.0)),
         dp_event.SampledWithoutReplacementDpEvent(100, 10, gaussian(6.0)),
     ),
+    "tree": Case(
+        dp_event.SingleEpochTreeAggregationDpEvent(12.0, [8, 5]), dp_event.SingleEpochTreeAggregationDpEvent(12.0, 5)
+    ),
     "mixture of gaussians": Case(mixture(1.0, 4.0), mixture(1.0, 6.0), mixture(250.0, 4.0)),
     "truncated sample": Case(
         TruncatedPoissonSampledDpEvent(0.05, 1000, 80, gaussian(2.0)),

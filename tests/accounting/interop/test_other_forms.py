@@ -315,7 +315,6 @@ def test_texts_that_are_refused(tmp_path: Path, text: str, message: str) -> None
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("SingleEpochTreeAggregationDpEvent(noise_multiplier=2.0, step_counts=[128, 100])", "tree aggregation"),
         (
             "RepeatAndSelectDpEvent(event=GaussianDpEvent(noise_multiplier=1.0), mean=10.0, shape=1.0)",
             "a search of hyperparameters",
