@@ -44,9 +44,9 @@ def _either(*names: str) -> str:
 _SINGLE = [kind for kind, identity in IDENTITIES.items() if identity]
 SINGLE_UNITS: Final = _either(*_SINGLE)
 """The units `Unit.is_single`, as messages and the help list them."""
-RECORD_UNITS: Final = _either(*_SINGLE, "group(k)")
+RECORD_UNITS: Final = _either(*_SINGLE, "user(k)", "group(k)")
 """Likewise, all units but secrets."""
-UNITS: Final = _either(*_SINGLE, "group(k)", "secret")
+UNITS: Final = _either(*_SINGLE, "user(k)", "group(k)", "secret")
 
 
 class Identified(Protocol):
@@ -61,7 +61,11 @@ class Identified(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a guarantee protects: one record, all records of one user, a group of `size` records, or one secret."""
+    """What a guarantee protects: one record, all records of one user, a group of `size` records, or one secret.
+
+    The events of a user are charged for all records of a user. Those of ``user(k)``, a user with at most k records, are
+    charged for one record, as those of a group are.
+    """
 
     kind: str = "record"
     size: int = 1
@@ -69,34 +73,39 @@ class Unit:
     def __post_init__(self) -> None:
         validate.one_of(tuple(IDENTITIES), unit=self.kind)
         validate.integer(minimum=1, size=self.size)
-        if not self.is_group and self.size != 1:
-            raise ValueError(f"only a group has a size; unit {self.kind!r} was given size {self.size}")
+        if self.kind not in ("group", "user") and self.size != 1:
+            raise ValueError(f"only a group or a user has a size; unit {self.kind!r} was given size {self.size}")
 
     @classmethod
     def parse(cls, text: str) -> Unit:
-        """Reads ``record``, ``user``, ``secret`` or ``group(k)``.
+        """Reads ``record``, ``user``, ``user(k)``, ``group(k)`` or ``secret``.
 
         Raises:
             ValueError: if the text is none of these.
         """
-        if match := re.fullmatch(r"group\((\d+)\)", text):
-            return cls("group", int(match[1]))
+        if match := re.fullmatch(r"(group|user)\((\d+)\)", text):
+            return cls(match[1], int(match[2]))
         if text in IDENTITIES and text != "group":
             return cls(text)
         raise ValueError(f"unit must be {UNITS}, not {text!r}")
 
+    @classmethod
+    def of_text(cls, unit: Unit | str | None) -> Unit:
+        """A unit as it is given: itself, by its name, or None for one record."""
+        return cls.parse(unit) if isinstance(unit, str) else unit or cls()
+
     def __str__(self) -> str:
-        return f"group({self.size})" if self.is_group else self.kind
+        return f"{self.kind}({self.size})" if self.is_group else self.kind
 
     @property
     def is_single(self) -> bool:
         """Whether each record belongs to one unit: not for groups, which events are converted to, nor for secrets."""
-        return IDENTITIES[self.kind] is not None
+        return IDENTITIES[self.kind] is not None and not self.is_group
 
     @property
     def is_group(self) -> bool:
-        """Whether it is any `size` records."""
-        return self.kind == "group"
+        """Whether it is `size` records, and events are charged for one: any records, or those of a user."""
+        return self.kind == "group" or self.size > 1
 
     @property
     def is_secret(self) -> bool:
@@ -106,7 +115,7 @@ class Unit:
     @property
     def needs_user(self) -> bool:
         """Whether it is all records of one owner, whom the column of users names."""
-        return IDENTITIES[self.kind] == "user"
+        return IDENTITIES[self.kind] == "user" and not self.is_group
 
     def of(self, record: Identified) -> str:
         """The name of the unit that a record belongs to; a record without a user, or in a group, is its own."""

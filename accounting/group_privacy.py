@@ -65,13 +65,13 @@ def for_group(guarantee: Guarantee, size: int) -> Guarantee:
         case RDP(alpha, divergence):
             return _renyi(alpha, divergence, size)
         case ApproxDP(epsilon, delta):
-            grown = _delta(epsilon, delta, size)
+            grown = delta_of_group(epsilon, delta, size)
             if grown >= 1:
                 raise ValueError(f"({epsilon!r}, {delta!r})-DP gives no bound for a group of {size}: δ grows to 1")
             return ApproxDP(formulas.up(size * Fraction(epsilon)), grown)
         case PrivacyProfile(epsilons, deltas):
             indices = tuple(formulas.up(size * Fraction(epsilon)) for epsilon in epsilons)
-            values = [_delta(epsilon, delta, size) for epsilon, delta in zip(epsilons, deltas, strict=True)]
+            values = [delta_of_group(epsilon, delta, size) for epsilon, delta in zip(epsilons, deltas, strict=True)]
             return PrivacyProfile(indices, tuple(np.minimum.accumulate(values).tolist()))
         case ExPostDP():
             raise ValueError("an ex-post ε does not convert to groups: the data sets in between have other ex-post ε")
@@ -122,8 +122,8 @@ def _renyi(alpha: float, divergence: float, size: int) -> RDP:
     return RDP(float(order), formulas.up(grown))
 
 
-def _delta(epsilon: float, delta: float, size: int) -> float:
-    """δ Σ_{i<k} e^{iε}, at most 1, rounded up."""
+def delta_of_group(epsilon: float, delta: float, size: int) -> float:
+    """The δ of a group of k at kε, for a δ of one unit at ε of either sign: δ Σ_{i<k} e^{iε}, at most 1, rounded up."""
     if delta == 0:
         return 0.0
     steps = float(size)

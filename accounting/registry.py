@@ -22,7 +22,6 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound, Rigor
 from dpassay.accounting.conversions.guarantees import convert
 from dpassay.accounting.ex_post.accountant import ExPost
-from dpassay.accounting.group_privacy import for_group
 from dpassay.accounting.guarantees import (
     GDP,
     RDP,
@@ -37,7 +36,6 @@ from dpassay.accounting.guarantees import (
 from dpassay.accounting.lattice.accountant import Lattice
 from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
 from dpassay.base import validate
-from dpassay.base.number_format import format_number, format_upper
 
 ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
     kind.name: kind
@@ -82,24 +80,26 @@ _LARGER = (
 
 # Accountants that answer questions of their own are returned as what they are.
 @overload
-def accountant(name: Literal["basic"], adjacency: Adjacency | str, unit: Unit | None = None) -> Basic: ...
-@overload
-def accountant(name: Literal["zcdp"], adjacency: Adjacency | str, unit: Unit | None = None) -> ZeroConcentrated: ...
-@overload
-def accountant(name: Literal["gdp"], adjacency: Adjacency | str, unit: Unit | None = None) -> GaussianDP: ...
-@overload
-def accountant(name: Literal["rdp"], adjacency: Adjacency | str, unit: Unit | None = None) -> RenyiAccountant: ...
-@overload
-def accountant(name: Literal["lattice"], adjacency: Adjacency | str, unit: Unit | None = None) -> Lattice: ...
-@overload
-def accountant(name: Literal["ex_post"], adjacency: Adjacency | str, unit: Unit | None = None) -> ExPost: ...
+def accountant(name: Literal["basic"], adjacency: Adjacency | str, unit: Unit | str | None = None) -> Basic: ...
 @overload
 def accountant(
-    name: Literal["secret_protection"], adjacency: Adjacency | str, unit: Unit | None = None
+    name: Literal["zcdp"], adjacency: Adjacency | str, unit: Unit | str | None = None
+) -> ZeroConcentrated: ...
+@overload
+def accountant(name: Literal["gdp"], adjacency: Adjacency | str, unit: Unit | str | None = None) -> GaussianDP: ...
+@overload
+def accountant(name: Literal["rdp"], adjacency: Adjacency | str, unit: Unit | str | None = None) -> RenyiAccountant: ...
+@overload
+def accountant(name: Literal["lattice"], adjacency: Adjacency | str, unit: Unit | str | None = None) -> Lattice: ...
+@overload
+def accountant(name: Literal["ex_post"], adjacency: Adjacency | str, unit: Unit | str | None = None) -> ExPost: ...
+@overload
+def accountant(
+    name: Literal["secret_protection"], adjacency: Adjacency | str, unit: Unit | str | None = None
 ) -> SecretProtectionAccountant: ...
 @overload
-def accountant(name: str, adjacency: Adjacency | str, unit: Unit | None = None) -> Accountant[Any]: ...
-def accountant(name: str, adjacency: Adjacency | str, unit: Unit | None = None) -> Accountant[Any]:
+def accountant(name: str, adjacency: Adjacency | str, unit: Unit | str | None = None) -> Accountant[Any]: ...
+def accountant(name: str, adjacency: Adjacency | str, unit: Unit | str | None = None) -> Accountant[Any]:
     """An accountant by its name, with nothing composed yet.
 
     Raises:
@@ -114,7 +114,7 @@ def account(
     adjacency: Adjacency | str,
     delta: float | None = None,
     method: str = "lattice",
-    unit: Unit | None = None,
+    unit: Unit | str | None = None,
 ) -> Bound:
     """An upper bound on the ε of an event, or of everything that a ledger was charged.
 
@@ -152,7 +152,7 @@ def upper_bounds(
     guarantee: Guarantee,
     *,
     adjacency: Adjacency | str,
-    unit: Unit | None = None,
+    unit: Unit | str | None = None,
     methods: Sequence[str] | None = None,
 ) -> list[Bound]:
     """The bounds of every accountant that supports `event` on the quantity that `guarantee` claims.
@@ -191,30 +191,11 @@ def upper_bounds(
     return sorted(bounds, key=lambda bound: (bound.rigor is not Rigor.CERTIFIED, bound.value))
 
 
-def unsupported(event: Described, *, adjacency: Adjacency | str, unit: Unit | None = None) -> dict[str, str]:
+def unsupported(event: Described, *, adjacency: Adjacency | str, unit: Unit | str | None = None) -> dict[str, str]:
     """The reasons why accountants have no bound for `event`, by name; accountants that have one are not listed."""
     described = _event_of(event)
     reasons = {name: accountant(name, adjacency, unit).supports(described) for name in ACCOUNTANTS}
     return {name: reason for name, reason in reasons.items() if reason is not None}
-
-
-def group_through_one_record(event: Described, delta: float, *, adjacency: Adjacency | str, size: int) -> str:
-    """What the best bound for one record says about a group, in sentences, where no accountant has one for groups."""
-    result = f"No accountant has a bound for a group of {size} on these events."
-    another = "bound one record at a smaller δ and convert it with dpassay.accounting.for_group."
-    single = next(iter(upper_bounds(event, ApproxDP(0.0, delta), adjacency=adjacency)), None)
-    if single is None or math.isinf(single.value):
-        return result
-    try:
-        group = for_group(ApproxDP(single.value, delta), size)
-    except ValueError:  # δ grows to 1
-        return f"{result} One follows from that for one record at a much smaller δ: {another}"
-    assert isinstance(group, ApproxDP)
-    return (
-        f"{result} For one record ε is at most {format_upper(single.value)} at δ = {format_number(delta)} "
-        f"({single.method}, {single.rigor}); for the group it follows that ε is at most {format_upper(group.epsilon)} "
-        f"at δ = {format_upper(group.delta)}. For another δ, {another}"
-    )
 
 
 def _event_of(event: Described) -> DpEvent:

@@ -43,11 +43,11 @@ class Accountant(ABC, Generic[C]):
     converts_groups: ClassVar[bool] = False
     """Whether the accountant has a bound for groups of records, given events for one record."""
 
-    def __init__(self, adjacency: Adjacency | str, unit: Unit | None = None) -> None:
+    def __init__(self, adjacency: Adjacency | str, unit: Unit | str | None = None) -> None:
         if adjacency not in tuple(Adjacency):
             raise ValueError(f"adjacency must be one of {', '.join(Adjacency)}, not {str(adjacency)!r}")
         self.adjacency = Adjacency(adjacency)
-        self.unit = unit or Unit()
+        self.unit = Unit.of_text(unit)
         self.event: DpEvent = dp_event.NoOpDpEvent()
         self._total: C | None = None
         self._last_cost: tuple[DpEvent, C] | None = None
@@ -57,9 +57,9 @@ class Accountant(ABC, Generic[C]):
         if self.adjacency is Adjacency.SECRET or self.unit.is_secret:
             return f"{self.name} has no bound for secrets"
         if self.unit.is_group and not self.converts_groups:
-            return f"{self.name} has no bound for groups; use basic, advanced, zcdp or gdp"
+            return f"{self.name} has no bound for groups; use lattice, basic, advanced, zcdp or gdp"
         try:
-            self._last_cost = event, self._cost(event)
+            self._last_cost = event, self._total_cost(event)
         except Unsupported as reason:
             return str(reason)
         return None
@@ -132,7 +132,7 @@ class Accountant(ABC, Generic[C]):
     def cost(self) -> C:
         """The cost of everything composed so far, in the accountant's own parameter."""
         if self._total is None:
-            self._total = self._cost(self.event)
+            self._total = self._total_cost(self.event)
         return self._total
 
     @property
@@ -142,6 +142,10 @@ class Accountant(ABC, Generic[C]):
 
     def _copy(self) -> Self:
         return type(self)(self.adjacency, self.unit)
+
+    def _total_cost(self, event: DpEvent) -> C:
+        """The cost of everything that ran, where it is more than what its parts add up to."""
+        return self._cost(event)
 
     def _cost(self, event: DpEvent) -> C:
         if isinstance(event, dp_event.NoOpDpEvent):
@@ -217,6 +221,10 @@ class Accountant(ABC, Generic[C]):
         results = []
         if self.unit.needs_user:
             results.append(f"The events are charged for {self.unit.charged_for}.")
+        elif self.unit.kind == "user":
+            results.append(
+                f"No user has more than {self.unit.size} records, and the events are charged for one record."
+            )
         moving = (part for part in events.with_parallel_parts(event) if not part.partition_is_public)
         if self.adjacency is not Adjacency.ADD_REMOVE and any(moving):
             results.append("The event of each disjoint part also bounds adding or removing one unit of that part.")

@@ -60,7 +60,7 @@ class RenyiAccountant(Accountant[Renyi]):
     name = "rdp"
 
     def __init__(
-        self, adjacency: Adjacency | str, unit: Unit | None = None, orders: Sequence[float] | None = None
+        self, adjacency: Adjacency | str, unit: Unit | str | None = None, orders: Sequence[float] | None = None
     ) -> None:
         super().__init__(adjacency, unit)
         self.orders: Floats = np.array(ORDERS if orders is None else orders, dtype=np.float64)

@@ -36,7 +36,7 @@ class ZeroConcentrated(Accountant[Pair]):
 
     def rho(self) -> Bound:
         """The ρ of zCDP; with an additive ξ it is ρ + ξ, since ξ + ρα ≤ (ξ + ρ)α for α > 1."""
-        rho, xi = self._exact()
+        rho, xi = self.exact()
         return self._bound(formulas.up(rho + xi), "rho")
 
     def epsilon(self, delta: float) -> Bound:
@@ -50,10 +50,10 @@ class ZeroConcentrated(Accountant[Pair]):
         return self._bound(formulas.delta_from_zcdp(rho, epsilon, xi), "delta", at=epsilon)
 
     def _parameters(self) -> tuple[float, float]:
-        rho, xi = self._exact()
+        rho, xi = self.exact()
         return formulas.up(rho), formulas.up(xi)
 
-    def _exact(self) -> Pair:
+    def exact(self) -> Pair:
         """(ρ, ξ) at the unit.
 
         For a chain of k steps, Hölder's inequality bounds the divergence of order α by kα/(kα − 1) times that of order

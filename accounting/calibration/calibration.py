@@ -94,7 +94,7 @@ def calibrate(
     integer: bool = False,
     tolerance: float = defaults.TOLERANCE,
     method: str | None = None,
-    unit: Unit | None = None,
+    unit: Unit | str | None = None,
     delta: float | None = None,
     start: float | None = None,
 ) -> Calibration:
@@ -148,7 +148,7 @@ def calibrate_many(
     integer: bool = False,
     tolerance: float = defaults.TOLERANCE,
     method: str | None = None,
-    unit: Unit | None = None,
+    unit: Unit | str | None = None,
     delta: float | None = None,
     start: float | None = None,
 ) -> list[Calibration]:
@@ -178,7 +178,7 @@ def noise_for_dp_sgd(
     steps: int,
     adjacency: Adjacency | str,
     tolerance: float = defaults.TOLERANCE,
-    unit: Unit | None = None,
+    unit: Unit | str | None = None,
 ) -> Calibration:
     """The least noise multiplier at which Poisson-sampled Gaussian steps are certified to be (ε, δ)-DP.
 
@@ -235,7 +235,7 @@ def _loss_measurement(
     make_event: MakeEvent,
     question: Question,
     adjacency: Adjacency | str,
-    unit: Unit | None,
+    unit: Unit | str | None,
     method: str | None,
     *,
     integer: bool,

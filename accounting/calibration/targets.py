@@ -122,7 +122,7 @@ def question_of(target: Target, adjacency: Adjacency | str, delta: float | None)
     raise ValueError(f"{kind.__name__} is not a target; give a guarantee other than ExPostDP, or a TradeOff")
 
 
-def accountant_factory(method: str, adjacency: Adjacency | str, unit: Unit | None) -> AccountantFactory:
+def accountant_factory(method: str, adjacency: Adjacency | str, unit: Unit | str | None) -> AccountantFactory:
     """A function that makes accountants of the given name."""
     if method == Lattice.name:
         return lambda width: Lattice(adjacency, unit, width)

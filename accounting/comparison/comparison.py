@@ -103,7 +103,7 @@ def compare(
     *,
     adjacency: Adjacency | str,
     delta: float,
-    unit: Unit | None = None,
+    unit: Unit | str | None = None,
     methods: Sequence[str] | None = None,
     others: Answers | None = None,
     progress: Progress | None = None,
@@ -141,7 +141,7 @@ def compare(
     rows, reasons = measure({**answers, **(others or {})}, progress, shown)
     never = tuple(name for name in reasons if name in empty and _never(empty[name], described))
     about = events.to_json(described)
-    return Comparison(about, "epsilon", Adjacency(adjacency), unit or Unit(), delta, rows, reasons, never)
+    return Comparison(about, "epsilon", Adjacency(adjacency), Unit.of_text(unit), delta, rows, reasons, never)
 
 
 def _never(empty: Accountant[Any], event: DpEvent) -> bool:

@@ -28,7 +28,7 @@ class ExPost(Basic):
     name = "ex_post"
     converts_groups = False
 
-    def __init__(self, adjacency: Adjacency | str, unit: Unit | None = None) -> None:
+    def __init__(self, adjacency: Adjacency | str, unit: Unit | str | None = None) -> None:
         super().__init__(adjacency, unit)
         self._realised: Mapping[str, RealisedCost] | None = None
         self._moved: Mapping[str, RealisedCost] | None = None
@@ -100,7 +100,7 @@ def of_run(
     event: DpEvent,
     *,
     adjacency: Adjacency | str,
-    unit: Unit | None = None,
+    unit: Unit | str | None = None,
     moved: Mapping[str, RealisedCost] | None = None,
 ) -> Bound:
     """The ex-post ε of a finished run. It depends on the private data; do not release it.

@@ -27,12 +27,17 @@ from dpassay.accounting.events import (
     TruncatedPoissonSampledDpEvent,
     with_inner,
 )
+from dpassay.accounting.group_privacy import for_group
+from dpassay.accounting.guarantees import ApproxDP
 from dpassay.accounting.lattice.components import Component
 from dpassay.accounting.lattice.laws import Symmetrized
 from dpassay.accounting.lattice.normal_mixtures import NormalMixtures
 from dpassay.accounting.lattice.pairs import FINEST, WIDTH, DominatingPair, WidthNotMet
 from dpassay.base import validate
 
+MAX_GROUP = 1000
+"""The largest group of sampled records for which there is a pair; a larger one is a chain of single records."""
+_LEAST_WEIGHT = 1e-290
 _CLOSED_FORMS: tuple[type[Accountant[Any]], ...] = (Basic, ZeroConcentrated, GaussianDP)
 _OTHERS: tuple[type[Accountant[Any]], ...] = (*_CLOSED_FORMS, RenyiAccountant, Advanced)
 """All other accountants whose bounds are certified. `gdp` and `zcdp` take microseconds, the last two up to a second."""
@@ -51,8 +56,9 @@ class Lattice(Accountant[DominatingPair]):
     """
 
     name = "lattice"
+    converts_groups = True
 
-    def __init__(self, adjacency: Adjacency | str, unit: Unit | None = None, width: float = WIDTH) -> None:
+    def __init__(self, adjacency: Adjacency | str, unit: Unit | str | None = None, width: float = WIDTH) -> None:
         super().__init__(adjacency, unit)
         self.width: float = validate.positive(width=width)
 
@@ -156,6 +162,34 @@ class Lattice(Accountant[DominatingPair]):
     def _times(self, cost: DominatingPair, count: int) -> DominatingPair:
         return cost.self_compose(count)
 
+    @property
+    def reach(self) -> int:
+        """How far a unit moves a sum, in contributions of one record: the size of a group, doubled if exchanged."""
+        return self.scale * self.unit.size
+
+    def _total_cost(self, event: DpEvent) -> DominatingPair:
+        """Of a group, by the pairs of its records if each part has one, else by a chain of single records.
+
+        Proof: docs/proofs/groups.md, Theorems 1 and 6.
+        """
+        if not self.unit.is_group:
+            return self._cost(event)
+        try:
+            return self._cost(event)
+        except Unsupported:
+            return Lattice(self.adjacency).compose(event).pair.chained(self.unit.size)
+
+    def _cost(self, event: DpEvent) -> DominatingPair:
+        if self.unit.is_group and not isinstance(event, _OF_GROUPS):
+            raise Unsupported(f"lattice has no bound of its own for {type(event).__name__} at unit {self.unit}")
+        return super()._cost(event)
+
+    def _assumptions(self, event: DpEvent) -> tuple[str, ...]:
+        if not self.unit.is_group or self.adjacency is Adjacency.REPLACE_ONE or not self.pair.tight:
+            return super()._assumptions(event)
+        together = "The records of a group come together or go together: none comes where another goes."
+        return (*super()._assumptions(event), together)
+
     def _largest(self, costs: Sequence[DominatingPair], how_many: int) -> DominatingPair:
         try:
             return DominatingPair.parallel(costs, single=how_many == 1)
@@ -188,17 +222,17 @@ def dominating_pair(event: DpEvent, adjacency: Adjacency | str) -> DominatingPai
 
 
 def _gaussian(accountant: Lattice, event: dp_event.GaussianDpEvent) -> DominatingPair:
-    return DominatingPair.gaussian(noise(event.noise_multiplier, "noise_multiplier"), float(accountant.scale))
+    return DominatingPair.gaussian(noise(event.noise_multiplier, "noise_multiplier"), float(accountant.reach))
 
 
 def _laplace(accountant: Lattice, event: dp_event.LaplaceDpEvent) -> DominatingPair:
-    return DominatingPair.laplace(noise(event.noise_multiplier, "noise_multiplier"), float(accountant.scale))
+    return DominatingPair.laplace(noise(event.noise_multiplier, "noise_multiplier"), float(accountant.reach))
 
 
 def _discrete_laplace(accountant: Lattice, event: dp_event.DiscreteLaplaceDpEvent) -> DominatingPair:
     sensitivity = validate.integer(sensitivity=event.sensitivity)
     parameter = noise(event.noise_parameter, "noise_parameter")
-    return DominatingPair.discrete_laplace(parameter, sensitivity * accountant.scale)
+    return DominatingPair.discrete_laplace(parameter, sensitivity * accountant.reach)
 
 
 def _randomized_response(accountant: Lattice, event: dp_event.RandomizedResponseDpEvent) -> DominatingPair:
@@ -206,6 +240,10 @@ def _randomized_response(accountant: Lattice, event: dp_event.RandomizedResponse
     epsilon = randomized_response_epsilon(accountant, event)
     if epsilon == 0:
         return DominatingPair.identity()
+    return _one_response(accountant, event).self_compose(accountant.unit.size)
+
+
+def _one_response(accountant: Lattice, event: dp_event.RandomizedResponseDpEvent) -> DominatingPair:
     buckets, rest = int(event.num_buckets), float(event.noise_parameter) / event.num_buckets
     kept = (1 - float(event.noise_parameter)) + rest
     if accountant.adjacency is Adjacency.REPLACE_ONE:
@@ -215,18 +253,27 @@ def _randomized_response(accountant: Lattice, event: dp_event.RandomizedResponse
 
 
 def _zcdp(accountant: Lattice, event: dp_event.ZCDpEvent) -> DominatingPair:
-    return DominatingPair.concentrated(Fraction(noise(event.rho, "rho")), Fraction(noise(event.xi, "xi")))
+    own = dp_event.ZCDpEvent(noise(event.rho, "rho"), noise(event.xi, "xi"))
+    return DominatingPair.concentrated(*ZeroConcentrated(accountant.adjacency, accountant.unit).compose(own).exact())
 
 
 def _epsilon_delta(accountant: Lattice, event: EpsilonDeltaDpEvent) -> DominatingPair:
     """The pair that dominates every (ε, δ)-DP mechanism. What ran may be better, so it gives an upper bound only."""
     epsilon, delta = noise(event.epsilon, "epsilon"), float(event.delta)
-    return DominatingPair.approx_dp(epsilon, delta).as_upper_bound() if epsilon or delta else DominatingPair.identity()
+    if not epsilon and not delta:
+        return DominatingPair.identity()
+    try:
+        known = for_group(ApproxDP(epsilon, delta), accountant.unit.size)
+    except ValueError as reason:
+        raise Unsupported(f"lattice: {reason}") from None
+    assert isinstance(known, ApproxDP)
+    return DominatingPair.approx_dp(known.epsilon, known.delta).as_upper_bound()
 
 
 def _bounded_range(accountant: Lattice, event: BoundedRangeSelectionDpEvent | ExPostSelectionDpEvent) -> DominatingPair:
     """The adaptive bound for selections of one range (Dong, Durfee and Rogers 2020)."""
-    return DominatingPair.bounded_range(formulas.up(Fraction(event.eta) + 4 * Fraction(event.rounding)))
+    eta = accountant.unit.size * (Fraction(event.eta) + 4 * Fraction(event.rounding))
+    return DominatingPair.bounded_range(formulas.up(eta))
 
 
 def _mixture(accountant: Lattice, event: dp_event.MixtureOfGaussiansDpEvent) -> DominatingPair:
@@ -242,19 +289,31 @@ def _poisson(accountant: Lattice, event: dp_event.PoissonSampledDpEvent) -> Domi
     Proof: docs/proofs/sampling.md, Theorems 1 and 2.
     """
     rate = float(validate.probability(sampling_probability=event.sampling_probability))
-    inner = event.event
-    if accountant.adjacency is not Adjacency.REPLACE_ONE:
+    inner, replaced, size = event.event, accountant.adjacency is Adjacency.REPLACE_ONE, accountant.unit.size
+    if not replaced and not accountant.unit.is_group:
         return _sampled(accountant, inner, rate)
     mu = _joint_mu(inner)
     if mu is None:
+        where = "at unit " + str(accountant.unit) if accountant.unit.is_group else "under replace_one"
         raise Unsupported(
-            f"lattice has no bound for a sampled {type(inner).__name__} under replace_one, only for a sampled Gaussian"
+            f"lattice has no bound for a sampled {type(inner).__name__} {where}, only for a sampled Gaussian"
         )
     if not rate or not mu:
         return DominatingPair.identity()
+    drawn, noise_or_none = [float(number) for number in range(size + 1)], 1.0
     if math.isinf(mu):
-        return DominatingPair.gaussian_mixture([1 - rate, rate], [0.0, 1.0], 0.0, mirrored=True)
-    return DominatingPair.gaussian_mixture([1 - rate, rate], [0.0, mu], 1.0, mirrored=True)
+        mu, noise_or_none = 1.0, 0.0
+    shifts = [number * mu for number in drawn]
+    return DominatingPair.gaussian_mixture(_binomial(size, rate), shifts, noise_or_none, mirrored=replaced)
+
+
+def _binomial(size: int, rate: float) -> list[float]:
+    """The probabilities that 0, 1, … of `size` records are drawn, each rounded once, none below 1e-290."""
+    if size > MAX_GROUP:
+        raise Unsupported(f"lattice has a bound for groups of sampled records up to {MAX_GROUP}, not of {size}")
+    drawn, left = Fraction(rate), 1 - Fraction(rate)
+    exact = (math.comb(size, number) * drawn**number * left ** (size - number) for number in range(size + 1))
+    return [max(float(weight), _LEAST_WEIGHT) if weight else 0.0 for weight in exact]
 
 
 def _sampled(accountant: Lattice, inner: DpEvent, rate: float) -> DominatingPair:
@@ -344,6 +403,23 @@ def _truncated(accountant: Lattice, event: TruncatedPoissonSampledDpEvent) -> Do
 def _non_private(accountant: Lattice, event: dp_event.NonPrivateDpEvent) -> DominatingPair:
     return DominatingPair.non_private()
 
+
+_OF_GROUPS = (
+    dp_event.NoOpDpEvent,
+    dp_event.SelfComposedDpEvent,
+    dp_event.ComposedDpEvent,
+    dp_event.GaussianDpEvent,
+    dp_event.LaplaceDpEvent,
+    dp_event.DiscreteLaplaceDpEvent,
+    dp_event.RandomizedResponseDpEvent,
+    dp_event.ZCDpEvent,
+    dp_event.PoissonSampledDpEvent,
+    dp_event.NonPrivateDpEvent,
+    EpsilonDeltaDpEvent,
+    BoundedRangeSelectionDpEvent,
+    ExPostSelectionDpEvent,
+)
+"""Events whose handlers know the size of a group."""
 
 Lattice.handlers = {
     dp_event.GaussianDpEvent: _gaussian,

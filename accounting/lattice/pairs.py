@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpassay.accounting.bounds import Interval
+from dpassay.accounting.group_privacy import delta_of_group
 from dpassay.accounting.lattice import components, gaussian_curve
 from dpassay.accounting.lattice.components import DIRECTIONS, Component
 from dpassay.accounting.lattice.laws import Blend, Law, Sampled
@@ -35,6 +36,8 @@ from dpassay.base.arrays import Floats
 WIDTH = 1e-3
 FINEST = 1e-6
 """The narrowest width that is tried before a limit inside an interval counts as not met."""
+
+_FARTHEST, _NEGLIGIBLE, _CHAIN_POINTS = 650.0, 1e-40, 8001  # the losses of a chain, and the δ that ends them
 
 _beyond_float64 = np.errstate(all="ignore")
 """Far from the loss of interest e^x may leave float64. NaN is never used as a bound, so NumPy need not warn."""
@@ -330,6 +333,40 @@ class DominatingPair:
         add = Sampled(part.add.swapped(), rate).swapped()
         label = f"sampled({rate!r}, {part.label})"
         return DominatingPair([((Component(remove, add, label, None, part.tight, part.tight_alone), 1),)])
+
+    def chained(self, size: int) -> DominatingPair:
+        """An upper bound on the pair of `size` units that change together, one after the other, in any directions.
+
+        δ(ε) is at most δ₁(ε/k)(e^ε − 1)/(e^{ε/k} − 1), δ₁ that of one unit in its worse direction.
+
+        Args:
+            size: k ≥ 1.
+
+        Raises:
+            ValueError: if a unit is revealed completely.
+
+        Proof: docs/proofs/groups.md, Theorem 1.
+        """
+        validate.integer(minimum=1, size=size)
+        if size == 1 or not any(self.alternatives):
+            return self
+
+        ends = np.geomspace(0.1, _FARTHEST / size, 64)
+        small = np.flatnonzero(self.privacy_profile(ends)[1] <= _NEGLIGIBLE)
+        highest = float(ends[small[0]]) if small.size else _FARTHEST / size
+        grid = np.linspace(-highest, highest, _CHAIN_POINTS)
+        single, t = self.privacy_profile(grid)[1], np.exp(grid)
+
+        def curve(losses: Floats) -> Floats:
+            epsilons = np.minimum(losses / size, highest)  # δ is smaller beyond
+            # A chord of the convex H₁(t) lies above it.
+            chords = np.interp(np.exp(epsilons), t, single, left=1.0) * (1 + 2.0**-48)
+            known = [delta_of_group(*each, size) for each in zip(epsilons.tolist(), chords.tolist(), strict=True)]
+            return np.maximum(known, -np.expm1(np.minimum(losses, 0.0)) * (1 + 2.0**-50))
+
+        labels = [key_of(each) for each in self.alternatives]
+        high = highest * size
+        return DominatingPair.profile(curve, low=-high, high=high, label=f"chained({labels!r}, {size})")
 
     def _single(self) -> Component:
         if len(self.alternatives) != 1 or len(self.alternatives[0]) != 1:

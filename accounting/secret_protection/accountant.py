@@ -80,7 +80,7 @@ class SecretProtectionAccountant(Accountant[Releases]):
 
     name = "secret_protection"
 
-    def __init__(self, adjacency: Adjacency | str = Adjacency.SECRET, unit: Unit | None = None) -> None:
+    def __init__(self, adjacency: Adjacency | str = Adjacency.SECRET, unit: Unit | str | None = None) -> None:
         super().__init__(adjacency, unit or Unit("secret"))
 
     def supports(self, event: DpEvent) -> str | None:

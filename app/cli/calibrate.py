@@ -7,8 +7,20 @@ from typing import Annotated, Any
 import typer
 
 from dpassay.base import defaults
+from dpassay.base.number_format import format_number
 from dpassay.base.terminal import say
-from dpassay.cli.options import REQUIRED, Adjacency, Json, Option, Quiet, options_of, show, with_options
+from dpassay.cli.options import (
+    REQUIRED,
+    Adjacency,
+    Json,
+    Option,
+    Quiet,
+    options_of,
+    show,
+    unit_of_options,
+    unit_options,
+    with_options,
+)
 from dpassay.jobs.mechanisms import CALIBRATED, Command
 
 app = typer.Typer(
@@ -55,8 +67,13 @@ def _mechanism(name: str, command: Command) -> None:
         parts = {name: given.pop(name) for name, _, _ in parameters}
         goal = {name.removeprefix("target_"): value for name, value in given.items()}
         goal.setdefault("adjacency", mechanism.adjacency)
+        goal["unit"] = unit_of_options(mechanism, goal)
         result = calibrate_mechanism(mechanism, Goal(**goal, tolerance=tolerance), find, parts)
-        show(result.to_json(), lambda: say("\n".join(in_words(result))), json_, quiet)
+        follows = mechanism(**{**parts, mechanism.finds[find]: result.value}).derived()
+        lines = in_words(result) + [
+            f"{name.replace('_', ' ')}: {format_number(value)}" for name, value in follows.items()
+        ]
+        show({**result.to_json(), **follows}, lambda: say("\n".join(lines)), json_, quiet)
 
     options = [
         *(option for option in parameters if option[2] is REQUIRED),
@@ -66,7 +83,8 @@ def _mechanism(name: str, command: Command) -> None:
             (option for option in parameters if option[2] is not REQUIRED),
             key=lambda option: option[0] in mechanism.finds.values(),
         ),
-        *([] if secret else [("adjacency", Adjacency, mechanism.adjacency), ("method", Method, None)]),
+        *([] if secret else [("adjacency", Adjacency, mechanism.adjacency), *unit_options(mechanism)]),
+        *([] if secret else [("method", Method, None)]),
         ("tolerance", Tolerance, defaults.TOLERANCE),
         ("json_", Json, False),
         ("quiet", Quiet, False),

@@ -22,6 +22,8 @@ from dpassay.cli.options import (
     options_of,
     progress,
     show,
+    unit_of_options,
+    unit_options,
     with_fields,
     with_options,
 )
@@ -88,14 +90,16 @@ def _mechanism(name: str, command: Command) -> None:
 
         settings = _settings(method, output, seconds, json_, quiet)
         at = given.pop(mechanism.at)
-        _show(compare_mechanism(mechanism(**given), at, adjacency=adjacency, settings=settings), json_, quiet)
+        unit = unit_of_options(mechanism, given)
+        compared = compare_mechanism(mechanism(**given), at, adjacency=adjacency, unit=unit, settings=settings)
+        _show(compared, json_, quiet)
 
     secret = mechanism.at == "p"
     options = [
         *(option for option in parameters if option[2] is REQUIRED),
         (mechanism.at, P if secret else Delta, REQUIRED),
         *(option for option in parameters if option[2] is not REQUIRED),
-        *([] if secret else [("adjacency", Adjacency, mechanism.adjacency)]),
+        *([] if secret else [("adjacency", Adjacency, mechanism.adjacency), *unit_options(mechanism)]),
         ("method", Method, None),
         ("output", Output, None),
         ("seconds", Seconds, defaults.COMPARISON_SECONDS),

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar, g
 import typer
 
 from dpassay.accounting.adjacency import RECORD_UNITS
-from dpassay.base.errors import input_errors
+from dpassay.base.errors import InputError, input_errors
 from dpassay.cli.exit_codes import of_audit
 
 if TYPE_CHECKING:
+    from dpassay.accounting.adjacency import Unit as AccountedUnit
     from dpassay.base.progress import Progress
+    from dpassay.jobs.mechanisms import Mechanism
 
 FORMATS = ".csv, .tsv, .jsonl or .parquet"
 """Of files of records, as `dpassay.data.records.read_rows` reads them."""
@@ -67,6 +69,14 @@ Seed = Annotated[
 ]
 
 
+Unit = Annotated[str, typer.Option(help=f"What is protected: {RECORD_UNITS}.")]
+RecordsPerUser = Annotated[
+    int | None, typer.Option(help="With --unit user: the most records of a user, each drawn and clipped by itself.")
+]
+SampledBy = Annotated[
+    str | None, typer.Option(help="With --unit user: user if each is drawn, and clipped, with all records; or record.")
+]
+
 T = TypeVar("T")
 
 
@@ -105,6 +115,18 @@ class AllStatements(Statements):
         str | None, "For files of other libraries: the neighbouring relation: add_remove, replace_one or zero_out."
     ] = None
     unit: Annotated[str | None, f"For files of other libraries: the privacy unit: {RECORD_UNITS}."] = None
+    records_per_user: Annotated[
+        int | None, "With --unit user: the most records of a user, where events are charged for one record."
+    ] = None
+
+    def words(self) -> dict[str, Any]:
+        words = super().words()
+        most = words.pop("records_per_user")
+        if most is not None:
+            if words["unit"] != "user":
+                raise InputError("--records-per-user goes with --unit user")
+            words["unit"] = f"user({most})"
+        return words
 
 
 Option = tuple[str, Any, Any]
@@ -132,6 +154,22 @@ def options_of(kind: type, optional: Collection[str] = ()) -> list[Option]:
         annotation = Annotated[of | None if field.name in optional else of, typer.Option(*flag, help=text)]  # type: ignore[valid-type]
         options.append((field.name, annotation, default))
     return sorted(options, key=lambda option: option[2] is not REQUIRED)
+
+
+def unit_options(mechanism: type[Mechanism]) -> list[Option]:
+    """The options that say what bounds on a mechanism protect."""
+    drawn: list[Option] = [("sampled_by", SampledBy, None)] if mechanism.sampled else []
+    return [("unit", Unit, "record"), ("records_per_user", RecordsPerUser, None), *drawn]
+
+
+def unit_of_options(mechanism: type[Mechanism], given: dict[str, Any]) -> AccountedUnit | None:
+    """The unit that these options say, which are taken out of `given`; None where a secret is protected."""
+    from dpassay.jobs.mechanisms import stated_unit
+
+    if "unit" not in given:
+        return None
+    with input_errors():
+        return stated_unit(mechanism, *(given.pop(name, None) for name in ("unit", "records_per_user", "sampled_by")))
 
 
 def with_fields(command: Callable[..., None]) -> Callable[..., None]:

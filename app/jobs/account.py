@@ -300,7 +300,7 @@ def _hints(
     Raises:
         InputError: if δ is missing and nothing is bounded without it.
     """
-    readings, stated, unit = inputs.readings, inputs.stated, inputs.unit
+    readings, stated = inputs.readings, inputs.stated
     of_samplers = dict.fromkeys(hint for _, _, reading in readings for hint in reading.hints)
     results = [f"{hint.removesuffix('.')} (--adjacency, --sampler, --normalizer)." for hint in of_samplers]
     finite = any(bound.value < math.inf for bound in bounds)
@@ -312,8 +312,6 @@ def _hints(
     if readings and delta is None and (finite or if_sampled or not unbounded):
         results.append("No δ is given, so only a pure ε is bounded; state δ with --delta.")
     if delta is not None and not finite and not unbounded:
-        if unit.is_group:
-            results.append(registry.group_through_one_record(event, delta, adjacency=inputs.adjacency, size=unit.size))
         spent = math.fsum(count * part.delta for part, count in composed if isinstance(part, EpsilonDeltaDpEvent))
         if readings and spent >= delta:
             results.append(

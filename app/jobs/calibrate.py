@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
@@ -37,6 +37,7 @@ class Goal:
         alpha: the type I error at which the type II error must be at least `beta`.
         p: the prior probability of guessing a secret; the posterior one must be at most `r`.
         adjacency: the neighbouring relation.
+        unit: what is protected; None for one record, or one secret.
         method: an accountant's name; None for the certified lattice, or what the target needs.
         tolerance: relative.
     """
@@ -49,8 +50,14 @@ class Goal:
     alpha: float | None = None
     r: float | None = None
     p: float | None = None
+    unit: Unit | None = None
     method: str | None = None
     tolerance: float = defaults.TOLERANCE
+
+    @property
+    def protected(self) -> Unit:
+        """The unit, by default that of the adjacency."""
+        return self.unit or unit_of(self.adjacency)
 
     def target(self) -> Target:
         """The target; a `ValueError` unless exactly one is given, with the parameter it needs and no other."""
@@ -89,7 +96,7 @@ class Goal:
                 integer=search.integer,
                 tolerance=self.tolerance,
                 method=self.method,
-                unit=unit_of(self.adjacency),
+                unit=self.protected,
                 delta=self.delta if self.mu is not None else None,
                 start=search.start,
             )
@@ -103,7 +110,9 @@ class Goal:
         It is rounded to the more private side, and further if the target is not met there.
         """
         question = question_of(self.target(), self.adjacency, self.delta if self.mu is not None else None)
-        empty = accountant_factory(self.method or question.method, self.adjacency, unit_of(self.adjacency))(WIDTH)
+        empty = accountant_factory(
+            self.method or question.method, self.adjacency, self.unit or unit_of(self.adjacency)
+        )(WIDTH)
         least = math.ceil(-math.log10(self.tolerance)) + 3  # rounding then changes little of the tolerance
         digits = Context(prec=max(least, DIGITS), rounding=ROUND_CEILING if decreasing else ROUND_FLOOR)
         value = digits.plus(Decimal(repr(result.value)))
@@ -136,7 +145,7 @@ def calibrate_mechanism(
     """
     with input_errors():
         target = goal.target()
-        _check_given(given, find, mechanism.finds)
+        _check_given(mechanism, given, find)
         others = mechanism(**{**given, mechanism.finds[find]: 1})  # any value: it is replaced
         others.event(goal.adjacency)
         search = others.search(find)
@@ -151,15 +160,24 @@ def calibrate_mechanism(
     return goal.search(event, search)
 
 
-def _check_given(given: Mapping[str, object], find: str, finds: Mapping[str, str]) -> None:
-    """Raises `ValueError` unless all parameters but the one to find are given."""
-    validate.one_of(tuple(finds), find=find)
-    for word, parameter in finds.items():
-        option = "--" + parameter.replace("_", "-")
-        if word == find and given[parameter] is not None:
-            raise ValueError(f"--find {find} finds {option}, so leave it out")
-        if word != find and given[parameter] is None:
-            raise ValueError(f"--find {find} needs {option}")
+def _check_given(mechanism: type[Mechanism], given: Mapping[str, object], find: str) -> None:
+    """Raises `ValueError` unless all parameters but the one to find are given, or follow from those that are."""
+    validate.one_of(tuple(mechanism.finds), find=find)
+    for word, parameter in mechanism.finds.items():
+        others = mechanism.stands_in.get(parameter, ())
+        follows = bool(others) and all(given[other] is not None for other in others)
+        if word == find and (given[parameter] is not None or follows):
+            known = "it" if given[parameter] is not None else _options(others[:1])
+            raise ValueError(f"--find {find} finds {_options([parameter])}, so leave {known} out")
+        if word != find and given[parameter] is None and not follows:
+            instead = f" or {_options(others)}" if others else ""
+            raise ValueError(f"--find {find} needs {_options([parameter])}{instead}")
+
+
+def _options(names: Sequence[str]) -> str:
+    """Options by the names of parameters, in words."""
+    *first, last = [f"--{name.replace('_', '-')}" for name in names]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def in_words(result: Calibration) -> list[str]:

@@ -24,7 +24,7 @@ from dpassay.accounting.comparison.releases import (
 from dpassay.accounting.interop.state import Stated
 from dpassay.accounting.ledger.evidence import Basis
 from dpassay.accounting.ledger.ledger import Ledger
-from dpassay.accounting.registry import ACCOUNTANTS, group_through_one_record
+from dpassay.accounting.registry import ACCOUNTANTS
 from dpassay.base import defaults, validate
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.number_format import format_number, format_upper
@@ -94,7 +94,12 @@ class Compared:
 
 
 def compare_mechanism(
-    mechanism: Mechanism, at: float, *, adjacency: str | None = None, settings: ComparisonSettings
+    mechanism: Mechanism,
+    at: float,
+    *,
+    adjacency: str | None = None,
+    unit: Unit | None = None,
+    settings: ComparisonSettings,
 ) -> Compared:
     """The bounds of all accountants on one mechanism; an `InputError` for parameters out of range.
 
@@ -102,6 +107,7 @@ def compare_mechanism(
         mechanism: with its parameters.
         at: what the bounds are at: δ, or for a secret the probability p of guessing it before, in (0, 1).
         adjacency: which data sets are neighbours; None for the mechanism's own default.
+        unit: what is protected; None for one record, or one secret.
         settings: how to compare.
     """
     adjacency = mechanism.adjacency if adjacency is None else adjacency
@@ -117,8 +123,11 @@ def compare_mechanism(
     others = mechanism.others(relation, at)
     if settings.methods and not set(mechanism.also) & set(settings.methods):
         others = {}, {}
+    unit = unit or Unit()
+    if unit.is_group:  # other methods answer for one record
+        others = {}, {}
     about = mechanism.in_words(relation)
-    return _compare_event(event, about, relation, Unit(), at, settings, mechanism.assumptions, others)
+    return _compare_event(event, about, relation, unit, at, settings, mechanism.assumptions, others)
 
 
 def _secret(secret: Secret, p: float, settings: ComparisonSettings) -> Compared:
@@ -239,13 +248,13 @@ def _compare_event(
             progress=step,
             shown=shown,
         )
-    if not result.rows and unit.is_group and not settings.methods:
-        raise InputError(group_through_one_record(event, delta, adjacency=adjacency, size=unit.size))
     curves: tuple[Panel, ...] = ()
     if settings.output is not None:
         with settings.progress.stage("curves") as step:
             curves = panels(event, result, seconds=settings.seconds, others=others[1], progress=step)
-    return _with_figure(Compared(about, result, curves, assumptions), settings)
+    of_bounds = [item for row in result.rows for item in row.bound.assumptions]
+    said = tuple(dict.fromkeys((*assumptions, *of_bounds)))
+    return _with_figure(Compared(about, result, curves, said), settings)
 
 
 def _with_figure(compared: Compared, settings: ComparisonSettings) -> Compared:

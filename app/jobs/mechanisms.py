@@ -10,6 +10,7 @@ import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dpassay.base import validate
@@ -18,7 +19,7 @@ from dpassay.base.number_format import format_number, format_upper
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-    from dpassay.accounting.adjacency import Adjacency
+    from dpassay.accounting.adjacency import Adjacency, Unit
     from dpassay.accounting.comparison.comparison import Answers
     from dpassay.accounting.comparison.curves import Other
     from dpassay.accounting.comparison.releases import Layers
@@ -61,7 +62,9 @@ class Mechanism:
         also: the method that `others` adds to the accountants, if there is one.
         assumptions: of all bounds, in sentences.
         finds: the words of `--find`, the default first, and the parameter that each means.
+        stands_in: parameters from which others follow, which then need not be given.
         repeated: the parameter that counts its releases.
+        sampled: whether records are drawn.
     """
 
     at: ClassVar[str] = "delta"
@@ -69,7 +72,9 @@ class Mechanism:
     also: ClassVar[tuple[str, ...]] = ()
     assumptions: ClassVar[tuple[str, ...]] = ()
     finds: ClassVar[Mapping[str, str]] = {}
+    stands_in: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     repeated: ClassVar[str] = "count"
+    sampled: ClassVar[bool] = False
 
     def release(self, adjacency: str) -> DpEvent:
         """What one release is charged; a `ValueError` for parameters out of range."""
@@ -87,6 +92,10 @@ class Mechanism:
         """The mechanism and its parameters."""
         raise NotImplementedError
 
+    def derived(self) -> Mapping[str, float]:
+        """The parameters that followed from others, by name."""
+        return {}
+
     def others(self, adjacency: str, delta: float) -> tuple[Answers, Mapping[str, Other]]:
         """Answers and curves of a method besides the accountants."""
         return {}, {}
@@ -101,40 +110,130 @@ class DpSgd(Mechanism):
     """Gaussian sums over Poisson samples."""
 
     noise_multiplier: Annotated[float, "σ over the clipping norm, above 0."]
-    sampling_probability: Annotated[float, "Probability that a record is in a batch, in (0, 1]."]
-    steps: Annotated[int, "Number of steps, at least 1."]
+    sampling_probability: Annotated[float | None, "Probability that a record is in a batch, in (0, 1]."] = None
+    steps: Annotated[int | None, "Number of steps, at least 1."] = None
+    records: Annotated[
+        int | None, "With --batch-size: number of records. The sampling probability is batch size / records."
+    ] = None
+    batch_size: Annotated[int | None, "With --records: expected size of a batch, at least 1."] = None
+    epochs: Annotated[
+        float | None, "With --records and --batch-size: epochs of records / batch size steps, rounded up in all."
+    ] = None
 
     assumptions = (
         "Each batch is a Poisson sample: every record is in it with the sampling probability, independently. Shuffled "
         "batches and batches of a fixed size are other mechanisms, and none of these bounds holds for them.",
     )
     finds: ClassVar = {"noise": "noise_multiplier", "rate": "sampling_probability", "steps": "steps"}
+    stands_in: ClassVar = {
+        "sampling_probability": ("records", "batch_size"),
+        "steps": ("epochs", "records", "batch_size"),
+    }
+    sampled = True
 
-    repeated = "steps"
+    @property
+    def rate(self) -> float:
+        """The sampling probability; a `ValueError` unless it, or records and batch size, are given."""
+        if (self.records is None) != (self.batch_size is None):
+            raise ValueError("--records and --batch-size go together")
+        known = self.sampling_probability
+        if known is not None and self.batch_size is None:
+            return float(validate.probability(sampling_probability=known))
+        if known is not None or self.records is None or self.batch_size is None:
+            raise ValueError("give either --sampling-probability, or --records and --batch-size")
+        validate.integer(minimum=1, records=self.records)
+        validate.integer(minimum=1, maximum=self.records, batch_size=self.batch_size)
+        return self.batch_size / self.records
+
+    @property
+    def step_count(self) -> int:
+        """The number of steps; a `ValueError` unless it, or the epochs of a number of records, are given."""
+        if self.steps is not None and self.epochs is None:
+            return validate.integer(minimum=1, maximum=MAX_RELEASES, steps=self.steps)
+        if self.steps is not None or self.epochs is None:
+            raise ValueError("give either --steps, or --epochs with --records and --batch-size")
+        if self.records is None or self.batch_size is None:
+            raise ValueError("--epochs needs --records and --batch-size")
+        validate.positive(epochs=self.epochs)
+        steps = Fraction(self.epochs) * self.records / self.batch_size
+        if steps > MAX_RELEASES:
+            raise ValueError(f"{format_number(self.epochs)} epochs are more than {MAX_RELEASES} steps")
+        return math.ceil(steps)
 
     def release(self, adjacency: str) -> DpEvent:
         from dp_accounting import dp_event
 
         validate.positive(noise_multiplier=self.noise_multiplier)
-        rate = validate.probability(sampling_probability=self.sampling_probability)
-        validate.positive(sampling_probability=rate)
+        rate = validate.positive(sampling_probability=self.rate)
         return dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(self.noise_multiplier))
 
+    def event(self, adjacency: str) -> DpEvent:
+        from dp_accounting import dp_event
+
+        return dp_event.SelfComposedDpEvent(self.release(adjacency), self.step_count)
+
+    def derived(self) -> Mapping[str, float]:
+        rate = {} if self.sampling_probability is not None else {"sampling_probability": self.rate}
+        return rate | ({} if self.steps is not None else {"steps": self.step_count})
+
     def in_words(self, adjacency: str) -> str:
+        of, run = "", ""
+        if self.records is not None:
+            of = f" ({self.batch_size} of {self.records} records)"
+        if self.epochs is not None:
+            run = f" ({format_number(self.epochs)} epoch{'s' if self.epochs != 1 else ''})"
         return (
             f"DP-SGD, noise multiplier {format_number(self.noise_multiplier)}, sampling probability "
-            f"{format_number(self.sampling_probability)}, {self.steps} steps"
+            f"{format_number(self.rate)}{of}, {self.step_count} steps{run}"
         )
 
     def search(self, find: str) -> ParameterSearch:
         match find:
             case "noise":
-                start = max(1.0, 3 * self.sampling_probability * math.sqrt(self.steps))
+                start = max(1.0, 3 * self.rate * math.sqrt(self.step_count))
                 return ParameterSearch("noise_multiplier", (1e-2, 1e6), start, decreasing=True)
             case "rate":
                 return ParameterSearch("sampling_probability", (1e-9, 1.0), 1e-2)
             case _:
                 return ParameterSearch("steps", (1, _MAX_STEPS), 1000, integer=True)
+
+
+def stated_unit(mechanism: type[Mechanism], unit: str, records_per_user: int | None, sampled_by: str | None) -> Unit:
+    """The unit of a bound, from options.
+
+    Args:
+        mechanism: what ran.
+        unit: its name.
+        records_per_user: of a user, the most records; each record is then drawn, and clipped, by itself.
+        sampled_by: ``user`` if a user is drawn with all records, ``record`` if records are drawn.
+
+    Raises:
+        ValueError: if they do not go together, or something is missing.
+    """
+    from dpassay.accounting.adjacency import Unit
+
+    known = Unit.parse(unit)
+    if sampled_by is not None:
+        validate.one_of(("record", "user"), sampled_by=sampled_by)
+        if not mechanism.sampled:
+            raise ValueError("--sampled-by is for mechanisms that draw samples, and this one does not; leave it out")
+    if known != Unit("user"):
+        if records_per_user is not None or sampled_by == "user":
+            raise ValueError(f"--records-per-user and --sampled-by user go with --unit user, not with {unit}")
+        return known
+    if sampled_by == "user" and records_per_user is not None:
+        raise ValueError(
+            "users who are drawn with all of their records count once, however many records they have; leave "
+            "--records-per-user or --sampled-by user out"
+        )
+    if records_per_user is not None:
+        return Unit("user", validate.integer(minimum=1, records_per_user=records_per_user))
+    if mechanism.sampled and sampled_by != "user":
+        raise ValueError(
+            "--unit user also needs how users are drawn: --sampled-by user if each is drawn, and clipped, with all "
+            "records, or --records-per-user K if records are drawn and no user has more than K"
+        )
+    return known
 
 
 @dataclass(frozen=True)

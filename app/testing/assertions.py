@@ -75,7 +75,7 @@ def assert_never_exceeds(
     neighbor: Any = None,
     pairs: Sequence[tuple[Any, Any]] | None = None,
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
-    unit: Unit | None = None,
+    unit: Unit | str | None = None,
     runs: int = RUNS,
     confidence: float = CONFIDENCE,
     score: Callable[[Any], float] | None = None,
@@ -121,7 +121,7 @@ def assert_never_exceeds(
             protection), the data sets are not neighbours, or the mechanism changes them.
     """
     __tracebackhide__ = True  # pytest then shows the test and the message
-    relation, unit, pairs = Adjacency(adjacency), unit or Unit(), _pairs(data, neighbor, pairs)
+    relation, unit, pairs = Adjacency(adjacency), Unit.of_text(unit), _pairs(data, neighbor, pairs)
     each = 1 - (1 - validate.open_probability(confidence=confidence)) / len(pairs)
     _check_can_refute(claim, runs, each)
     for pair in pairs:

@@ -31,5 +31,5 @@ def test_a_unit_answers(
 
 
 def test_messages_list_every_kind() -> None:
-    assert (SINGLE_UNITS, RECORD_UNITS) == ("record or user", "record, user or group(k)")
+    assert (SINGLE_UNITS, RECORD_UNITS) == ("record or user", "record, user, user(k) or group(k)")
     assert all(kind in UNITS for kind in IDENTITIES)

@@ -63,7 +63,7 @@ def test_coins_make_no_column_differ() -> None:
         rows = drawn(300, int(rng.integers(10**6)))
         heads = rng.random(len(rows)) < 0.5
         sides = [[row for row, head in zip(rows, heads, strict=True) if bool(head) is side] for side in (True, False)]
-        assert unlike(list(columns_of(rows).values()), *sides) == ()
+        assert unlike(list(columns_of(rows).values()), sides[0], sides[1]) == ()
 
 
 def test_a_user_is_one_however_a_file_writes_the_name(tmp_path: Path) -> None:

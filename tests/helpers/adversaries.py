@@ -415,11 +415,11 @@ def _concentrated(event: dp_event.ZCDpEvent, adjacency: str, size: int) -> list[
 
 
 def _epsilon_delta(event: EpsilonDeltaDpEvent, adjacency: str, size: int) -> list[Pair]:
-    """A secret that is told with probability δ, beside integers of which a step has a loss of at most ε."""
+    """A secret, of one of the units, that is told with probability δ, beside integers of which a step has a loss of at
+    most ε."""
     noisy = shifted_geometric(event.epsilon, size) if event.epsilon else Pair.nothing()
     if not event.delta:
         return [noisy.only_at_least()]
-    assert size == 1, "no accountant has a bound for groups and δ > 0"
     told = Pair.of([event.delta, 0.0], [0.0, event.delta])
     return [told._beside(replace(noisy, p=(1 - event.delta) * noisy.p, q=(1 - event.delta) * noisy.q)).only_at_least()]
 

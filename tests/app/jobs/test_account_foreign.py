@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -114,25 +113,19 @@ def test_wrong_files_and_statements_are_one_line(
     assert "\n" not in str(error.value)
 
 
-def test_a_group_over_sampled_steps_is_told_what_follows_from_one_record(tmp_path: Path) -> None:
-    """kε, and δ (e^{kε} − 1)/(e^ε − 1): Vadhan (2017), Lemma 2.2."""
+def test_groups_and_users_over_sampled_steps(tmp_path: Path) -> None:
     path = written(tmp_path, HISTORY)
     given: dict[str, Any] = {"delta": 1e-5, "sampler": "poisson", "adjacency": "zero_out"}
-    outcome, item = account(path, unit="group(3)", **given), account(path, **given).bounds[0].value
-    assert outcome.bounds == ()
-    (hint,) = (hint for hint in outcome.hints if "a group of 3" in hint)
-    epsilon, delta = re.findall(r"the group it follows that ε is at most ([\d.]+) at δ = ([\d.]+) × 10⁻⁴", hint)[0]
-    assert float(epsilon) == pytest.approx(3 * item, rel=1e-5)
-    assert float(delta) == pytest.approx(1e-1 * math.expm1(3 * item) / math.expm1(item), rel=1e-5)
-    (far,) = (hint for hint in account(path, unit="group(300)", **given).hints if "a group of 300" in hint)
-    assert "at a much smaller δ" in far
-    assert "a group" not in "".join(account(path, unit="group(3)", **{**given, "sampler": "shuffled"}).hints)
-    result = run("account", path, "--unit", "group(3)", "--delta", "1e-5", "--sampler", "poisson")
-    assert "no finite bound." in result.stdout
-    assert "┃" not in result.stdout
-    compared = run("compare", path, "--unit", "group(3)", "--delta", "1e-5", "--sampler", "poisson", "-q")
-    assert compared.returncode == 2
-    assert "the group it follows" in compared.stderr
+    group, user = account(path, unit="group(3)", **given), account(path, unit="user(3)", **given)
+    (bound,), (same,) = group.bounds, user.bounds
+    assert bound.value == same.value > account(path, **given).bounds[0].value
+    assert (bound.method, bound.rigor) == ("lattice", "certified")
+    result = run(
+        "account", path, "--unit", "user", "--records-per-user", 3, "--delta", "1e-5", "--sampler", "poisson", "--json"
+    )
+    assert json.loads(result.stdout)["unit"] == "user(3)"
+    wrong = run("account", path, "--records-per-user", 3, "--delta", "1e-5")
+    assert (wrong.returncode, wrong.stderr) == (2, "dpassay: --records-per-user goes with --unit user\n")
 
 
 @pytest.mark.grid
