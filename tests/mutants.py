@@ -421,16 +421,30 @@ ACCOUNTANTS = (
     Mutant(
         "lattice: η of a selection × .95",
         "accounting/lattice/accountant.py",
-        "formulas.up(Fraction(event.eta) + 4 * Fraction(event.rounding))",
-        "formulas.up(Fraction(19, 20) * Fraction(event.eta) + 4 * Fraction(event.rounding))",
+        "(Fraction(event.eta) + 4 * Fraction(event.rounding))",
+        "(Fraction(19, 20) * Fraction(event.eta) + 4 * Fraction(event.rounding))",
         (f"{BOUNDS}::test_one_selection_may_lose_its_whole_range[lattice]",),
     ),
     Mutant(
         "lattice: a Gaussian under replace_one moves by 1",
         "accounting/lattice/accountant.py",
-        'noise(event.noise_multiplier, "noise_multiplier"), float(accountant.scale))\n\n\ndef _laplace',
+        'noise(event.noise_multiplier, "noise_multiplier"), float(accountant.reach))\n\n\ndef _laplace',
         'noise(event.noise_multiplier, "noise_multiplier"), 1.0)\n\n\ndef _laplace',
         (f"{BOUND}[lattice-Gaussian noise-replace_one]",),
+    ),
+    Mutant(
+        "lattice: of a group all records are drawn together",
+        "accounting/lattice/accountant.py",
+        "    shifts = [number * mu for number in drawn]\n    return DominatingPair.gaussian_mixture(_binomial(size, rate),",
+        "    shifts = [0.0, size * mu]\n    return DominatingPair.gaussian_mixture([1 - rate, rate],",
+        ("tests/accounting/lattice/test_groups.py::test_alike_records_attain_it",),
+    ),
+    Mutant(
+        "lattice: a chain grows δ by the number of its steps only",
+        "accounting/lattice/pairs.py",
+        "known = [delta_of_group(*each, size) for each in zip(epsilons.tolist(), chords.tolist(), strict=True)]",
+        "known = size * chords",
+        ("tests/accounting/lattice/test_groups.py::test_a_chain_is_no_less_than_what_some_chain_attains",),
     ),
     Mutant(
         "lattice: of a sample only the addition counts",

@@ -19,6 +19,7 @@ from dpassay.accounting.bounds import Bound
 from dpassay.accounting.group_privacy import for_group
 from dpassay.accounting.guarantees import ApproxDP
 from dpassay.accounting.lattice.accountant import Lattice
+from dpassay.accounting.lattice.pairs import DominatingPair
 from dpassay.accounting.registry import account, unsupported, upper_bounds
 
 
@@ -130,6 +131,15 @@ def test_every_event_that_one_record_has_a_bound_for_has_one_for_groups(example:
         least = for_group(ApproxDP(0.5, known), 3) if 0 < known * math.expm1(1.5) / math.expm1(0.5) < 1 else None
         if isinstance(least, ApproxDP):
             assert group.delta(1.5).value <= least.delta * (1 + 1e-3) + 1e-300
+
+
+@pytest.mark.parametrize("size", [2, 3, 7])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.3, 1e-3), (1.0, 1e-6), (0.0, 1e-4)])
+def test_a_chain_is_no_less_than_what_some_chain_attains(epsilon: float, delta: float, size: int) -> None:
+    """δ, then what is left grows by e^ε at each step: Vadhan (2017), Lemma 2.2, is attained."""
+    attained = sum(delta * math.exp(index * epsilon) for index in range(size))
+    chained = DominatingPair.approx_dp(epsilon, delta).chained(size).delta(size * epsilon)
+    assert attained * (1 - 1e-9) <= chained.upper <= attained * 1.01
 
 
 @examples(30, 300)
