@@ -435,15 +435,15 @@ ACCOUNTANTS = (
     Mutant(
         "lattice: of a group all records are drawn together",
         "accounting/lattice/accountant.py",
-        "    shifts = [number * mu for number in drawn]\n    return DominatingPair.gaussian_mixture(_binomial(size, rate),",
-        "    shifts = [0.0, size * mu]\n    return DominatingPair.gaussian_mixture([1 - rate, rate],",
+        "drawn]\n    return DominatingPair.gaussian_mixture(_binomial(size, rate),",
+        "(0, size)]\n    return DominatingPair.gaussian_mixture([1 - rate, rate],",
         ("tests/accounting/lattice/test_groups.py::test_alike_records_attain_it",),
     ),
     Mutant(
         "lattice: a chain grows δ by the number of its steps only",
         "accounting/lattice/pairs.py",
-        "known = [delta_of_group(*each, size) for each in zip(epsilons.tolist(), chords.tolist(), strict=True)]",
-        "known = size * chords",
+        "known = [delta_of_group(*each, size) for each in zip(epsilons.tolist(), single.tolist(), strict=True)]",
+        "known = size * single",
         ("tests/accounting/lattice/test_groups.py::test_a_chain_is_no_less_than_what_some_chain_attains",),
     ),
     Mutant(

@@ -17,6 +17,7 @@ from dpassay.accounting.bounds import Interval
 from dpassay.accounting.group_privacy import delta_of_group
 from dpassay.accounting.lattice import components, gaussian_curve
 from dpassay.accounting.lattice.components import DIRECTIONS, Component
+from dpassay.accounting.lattice.enclosure import Enclosure
 from dpassay.accounting.lattice.laws import Blend, Law, Sampled
 from dpassay.accounting.lattice.products import (
     Composition,
@@ -30,6 +31,7 @@ from dpassay.accounting.lattice.products import (
     simple_least_epsilon,
     zcdp_epsilon,
 )
+from dpassay.accounting.lattice.single_law import SingleLaw
 from dpassay.base import validate
 from dpassay.base.arrays import Floats
 
@@ -37,7 +39,7 @@ WIDTH = 1e-3
 FINEST = 1e-6
 """The narrowest width that is tried before a limit inside an interval counts as not met."""
 
-_FARTHEST, _NEGLIGIBLE, _CHAIN_POINTS = 650.0, 1e-40, 8001  # the losses of a chain, and the δ that ends them
+_FARTHEST, _NEGLIGIBLE = 650.0, 1e-40  # the losses of a chain, and the δ that ends them
 
 _beyond_float64 = np.errstate(all="ignore")
 """Far from the loss of interest e^x may leave float64. NaN is never used as a bound, so NumPy need not warn."""
@@ -66,6 +68,7 @@ class DominatingPair:
 
     def __init__(self, alternatives: Sequence[Composition]) -> None:
         self.alternatives = tuple(alternatives)
+        self._enclosures: dict[tuple[int, str], Enclosure | SingleLaw] = {}  # that whole curves are asked of
 
     # --- constructors
 
@@ -354,14 +357,11 @@ class DominatingPair:
         ends = np.geomspace(0.1, _FARTHEST / size, 64)
         small = np.flatnonzero(self.privacy_profile(ends)[1] <= _NEGLIGIBLE)
         highest = float(ends[small[0]]) if small.size else _FARTHEST / size
-        grid = np.linspace(-highest, highest, _CHAIN_POINTS)
-        single, t = self.privacy_profile(grid)[1], np.exp(grid)
 
         def curve(losses: Floats) -> Floats:
             epsilons = np.minimum(losses / size, highest)  # δ is smaller beyond
-            # A chord of the convex H₁(t) lies above it.
-            chords = np.interp(np.exp(epsilons), t, single, left=1.0) * (1 + 2.0**-48)
-            known = [delta_of_group(*each, size) for each in zip(epsilons.tolist(), chords.tolist(), strict=True)]
+            single = self.privacy_profile(epsilons)[1]
+            known = [delta_of_group(*each, size) for each in zip(epsilons.tolist(), single.tolist(), strict=True)]
             return np.maximum(known, -np.expm1(np.minimum(losses, 0.0)) * (1 + 2.0**-50))
 
         labels = [key_of(each) for each in self.alternatives]
@@ -537,7 +537,10 @@ class DominatingPair:
                 chosen = points >= 0 if sign > 0 else points < 0
                 if not chosen.any():
                     continue
-                under, over = enclosure_of(composition, which).profile(np.abs(points[chosen]))
+                key = (self.alternatives.index(composition), which)
+                if key not in self._enclosures:
+                    self._enclosures[key] = enclosure_of(composition, which)
+                under, over = self._enclosures[key].profile(np.abs(points[chosen]))
                 if sign < 0:
                     scale = np.exp(points[chosen])
                     under, over = (1 - scale * (1 - each) for each in (under, over))
