@@ -447,10 +447,17 @@ ACCOUNTANTS = (
         ("tests/accounting/lattice/test_groups.py::test_a_chain_is_no_less_than_what_some_chain_attains",),
     ),
     Mutant(
+        "lattice: of a round on one sample only the first mechanism counts",
+        "accounting/lattice/pairs.py",
+        'upper_product(laws_of(composition, "remove"))',
+        'upper_product(laws_of(composition, "remove")[:1])',
+        ("tests/accounting/lattice/test_sampled_rounds.py::test_one_round_is_the_product_then_the_mixture[0.3]",),
+    ),
+    Mutant(
         "lattice: of a sample only the addition counts",
         "accounting/lattice/pairs.py",
-        '        label = f"sampled({rate!r}, {part.label})"\n',
-        '        label, remove = f"sampled({rate!r}, {part.label})", add\n',
+        "    tight, alone = single and part.tight, single and part.tight_alone\n",
+        "    tight, alone, remove = single and part.tight, single and part.tight_alone, add\n",
         (f"{BOUND}[lattice-Laplace on a Poisson sample-add_remove]",),
     ),
     Mutant(

@@ -27,8 +27,7 @@ from dpassay.accounting.events import (
     TruncatedPoissonSampledDpEvent,
     with_inner,
 )
-from dpassay.accounting.group_privacy import for_group
-from dpassay.accounting.guarantees import ApproxDP
+from dpassay.accounting.group_privacy import delta_of_group
 from dpassay.accounting.lattice.components import Component
 from dpassay.accounting.lattice.laws import Symmetrized
 from dpassay.accounting.lattice.normal_mixtures import NormalMixtures
@@ -262,12 +261,11 @@ def _epsilon_delta(accountant: Lattice, event: EpsilonDeltaDpEvent) -> Dominatin
     epsilon, delta = noise(event.epsilon, "epsilon"), float(event.delta)
     if not epsilon and not delta:
         return DominatingPair.identity()
-    try:
-        known = for_group(ApproxDP(epsilon, delta), accountant.unit.size)
-    except ValueError as reason:
-        raise Unsupported(f"lattice: {reason}") from None
-    assert isinstance(known, ApproxDP)
-    return DominatingPair.approx_dp(known.epsilon, known.delta).as_upper_bound()
+    size = accountant.unit.size
+    grown = delta_of_group(epsilon, delta, size) if size > 1 else delta
+    if grown >= 1 > delta:
+        raise Unsupported(f"lattice has no bound for EpsilonDeltaDpEvent at unit {accountant.unit}: δ grows to 1")
+    return DominatingPair.approx_dp(formulas.up(size * Fraction(epsilon)), grown).as_upper_bound()
 
 
 def _bounded_range(accountant: Lattice, event: BoundedRangeSelectionDpEvent | ExPostSelectionDpEvent) -> DominatingPair:

@@ -17,6 +17,7 @@ from dpassay.accounting.bounds import Interval
 from dpassay.accounting.group_privacy import delta_of_group
 from dpassay.accounting.lattice import components, gaussian_curve
 from dpassay.accounting.lattice.components import DIRECTIONS, Component
+from dpassay.accounting.lattice.discretized import upper_product
 from dpassay.accounting.lattice.enclosure import Enclosure
 from dpassay.accounting.lattice.laws import Blend, Law, Sampled
 from dpassay.accounting.lattice.products import (
@@ -24,6 +25,7 @@ from dpassay.accounting.lattice.products import (
     distinct,
     enclosure_of,
     key_of,
+    laws_of,
     merged,
     mu_of,
     simple_delta,
@@ -312,30 +314,20 @@ class DominatingPair:
         """The pair on a Poisson sample in which the unit takes part with probability `rate`.
 
         For adding or removing a unit, or replacing it by a null record; replacing it by another record gives another
-        pair. Only a single mechanism can be sampled: several runs on one sample are not a composition of sampled runs.
+        pair. Several mechanisms on one sample are one mechanism, not a composition of sampled ones: their product is
+        bounded from above, and so is a mechanism of which only a bound on its curve is known.
 
         Args:
             rate: in [0, 1].
 
-        Raises:
-            ValueError: if the pair is a composition, or is known by an upper bound on its profile only.
-
         Source: Zhu, Dong and Wang (2022), Theorem 11.
         """
         validate.probability(rate=rate)
-        if rate == 0 or not self.alternatives[0]:
+        if rate == 0 or not any(self.alternatives):
             return DominatingPair.identity()
         if rate == 1:
             return self
-        part = self._single()
-        if part.mu is not None:
-            return DominatingPair.gaussian_mixture([1 - rate, rate], [0.0, part.mu], 1.0)
-        remove = Sampled(part.remove, rate)
-        if part.add.upper_only:  # known by one curve for both directions
-            raise ValueError("a pair that is known only by an upper bound on its profile cannot be sampled")
-        add = Sampled(part.add.swapped(), rate).swapped()
-        label = f"sampled({rate!r}, {part.label})"
-        return DominatingPair([((Component(remove, add, label, None, part.tight, part.tight_alone), 1),)])
+        return DominatingPair(distinct([_sampled(each, rate).alternatives[0] for each in self.alternatives]))
 
     def chained(self, size: int) -> DominatingPair:
         """An upper bound on the pair of `size` units that change together, one after the other, in any directions.
@@ -651,6 +643,22 @@ def _envelope(
             np.concatenate(each)[order] for each in ((epsilons, new), (low, result[0]), (high, result[1]))
         )
     return min(least, most), most
+
+
+def _sampled(composition: Composition, rate: float) -> DominatingPair:
+    """A composition on a Poisson sample."""
+    if not composition:
+        return DominatingPair.identity()
+    part, count = composition[0]
+    if (mu := mu_of(composition)) is not None:
+        return DominatingPair.gaussian_mixture([1 - rate, rate], [0.0, mu], 1.0)
+    single = len(composition) == count == 1 and not part.add.upper_only
+    law = part.remove if single else upper_product(laws_of(composition, "remove"))
+    other = part.add.swapped() if single else law
+    remove, add = Sampled(law, rate), Sampled(other, rate).swapped()
+    label = f"sampled({rate!r}, {part.label if single else key_of(composition)})"
+    tight, alone = single and part.tight, single and part.tight_alone
+    return DominatingPair([((Component(remove, add, label, None, tight, alone), 1),)])
 
 
 def _other(side: str) -> str:

@@ -83,7 +83,15 @@ def joint_mu(parts: Composition | Sequence[tuple[Component, int]]) -> tuple[floa
 
 
 def enclosure_of(composition: Composition, side: str, *, target: float | None = None) -> Enclosure | SingleLaw:
-    """The curve of a composition in one direction. Equal Gaussians are merged into one law, and so is all zCDP."""
+    """The curve of a composition in one direction."""
+    laws = law_products.merged(laws_of(composition, side))
+    if len(laws) == 1 and laws[0][1] == 1:
+        return SingleLaw(laws[0][0])
+    return Enclosure(laws, target=target)
+
+
+def laws_of(composition: Composition, side: str) -> list[tuple[Law, int]]:
+    """The laws of a composition in one direction. Equal Gaussians are merged into one law, and so is all zCDP."""
     laws: list[tuple[Law, int]] = []
     rho = xi = Fraction(0)
     for part, count in composition:
@@ -97,10 +105,7 @@ def enclosure_of(composition: Composition, side: str, *, target: float | None = 
             laws.append((getattr(part, side), count))
     if rho or xi:
         laws.append((concentrated_curve.law(rho, xi), 1))
-    laws = law_products.merged(laws)
-    if len(laws) == 1 and laws[0][1] == 1:
-        return SingleLaw(laws[0][0])
-    return Enclosure(laws, target=target)
+    return laws
 
 
 def _selections(eta: float, count: int, side: str) -> list[tuple[Law, int]]:
