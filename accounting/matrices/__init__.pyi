@@ -1,0 +1,10 @@
+from .events import cyclic_poisson_event as cyclic_poisson_event
+from .events import matrix_event as matrix_event
+from .participation import Cyclic as Cyclic
+from .participation import Separated as Separated
+from .sensitivities import Sensitivity as Sensitivity
+from .sensitivities import sensitivity as sensitivity
+from .strategies import Toeplitz as Toeplitz
+from .strategies import buffered_toeplitz as buffered_toeplitz
+from .strategies import read_matrix as read_matrix
+from .trees import tree_event as tree_event
