@@ -50,6 +50,13 @@ def short_texts(tokens: int, what: str, *, kept: bool) -> list[str]:
     ]
 
 
+def large_delta(delta: float) -> list[str]:
+    """Warns of a δ at which (ε, δ)-DP means little."""
+    if delta < LARGE_DELTA:
+        return []
+    return [f"δ = {format_number(delta)} is large: a mechanism that reveals all data with this probability meets it."]
+
+
 def _guarantee_warnings(claim: Claim) -> list[str]:
     if claim.guarantee is None:
         return []
@@ -63,11 +70,7 @@ def _guarantee_warnings(claim: Claim) -> list[str]:
                 f"δ = {format_number(delta)} is at least 1/n = {format_number(1 / units)}: a mechanism that "
                 f"publishes {item} in full, drawn at random, meets such a δ."
             )
-        if delta >= LARGE_DELTA:
-            results.append(
-                f"δ = {format_number(delta)} is large: a mechanism that reveals all data with this probability meets "
-                "it."
-            )
+        results += large_delta(delta)
     if isinstance(guarantee, PureDP | ApproxDP | ExPostDP) and guarantee.epsilon > LARGE_EPSILON:
         results.append(
             f"ε = {format_number(guarantee.epsilon)} is above {format_number(LARGE_EPSILON)}: the odds of any guess "

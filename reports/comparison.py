@@ -6,6 +6,7 @@ import math
 import re
 import textwrap
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -52,7 +53,7 @@ _AXIS = {
     "epsilon": "ε",
     "delta": "δ",
     "alpha": "type I error α",
-    "beta": "type II error β",
+    "beta": "power 1 − β",
     "p": "p, before the release",
     "r": "r, after the release",
     "rounds": "number of rounds",
@@ -62,14 +63,14 @@ _AXIS = {
 _NAMES = {
     ("steps", "epsilon"): "ε against the number of steps",
     ("epsilon", "delta"): "Privacy profile δ(ε)",
-    ("alpha", "beta"): "Trade-off β(α)",
+    ("alpha", "beta"): "Trade-off: the power 1 − β(α)",
     ("p", "r"): "r against p",
     ("rounds", "r"): "r against the number of rounds",
     ("layers", "epsilon"): "ε against the number of layers",
     ("layers", "noise_multiplier"): "Noise multiplier of each layer against the number of layers",
 }
 _LOG_X, _LOG_Y = {"steps", "alpha", "p", "rounds"}, {"delta", "beta", "r"}
-_FLOORS = {"delta": 1e-12, "beta": 1e-8, "r": 1e-12}
+_FLOORS = {"delta": 1e-12, "r": 1e-12}
 
 _HEIGHT, _GAP, _LINE = 300.0, 18.0, 17.0
 _FONT = "font-family=\"system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif\""
@@ -86,11 +87,11 @@ def figure(comparison: Comparison, panels: Sequence[Panel], about: str, key: str
     """
     methods = list(dict.fromkeys(curve.method for panel in panels for curve in panel.curves))
     looks = _looks(methods)
-    estimates = {curve.method for panel in panels for curve in panel.curves if curve.rigor is Rigor.ESTIMATE}
+    estimates = _estimates(panels)
     notes = [*dict.fromkeys(note for panel in panels for note in (*panel.notes, *_infinite(panel)))]
 
     def draw(width: int) -> MatplotlibFigure:
-        return _draw(width, panels, looks, estimates, about, notes)
+        return _draw(width, panels, looks, estimates, about)
 
     rows = [(row.bound.method, format_upper(row.bound.value), text.RIGOR[row.bound.rigor]) for row in comparison.rows]
     sign = text.SYMBOLS.get(comparison.quantity, comparison.quantity.replace("_", " "))
@@ -99,7 +100,7 @@ def figure(comparison: Comparison, panels: Sequence[Panel], about: str, key: str
         draw,
         title=f"Comparison of accountants: {about}",
         description=" ".join(f"{text.method(name)}: {sign} ≤ {value} ({rigor})." for name, value, rigor in rows),
-        caption="Each line is what one accountant proves: an upper bound on ε, δ and r, a lower bound on β. "
+        caption="Each line is what one accountant proves: an upper bound on ε, δ, r, or the power 1 − β of any test. "
         + ("Open markers are estimates, which prove nothing; between them nothing was computed. " if estimates else "")
         + "A band lies between the two ends of a certified enclosure of the exact value; where it is thinner than "
         "the line it is not seen. Nothing is drawn below the ends of a logarithmic axis. "
@@ -111,13 +112,34 @@ def figure(comparison: Comparison, panels: Sequence[Panel], about: str, key: str
 
 def standalone(figure: Figure) -> str:
     """The wide drawing as an SVG file of its own: fixed colours of the light page, a background, text as text."""
-    style = (files("dpassay.reports") / "templates" / "style.css").read_text(encoding="utf-8").split("@media")[0]
-    palette = dict(re.findall(r"(--[\w-]+): (#\w+)", style))
+    palette = _palette()
     drawing = re.sub(r"var\((--[\w-]+)\)", lambda match: palette[match[1]], figure.wide)
     opening, rest = drawing.split(">", 1)
     names, rest = re.split(r"(?<=</desc>)", rest, maxsplit=1)
     background = f'<rect width="100%" height="100%" fill="{palette["--page"]}"/>'
     return f'{opening} xmlns="http://www.w3.org/2000/svg" {_FONT}>{names}{background}{rest}\n'
+
+
+def image(panels: Sequence[Panel], title: str, kind: str) -> bytes:
+    """The wide drawing as a file of its own, in the same colours.
+
+    Args:
+        panels: the curves.
+        title: the heading.
+        kind: ``pdf`` or ``png``.
+    """
+    methods = list(dict.fromkeys(curve.method for panel in panels for curve in panel.curves))
+    return svg.image(lambda: _draw(svg.WIDE, panels, _looks(methods), _estimates(panels), title), _palette(), kind)
+
+
+def _palette() -> Mapping[str, str]:
+    """The colours of the light page, by name."""
+    style = (files("dpassay.reports") / "templates" / "style.css").read_text(encoding="utf-8").split("@media")[0]
+    return dict(re.findall(r"(--[\w-]+): (#\w+)", style))
+
+
+def _estimates(panels: Sequence[Panel]) -> Set[str]:
+    return {curve.method for panel in panels for curve in panel.curves if curve.rigor is Rigor.ESTIMATE}
 
 
 def _infinite(panel: Panel) -> list[str]:
@@ -138,18 +160,16 @@ def _draw(
     looks: Mapping[str, tuple[str, Any, str]],
     estimates: Set[str],
     about: str,
-    notes: Sequence[str],
 ) -> MatplotlibFigure:
-    """A title, one legend, the panels (one of an odd number on a line of its own), the notes."""
+    """A title, one legend, the panels (one of an odd number on a line of its own)."""
     narrow = width == svg.NARROW
     letters = 38 if narrow else 96
     heading = textwrap.wrap(text.clean(about), letters) or [""]
     columns = 1 if narrow else 3
     legend_rows = math.ceil(len(looks) / columns)
-    footer = [line for note in notes for line in textwrap.wrap(text.clean(note), letters, subsequent_indent="  ")]
     lines = _lines_of(panels, narrow)
     top = 12 + _LINE * len(heading) + 22 * legend_rows + 12
-    height = top + len(lines) * (_HEIGHT + _GAP) + _LINE * len(footer) + 10
+    height = top + len(lines) * (_HEIGHT + _GAP) + 10
     drawing = MatplotlibFigure(figsize=(width / 72, height / 72), dpi=72)
     for number, line in enumerate(heading):
         drawing.text(4 / width, 1 - (14 + _LINE * number) / height, line, weight="bold", va="center")
@@ -162,9 +182,6 @@ def _draw(
             axes = drawing.add_axes((box[0] / width, box[1] / height, box[2] / width, box[3] / height))
             _panel(axes, panel, looks, share < 400)
         y += _HEIGHT + _GAP
-    for number, line in enumerate(footer):
-        index = 1 - (y + 8 + _LINE * number) / height
-        drawing.text(4 / width, index, line, size=svg.SMALL, color=svg.MUTED, va="center")
     return drawing
 
 
@@ -202,6 +219,10 @@ def _legend(
 def _panel(axes: Axes, panel: Panel, looks: Mapping[str, tuple[str, Any, str]], small: bool) -> None:
     axes.grid(True, axis="y")
     axes.set_axisbelow(True)
+    if panel.quantity == "beta":  # near 1 where α is small, so that its complement is shown
+        panel = replace(panel, curves=tuple(_power(curve) for curve in panel.curves))
+        ends = [edge for curve in panel.curves for edge in (curve.arguments[0], curve.arguments[-1])]
+        axes.plot([min(ends), max(ends)], [min(ends), max(ends)], color=svg.MUTED, lw=1, ls=_DOTTED)  # of guessing
     floor = _FLOORS.get(panel.quantity, 0.0)
     for curve in panel.curves:
         _curve(axes, curve, looks[curve.method], floor, len(curve.arguments) <= 24)
@@ -210,6 +231,12 @@ def _panel(axes: Axes, panel: Panel, looks: Mapping[str, tuple[str, Any, str]], 
     axes.set_title(_NAMES.get((panel.argument, panel.quantity), ""), loc="left", size=svg.TEXT)
     axes.set_xlabel(_AXIS[panel.argument])
     axes.set_ylabel(_AXIS[panel.quantity])
+
+
+def _power(curve: Curve) -> Curve:
+    """The largest power of a test at each type I error."""
+    powers = (tuple(1 - value for value in values) for values in (curve.values, curve.others))
+    return Curve(curve.method, curve.rigor, curve.arguments, *powers)
 
 
 def _curve(axes: Axes, curve: Curve, look: tuple[str, Any, str], floor: float, marked: bool) -> None:

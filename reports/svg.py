@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgba_array
 from matplotlib.figure import Figure as MatplotlibFigure
 
 from dpassay.reports.text import clean
@@ -69,6 +70,7 @@ _STYLE: Any = {
 }
 
 
+_OF_IMAGES: Mapping[str, dict[str, Any]] = {"pdf": {"CreationDate": None, "Creator": None}, "png": {"Software": None}}
 _NO_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 
@@ -134,6 +136,38 @@ def both(
         wide = _svg(draw(WIDE), f"{key}-wide", title, description)
         narrow = _svg(draw(NARROW), f"{key}-narrow", title, description)
     return Figure(key, title, description, caption, wide, narrow, tuple(header), tuple(map(tuple, table)))
+
+
+def image(draw: Callable[[], MatplotlibFigure], palette: Mapping[str, str], kind: str) -> bytes:
+    """The figure that `draw()` draws, as a file of a kind that matplotlib writes, ``pdf`` or ``png``.
+
+    Args:
+        draw: draws it.
+        palette: the colours of the page, by the names of its style sheet.
+        kind: of the file.
+    """
+    with matplotlib.rc_context({**_STYLE, "pdf.fonttype": 42}):
+        drawing = draw()
+        drawing.canvas.draw()  # makes the ticks
+        for artist in drawing.findobj():
+            _recolour(artist, {stand_in: palette[name] for stand_in, name in _VARIABLES.items()})
+        buffer = io.BytesIO()
+        drawing.savefig(buffer, format=kind, facecolor=palette["--page"], dpi=144, metadata=_OF_IMAGES[kind])
+    return buffer.getvalue()
+
+
+def _recolour(artist: Any, colours: Mapping[str, str]) -> None:
+    """Gives an artist that is drawn in stand-ins the colours of the page."""
+    for name in ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor"):
+        get, put = getattr(artist, f"get_{name}", None), getattr(artist, f"set_{name}", None)
+        if get is None or put is None:
+            continue
+        try:
+            own = to_rgba_array(get())
+        except ValueError:  # none
+            continue
+        if len(own) and (known := colours.get(to_hex(own[0]))):
+            put((known, float(own[0][3])))
 
 
 def _svg(figure: MatplotlibFigure, key: str, title: str, description: str) -> str:

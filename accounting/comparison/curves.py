@@ -16,7 +16,7 @@ from dpassay.accounting import events
 from dpassay.accounting.accountants.base import Unsupported
 from dpassay.accounting.bounds import Bound, Rigor, fields_to_json
 from dpassay.accounting.comparison.comparison import Comparison, Row
-from dpassay.accounting.lattice.accountant import dominating_pair
+from dpassay.accounting.lattice.accountant import Lattice
 from dpassay.accounting.registry import accountant
 from dpassay.base import defaults
 from dpassay.base.arrays import Floats
@@ -184,7 +184,7 @@ def _profiles(
     for row in rows:
         name = row.bound.method
         if name == "lattice":
-            pair = dominating_pair(event, comparison.adjacency)
+            pair = Lattice(comparison.adjacency, comparison.unit).compose(event).pair
             lower, upper = pair.privacy_profile(epsilons)
             curves.append(_curve(name, row.bound.rigor, epsilons, upper, lower if pair.tight else None))
         elif row.seconds > seconds:
@@ -210,7 +210,7 @@ def _trade_offs(
     curves, missing = [], list(notes)
     for profile in profiles:
         if profile.method == "lattice":
-            pair = dominating_pair(event, comparison.adjacency)
+            pair = Lattice(comparison.adjacency, comparison.unit).compose(event).pair
             lower, upper = pair.trade_off(alphas)
             curves.append(_curve(profile.method, profile.rigor, alphas, lower, upper if pair.tight else None))
         elif profile.method == "prv":

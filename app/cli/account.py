@@ -75,7 +75,12 @@ def print_account(account: Account) -> None:
         console.print(_table(account, account.bounds, f"What {what}"))
     if account.whole_plan:
         console.print(_table(account, account.whole_plan, "If each unfinished run charges its whole plan"))
-    notes = [*account.hints, *(note for ledger in account.ledgers for note in ledger.notes())]
+    notes = [
+        *account.against_claims,
+        *account.warnings,
+        *account.hints,
+        *(note for ledger in account.ledgers for note in ledger.notes()),
+    ]
     notes += [f"assumed: {sentence}" for sentence in account.assumptions]
     notes += [f"an estimate: {sentence}" for sentence in account.doubts]
     for note in (*notes, *(note for file in account.foreign for note in file.notes())):
@@ -112,11 +117,17 @@ def _table(account: Account, bounds: Sequence[Bound], title: str) -> Table:
     columns = "accountant", "quantity", *of, *(["at least"] if enclosed else []), "at most", function, "rigor"
     rows = []
     claimed = [[format_number(budget.r)] for budget in account.budgets]
+    seen: set[tuple[object, ...]] = set()
     for bound, whose in zip(bounds, claimed or [[]] * len(bounds), strict=True):
+        question = bound.quantity, bound.delta, bound.at, *whose
+        if (bound.method, *question) in seen:  # an estimate beside a certified bound
+            continue
+        best = ", best" if question not in seen and bound.rigor.may_support and not whose else ""
+        seen |= {(bound.method, *question), question}
         note = " (private: depends on the data)" if bound.private else ""
         least = [format_lower(bound.interval.lower) if bound.interval else ""] if enclosed else []
         argument = bound.at if account.unit.is_secret else bound.delta
         at = "" if argument is None else format_number(argument)
         quantity = bound.quantity.replace("_", "-") + note
-        rows.append([bound.method, quantity, *whose, *least, format_upper(bound.value), at, bound.rigor])
+        rows.append([bound.method, quantity, *whose, *least, format_upper(bound.value), at, f"{bound.rigor}{best}"])
     return folded(f"{title}, at {account.adjacency}, unit {account.unit}", columns, rows)

@@ -53,16 +53,19 @@ app = typer.Typer(
 )
 
 Method = Annotated[list[str] | None, typer.Option(help="Use this accountant; repeatable. Default: all.")]
-Output = Annotated[Path | None, typer.Option("-o", "--output", help="Draw all curves into this .svg file.")]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Draw all curves into this .svg, .pdf or .png file.")
+]
+Title = Annotated[str, typer.Option(help="Of the figure. Default: the mechanism in words.")]
 Seconds = Annotated[float, typer.Option(help="Time limit of each accountant in each panel of the figure.")]
 
 
 def _settings(
-    method: list[str] | None, output: Path | None, seconds: float, json_: bool, quiet: bool
+    method: list[str] | None, output: Path | None, title: str, seconds: float, json_: bool, quiet: bool
 ) -> ComparisonSettings:
     from dpassay.jobs.compare import ComparisonSettings
 
-    return ComparisonSettings(tuple(method or ()), output, seconds, progress(json_, quiet))
+    return ComparisonSettings(tuple(method or ()), output, title, seconds, progress(json_, quiet))
 
 
 def _show(compared: Compared, json_: bool, quiet: bool) -> None:
@@ -80,6 +83,7 @@ def _mechanism(name: str, command: Command) -> None:
     def run(
         method: list[str] | None,
         output: Path | None,
+        title: str,
         seconds: float,
         json_: bool,
         quiet: bool,
@@ -88,7 +92,7 @@ def _mechanism(name: str, command: Command) -> None:
     ) -> None:
         from dpassay.jobs.compare import compare_mechanism
 
-        settings = _settings(method, output, seconds, json_, quiet)
+        settings = _settings(method, output, title, seconds, json_, quiet)
         at = given.pop(mechanism.at)
         unit = unit_of_options(mechanism, given)
         compared = compare_mechanism(mechanism(**given), at, adjacency=adjacency, unit=unit, settings=settings)
@@ -102,6 +106,7 @@ def _mechanism(name: str, command: Command) -> None:
         *([] if secret else [("adjacency", Adjacency, mechanism.adjacency), *unit_options(mechanism)]),
         ("method", Method, None),
         ("output", Output, None),
+        ("title", Title, ""),
         ("seconds", Seconds, defaults.COMPARISON_SECONDS),
         ("json_", Json, False),
         ("quiet", Quiet, False),
@@ -127,6 +132,7 @@ def ledger(
     method: Method = None,
     anchor: Anchor = None,
     output: Output = None,
+    title: Title = "",
     seconds: Seconds = defaults.COMPARISON_SECONDS,
     json_: Json = False,
     quiet: Quiet = False,
@@ -135,7 +141,7 @@ def ledger(
     left out."""
     from dpassay.jobs import compare as job
 
-    settings = _settings(method, output, seconds, json_, quiet)
+    settings = _settings(method, output, title, seconds, json_, quiet)
     compared = job.ledgers(ledgers, delta=delta, settings=settings, anchor=anchor, **statements.words())
     _show(compared, json_, quiet)
 

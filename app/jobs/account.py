@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from dpassay.accounting import events, registry
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.events import EpsilonDeltaDpEvent
-from dpassay.accounting.guarantees import ApproxDP, Guarantee, PureDP, SecretProtection
+from dpassay.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP, SecretProtection
 from dpassay.accounting.interop.conditions import Condition, Unstated
 from dpassay.accounting.interop.state import Sampler, Stated, read_as
 from dpassay.accounting.ledger.entries import LedgerError
@@ -25,13 +25,17 @@ from dpassay.accounting.ledger.evidence import Basis
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.registry import ACCOUNTANTS, unsupported, upper_bounds
 from dpassay.accounting.secret_protection.groups import of_group
+from dpassay.audits.implications import describe
+from dpassay.audits.verdict import decide
 from dpassay.base import validate
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.html_table import html_table
-from dpassay.base.number_format import format_number, format_upper
+from dpassay.base.number_format import format_lower, format_number, format_upper
 from dpassay.claims.base import Claim, Plan
+from dpassay.claims.lints import large_delta
 from dpassay.generators.registry import read_claim
 from dpassay.jobs.inputs import ForeignFile, Inputs, basis_of_files, is_claim_file, only, open_inputs
+from dpassay.reports.text import SYMBOLS
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,8 @@ class Account:
         foreign: the files of other libraries that were read, in the order given.
         if_sampled: where it matters how records were sampled and nobody says it, the best bound for each way.
         assumptions: what ledgers and claims of declared procedures rest on, besides their events.
+        against_claims: whether the total is within what each claim allows, sentences.
+        warnings: what makes the question a poor one, sentences.
         hints: why bounds are missing or infinite, and what to state for them, sentences.
         doubts: why bounds are estimates, such as evidence against them; empty if they are not.
         unstated: the assumptions that neither files nor the user state, each with the file or the claim.
@@ -136,6 +142,8 @@ class Account:
     foreign: tuple[ForeignFile, ...] = ()
     if_sampled: tuple[IfSampled, ...] = ()
     assumptions: tuple[str, ...] = ()
+    against_claims: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     unstated: tuple[tuple[str, Unstated], ...] = ()
@@ -152,6 +160,8 @@ class Account:
             **({"foreign": [file.to_json() for file in self.foreign]} if self.foreign else {}),
             **({"if_sampled": [item.to_json() for item in self.if_sampled]} if self.if_sampled else {}),
             **({"assumptions": list(self.assumptions)} if self.assumptions else {}),
+            **({"against_claims": list(self.against_claims)} if self.against_claims else {}),
+            **({"warnings": list(self.warnings)} if self.warnings else {}),
             **({"hints": list(self.hints)} if self.hints else {}),
             **({"doubts": list(self.doubts)} if self.doubts else {}),
             **({"unstated": [{"of": of, **asdict(item)} for of, item in self.unstated]} if self.unstated else {}),
@@ -263,6 +273,8 @@ def account(
         foreign=tuple(ForeignFile.of(*read) for read in inputs.readings),
         assumptions=total.assumptions,
         if_sampled=if_sampled,
+        against_claims=tuple(_against_claims(inputs, event, total.under)),
+        warnings=() if delta is None else tuple(large_delta(delta)),
         hints=_hints(inputs, event, bounds, if_sampled, delta),
         doubts=total.estimates,
         unstated=(
@@ -270,6 +282,37 @@ def account(
             *((str(path), item) for path, _, reading in inputs.readings for item in reading.unstated),
         ),
     )
+
+
+def _against_claims(inputs: Inputs, event: DpEvent, under: Callable[[Bound], Bound]) -> Iterator[str]:
+    """Whether the certified bounds on the total meet each claim, a sentence each. No output was made or audited."""
+    alone = len(inputs.claims) == 1 and not inputs.ledgers and not inputs.readings
+    for claim in inputs.claims:
+        guarantee = None if claim.guarantee is None else claim.claimed()
+        if isinstance(guarantee, ExPostDP):
+            yield f"{claim.name} claims {describe(guarantee)}, which depends on the outputs of a run and on no plan."
+        if guarantee is None or isinstance(
+            guarantee, ExPostDP | SecretProtection
+        ):  # of secrets each budget has a bound
+            continue
+        found = upper_bounds(event, guarantee, adjacency=inputs.adjacency, unit=inputs.unit)
+        bounds = [bound for bound in map(under, found) if bound.rigor.may_support]
+        verdict = decide(guarantee, adjacency=inputs.adjacency, unit=inputs.unit, bounds=bounds)
+        what = "its plan" if alone else "everything together"
+        said = f"{claim.name} claims {describe(guarantee)}, and {what} "
+        finite = [bound for bound in bounds if bound.value < math.inf]
+        if not finite:
+            yield f"{said}has no certified bound."
+            continue
+        best, sign = finite[0], SYMBOLS.get(finite[0].quantity, finite[0].quantity.replace("_", " "))
+        least = 0.0 if best.interval is None else best.interval.lower
+        if verdict.name == "SUPPORTED":
+            yield f"{said}keeps to that: {sign} ≤ {format_upper(best.value)} ({best.method})."
+        elif isinstance(guarantee, ApproxDP) and least > guarantee.epsilon:
+            yield f"{said}costs more: {sign} ≥ {format_lower(least)} ({best.method})."
+        else:
+            known = f"{sign} ≤ {format_upper(best.value)} ({best.method})"
+            yield f"{said}is not proven to keep to that: the least bound is {known}."
 
 
 def _if_sampled(inputs: Inputs, question: Guarantee, methods: Sequence[str] | None) -> Iterator[IfSampled]:

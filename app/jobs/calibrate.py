@@ -21,6 +21,7 @@ from dpassay.accounting.secret_protection.accountant import SecretProtectionAcco
 from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
 from dpassay.base.number_format import DIGITS, format_number
+from dpassay.claims.lints import large_delta
 from dpassay.jobs.mechanisms import Mechanism, ParameterSearch
 from dpassay.reports.text import SYMBOLS
 
@@ -188,6 +189,7 @@ def in_words(result: Calibration) -> list[str]:
     if result.beyond is None or result.beyond_bound is None:
         lines.append("Less privacy was not tried: this is the end of the range that is searched.")
         return lines
+    lines += large_delta(result.bound.delta or 0.0)
     beyond = str(int(result.beyond)) if _is_integer(result) else format_number(result.beyond)
     if result.refuted and result.beyond_bound.interval is not None:
         lines.append(

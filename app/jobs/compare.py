@@ -43,13 +43,15 @@ class ComparisonSettings:
 
     Attributes:
         methods: names of accountants; empty for all.
-        output: path of the figure, which ends in .svg; None for no figure and no curves.
+        output: path of the figure, which ends in .svg, .pdf or .png; None for no figure and no curves.
+        title: of the figure; empty for the mechanism in words.
         seconds: time limit of each accountant in each panel of the figure.
         progress: where to show progress.
     """
 
     methods: Sequence[str] = ()
     output: Path | None = None
+    title: str = ""
     seconds: float = defaults.COMPARISON_SECONDS
     progress: Progress = field(default_factory=Progress)
 
@@ -58,8 +60,10 @@ class ComparisonSettings:
         for method in self.methods:
             validate.one_of(methods, method=method)
         validate.positive(seconds=self.seconds)
-        if self.output is not None and self.output.suffix.lower() != ".svg":
-            raise ValueError(f"the figure is written as SVG, so --output must end in .svg, not {self.output.name!r}")
+        if self.output is not None and self.output.suffix.lower() not in (".svg", ".pdf", ".png"):
+            raise ValueError(f"--output must end in .svg, .pdf or .png, not {self.output.name!r}")
+        if self.title and self.output is None:
+            raise ValueError("--title is that of the figure; name a file for it with -o")
         if self.output is not None and not self.output.parent.is_dir():
             raise ValueError(f"{self.output.parent}: there is no such folder to write the figure to")
         if self.output is not None and self.output.is_dir():
@@ -265,9 +269,15 @@ def _with_figure(compared: Compared, settings: ComparisonSettings) -> Compared:
         raise InputError(f"no accountant that was asked has a bound here: {reasons}")
     if settings.output is None:
         return compared
-    from dpassay.reports.comparison import figure, standalone
+    from dpassay.reports.comparison import figure, image, standalone
 
-    drawing = standalone(figure(result, compared.panels, f"{compared.about}; {relation_in_words(result)}"))
+    title = settings.title or f"{compared.about}; {relation_in_words(result)}"
+    suffix = settings.output.suffix.lower()
+    drawing: str | bytes
+    if suffix == ".svg":
+        drawing = standalone(figure(result, compared.panels, title))
+    else:
+        drawing = image(compared.panels, title, suffix[1:])
     with input_errors():
         write_atomically(settings.output, drawing, 0o644)
     return replace(compared, figure=settings.output)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure as MatplotlibFigure
+from matplotlib.image import imread
 
 from dpassay.accounting import ACCOUNTANTS, Adjacency, Bound, Direction, Interval, Rigor, Unit
 from dpassay.accounting.comparison.comparison import Comparison, Row
@@ -83,14 +87,36 @@ def test_text_is_text_and_large_enough() -> None:
             "Zero-concentrated DP",
             "number of steps",
             "type I error α",
-            "prv: ε at 2 of",
+            "power 1 − β",
         ):
             assert piece in told
+        assert "prv: ε at" not in told
         sizes = [float(size) for size in re.findall(r"font(?:-size)?: [^;\"]*?([\d.]+)px", drawing)]
         assert min(sizes) >= 12
         assert f'width="{width}"' in drawing
     assert "prv: ε at 2 of 12 points" in figure.caption
     assert not re.search(r"(?:fill|stroke): (?!none|var)", figure.wide), "a colour of its own"
+
+
+def test_the_trade_off_is_drawn_as_a_power_above_guessing() -> None:
+    """Near 1 all β look alike; 1 − β rises from α to 1."""
+    drawn = MatplotlibFigure().add_subplot()
+    job._panel(drawn, Panel("alpha", "beta", (curve("zcdp", [1e-5, 0.5], [0.9999, 0.2]),)), job._looks(["zcdp"]), False)
+    guessing, power = (np.array(line.get_ydata(), dtype=np.float64) for line in drawn.get_lines())
+    assert np.allclose(power, [1e-4, 0.8])
+    assert np.allclose(guessing, [1e-5, 0.5])
+    assert drawn.get_xscale() == drawn.get_yscale() == "log"
+
+
+def test_other_files_have_the_colours_of_the_page() -> None:
+    panels = [Panel("steps", "epsilon", (curve("zcdp", [1.0, 10.0], [1.0, 2.0]),))]
+    assert job.image(panels, "m", "pdf").startswith(b"%PDF-")
+    picture = imread(io.BytesIO(job.image(panels, "m", "png")))
+    colours = {
+        tuple(round(255 * float(part)) for part in pixel[:3]) for pixel in picture.reshape(-1, picture.shape[-1])
+    }
+    assert (255, 255, 255) in colours
+    assert not {(n, n, n) for n in range(1, 9)} & colours, "a stand-in was not replaced"
 
 
 def test_the_file_needs_nothing_else() -> None:

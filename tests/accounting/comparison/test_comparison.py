@@ -323,3 +323,15 @@ def test_without_prv_accountant_the_others_answer(monkeypatch: pytest.MonkeyPatc
     assert [row.bound for row in without.rows] == [row.bound for row in whole.rows if row.bound.method != "prv"]
     assert len(without.rows) == len(whole.rows) - 1
     assert "prv" not in without.inapplicable
+
+
+def test_curves_are_those_of_the_unit() -> None:
+    """At the compared δ the curves of a group pass through the compared bound, which is not that of a record."""
+    result = compare(SAMPLED, adjacency="add_remove", delta=1e-5, unit="group(3)", methods=["lattice"])
+    profile, powers = curves.panels(SAMPLED, result, seconds=5)[1:]
+    epsilon, (curve,) = result.rows[0].bound.value, profile.curves
+    deltas = np.exp(np.interp(epsilon, curve.arguments, np.log(curve.values)))
+    assert deltas == pytest.approx(1e-5, rel=0.1)
+    at = account(SAMPLED, adjacency="add_remove", delta=1e-5).value
+    assert np.exp(np.interp(at, curve.arguments, np.log(curve.values))) > 1e-4
+    assert min(powers.curves[0].values) < 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,47 @@ def test_a_claim_is_charged_as_planned_before_it_runs(capsys: pytest.CaptureFixt
     print_table(result)
     assert "would be charged" in capsys.readouterr().out
     assert result.to_json()["planned"] is True
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("keys-mean", "its plan keeps to that: ε ≤ 1.19921 (lattice)."),
+        ("keys-mean-understated", "its plan is not proven to keep to that: the least bound is ε ≤ 1.19921 (lattice)."),
+        ("keys-unprotected", "its plan has no certified bound."),
+        ("keys-median", "which depends on the outputs of a run and on no plan."),
+    ],
+)
+def test_a_claim_is_told_whether_its_plan_keeps_to_it(name: str, says: str) -> None:
+    (sentence,) = account_files(CLAIMS / f"{name}.yaml").against_claims
+    assert sentence.startswith(f"{name} claims ")
+    assert sentence.endswith(says)
+
+
+def test_a_plan_that_costs_more_than_its_claim(tmp_path: Path) -> None:
+    """The interval of a certified bound lies above what is claimed."""
+    text = (CLAIMS / "declared-training.yaml").read_text().replace("epsilon: 1.5", "epsilon: 0.5")
+    path = tmp_path / "claim.yaml"
+    path.write_text(text)
+    (sentence,) = account_files(path).against_claims
+    assert re.search(r"and its plan costs more: ε ≥ 1\.36\d* \(lattice\)\.$", sentence)
+
+
+def test_one_row_an_accountant_and_the_best_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(account_files(CLAIMS / "declared-training.yaml"))
+    printed = capsys.readouterr().out
+    rows = [line.split("│")[1].strip() for line in printed.splitlines() if line.startswith("│")]
+    assert len(rows) == len(set(rows))
+    (best,) = (line for line in printed.splitlines() if ", best" in line)
+    assert best.startswith("│ lattice")
+
+
+def test_a_large_delta_is_told(tmp_path: Path) -> None:
+    path = ledger(tmp_path / "one.sqlite", dp_event.GaussianDpEvent(2.0))
+    assert account_files(path, delta=0.02).warnings == (
+        "δ = 0.02 is large: a mechanism that reveals all data with this probability meets it.",
+    )
+    assert account_files(path, delta=0.001).warnings == ()
 
 
 def test_a_claim_composes_with_what_was_spent(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_a_figure_stands_alone(tmp_path: Path) -> None:
             ["compare", *DP_SGD, "--method", "zcdp"],
             "no accountant that was asked has a bound here: zcdp has no amplification",
         ),
-        (["compare", *DP_SGD, "-o", "figure.png"], "must end in .svg, not 'figure.png'"),
+        (["compare", *DP_SGD, "-o", "figure.gif"], "must end in .svg, .pdf or .png, not 'figure.gif'"),
         (["compare", *DP_SGD, "-o", "nowhere/figure.svg"], "there is no such folder"),
         (["compare", *DP_SGD, "--seconds", "0"], "seconds must be above 0"),
         (["compare", "dp-sgd", "--noise-multiplier", 0, *DP_SGD[3:]], "noise_multiplier must be above 0"),
