@@ -157,6 +157,10 @@ class TruncatedPoissonSampledDpEvent(DpEvent):  # type: ignore[misc]
         validate.integer(minimum=1, max_batch_size=self.max_batch_size)
 
 
+_INFINITE = "inf"
+"""How JSON, which has no infinite number, says one: the shape of a Poisson number of runs."""
+
+
 def is_native(event: DpEvent) -> bool:
     """Whether `event` and all it contains are dp_accounting's own classes, which its accountants can read."""
     return all(type(part).__module__.startswith("dp_accounting") for part in with_inner(event))
@@ -231,6 +235,7 @@ EXAMPLES: dict[str, DpEvent] = {
     "sum in which secrets of several budgets may occur": SecretGroupsReleaseDpEvent(
         (SecretReleaseDpEvent(2.0, (0.5, 0.3, 0.2)), SecretReleaseDpEvent(2.0, (0.9, 0.1)))
     ),
+    "best of a random number of runs": dp_event.RepeatAndSelectDpEvent(dp_event.LaplaceDpEvent(6.0), 10.0, 1.0),
     "composition": dp_event.ComposedDpEvent(
         [dp_event.LaplaceDpEvent(6.0), dp_event.SelfComposedDpEvent(dp_event.LaplaceDpEvent(9.0), 2)]
     ),
@@ -323,7 +328,7 @@ def _encode(value: Any) -> Any:
         return to_json(value)
     if isinstance(value, list | tuple):
         return [_encode(item) for item in value]
-    return value
+    return _INFINITE if isinstance(value, float) and value == math.inf else value
 
 
 def _decode(value: Any) -> Any:
@@ -331,4 +336,4 @@ def _decode(value: Any) -> Any:
         return from_json(value)
     if isinstance(value, list):
         return [_decode(item) for item in value]
-    return value
+    return math.inf if value == _INFINITE else value

@@ -25,6 +25,14 @@ from dpassay.base.errors import DpassayError
 C = TypeVar("C")
 
 
+TUNED = (
+    "Of all runs of a tuning only the best is released, chosen by a score that is a function of one run's output and "
+    "of public data, or is part of what is charged for a run. The number of runs was drawn before them from the stated "
+    "law, independently of the data, and nothing about the other runs, nor how many there were, is released."
+)
+"""What every bound on the best of a random number of runs assumes."""
+
+
 class Unsupported(DpassayError):
     """An accountant has no bound for an event at this adjacency and unit; the message is the reason."""
 
@@ -233,6 +241,8 @@ class Accountant(ABC, Generic[C]):
                 "Each record takes part in at most one step of all trees of an event, and whether it does changes no "
                 "step of the others."
             )
+        if any(isinstance(part, dp_event.RepeatAndSelectDpEvent) for part in events.with_inner(event)):
+            results.append(TUNED)
         return tuple(results)
 
 

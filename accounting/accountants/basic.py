@@ -14,6 +14,7 @@ from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.conversions import formulas
 from dpassay.accounting.events import BoundedRangeSelectionDpEvent, EpsilonDeltaDpEvent, ExPostSelectionDpEvent
+from dpassay.accounting.tuning.runs import NumberOfRuns, pure_extra
 from dpassay.base import validate
 
 Exact = Fraction | float
@@ -130,6 +131,19 @@ def _non_private(accountant: Accountant[Any], event: dp_event.NonPrivateDpEvent)
     return math.inf
 
 
+def _best_of_runs(accountant: Accountant[Any], event: dp_event.RepeatAndSelectDpEvent) -> Exact:
+    """The best of a random number of runs (docs/proofs/tuning.md, Theorem 2); at most (2 + shape)ε."""
+    runs = NumberOfRuns(event.mean, event.shape)
+    try:
+        inner = Basic(accountant.adjacency)._cost(event.event)
+    except Unsupported as reason:
+        raise Unsupported(
+            f"{accountant.name} has no bound for the best of several runs without a pure ε: {reason}"
+        ) from None
+    extra = pure_extra(runs, formulas.up(inner))
+    return math.inf if math.isinf(extra) or math.isinf(inner) else Fraction(inner) + Fraction(extra)
+
+
 PURE: dict[type[DpEvent], Callable[[Accountant[Any], Any], Exact]] = {
     BoundedRangeSelectionDpEvent: _bounded_range,
     ExPostSelectionDpEvent: _bounded_range,
@@ -137,6 +151,7 @@ PURE: dict[type[DpEvent], Callable[[Accountant[Any], Any], Exact]] = {
     dp_event.LaplaceDpEvent: _laplace,
     dp_event.DiscreteLaplaceDpEvent: _discrete_laplace,
     dp_event.RandomizedResponseDpEvent: _randomized_response,
+    dp_event.RepeatAndSelectDpEvent: _best_of_runs,
     dp_event.NonPrivateDpEvent: _non_private,
 }
 """The pure ε of each single mechanism that has one. An accountant that has nothing better for an event converts it."""

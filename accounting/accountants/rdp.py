@@ -15,12 +15,13 @@ import numpy as np
 from dp_accounting import DpEvent, dp_event
 
 from dpassay.accounting.accountants.base import Accountant, Unsupported, noise
-from dpassay.accounting.accountants.basic import PURE, pure_epsilon
+from dpassay.accounting.accountants.basic import PURE, Basic, pure_epsilon
 from dpassay.accounting.accountants.zcdp import ZeroConcentrated
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound, Rigor
 from dpassay.accounting.conversions import formulas
 from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
+from dpassay.accounting.tuning.runs import NumberOfRuns, curve_of_divergences, divergences, pure_extra
 from dpassay.base import validate
 from dpassay.base.arrays import Bools, Floats
 
@@ -48,8 +49,9 @@ class RenyiAccountant(Accountant[Renyi]):
     """Rényi DP (Mironov 2017), converted to ε by Canonne, Kamath and Steinke (2020), Proposition 12.
 
     Rigor: certified at every order if the event's divergence is a closed form (Gaussian, Laplace, pure, zCDP, bounded
-    range), and at whole orders for Poisson-sampled Gaussians. `epsilon` and `delta` use those orders only. `estimate`
-    uses all orders, with fractional ones of sampled Gaussians from dp_accounting, and is an estimate.
+    range), and at whole orders for Poisson-sampled Gaussians; for the best of several runs where it is for one.
+    `epsilon` and `delta` use those orders only. `estimate` uses all orders, with fractional ones of sampled Gaussians
+    from dp_accounting, and is an estimate.
 
     Args:
         adjacency: add_remove, replace_one or zero_out.
@@ -296,6 +298,28 @@ def _from_library(event: DpEvent, adjacency: Adjacency, orders: tuple[float, ...
     return np.asarray(library.rdp, dtype=np.float64)
 
 
+def _best_of_runs(accountant: RenyiAccountant, event: dp_event.RepeatAndSelectDpEvent) -> Renyi:
+    """The best of a random number of runs; certified at the orders at which one run is.
+
+    Proof: docs/proofs/tuning.md, Theorems 1 to 3.
+    """
+    runs = NumberOfRuns(event.mean, event.shape)
+    single = accountant._cost(event.event)
+    pure = math.inf
+    if Basic(accountant.adjacency).supports(event.event) is None:
+        pure = Basic(accountant.adjacency).compose(event.event).pure().value
+    everywhere, certified = np.ones(accountant.orders.shape, dtype=bool), single.certified
+    results = np.full(accountant.orders.shape, math.inf)
+    for chosen in (certified,) if certified.all() else (everywhere, certified):
+        orders, divergence = accountant.orders[chosen], single.divergence[chosen]
+        if orders.size:
+            results[chosen] = divergences(runs, orders, divergence, curve_of_divergences(orders, divergence, pure))
+    if math.isfinite(pure):
+        whole = formulas.up(Fraction(pure) + Fraction(pure_extra(runs, pure)))
+        results = np.minimum(results, formulas.rdp_of_pure(whole, accountant.orders))
+    return Renyi(results, certified)
+
+
 def _non_private(accountant: RenyiAccountant, event: DpEvent) -> Renyi:
     return accountant._closed_form(np.full(accountant.orders.shape, math.inf))
 
@@ -309,5 +333,6 @@ RenyiAccountant.handlers = {
     ExPostSelectionDpEvent: _bounded_range,
     dp_event.PoissonSampledDpEvent: _poisson,
     dp_event.SampledWithoutReplacementDpEvent: _without_replacement,
+    dp_event.RepeatAndSelectDpEvent: _best_of_runs,
     dp_event.NonPrivateDpEvent: _non_private,
 }

@@ -18,6 +18,7 @@ from dpassay.accounting import events
 from dpassay.accounting.interop.expressions import ROUNDED, Expression, Rounded, parsed
 from dpassay.accounting.interop.names import is_name, shown
 from dpassay.accounting.interop.state import RepeatedEvent, State
+from dpassay.accounting.tuning.runs import NumberOfRuns
 from dpassay.base import validate
 
 _MODULE = "dp_accounting"
@@ -32,7 +33,6 @@ _WORST = {
 """The end at which a number that was rounded costs most. A sample is a sample of a larger one."""
 
 _UNSUPPORTED = {
-    "RepeatAndSelectDpEvent": "the best of a random number of runs, as in a search of hyperparameters",
     "RandomAllocationDpEvent": "each record in a random choice of the steps",
     "UnsupportedDpEvent": "what the library itself could not describe",
 }
@@ -134,6 +134,8 @@ def _event(name: str, fields: Mapping[str, Any]) -> DpEvent:
     try:
         if "count" in fields:
             validate.integer(count=fields["count"])
+        if name == "RepeatAndSelectDpEvent" and {"mean", "shape"} <= set(fields):
+            NumberOfRuns(fields["mean"], fields["shape"])
         return events.build(name, fields)
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"event {name} of dp_accounting: {str(error)[:200]}") from None

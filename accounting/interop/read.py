@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -146,7 +147,9 @@ def _in_json(content: Any) -> State | None:
 
 
 def _json(text: str) -> Any:
-    def refused(constant: str) -> None:
+    def refused(constant: str) -> float:
+        if constant == "Infinity" and "RepeatAndSelectDpEvent" in text:  # the shape of a Poisson number of runs
+            return math.inf
         raise ValueError(f"holds {constant}, which is no number of JSON")
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 from dp_accounting import DpEvent, dp_event
 
 from dpassay.accounting.accountants.advanced import Advanced
@@ -28,10 +30,12 @@ from dpassay.accounting.events import (
     with_inner,
 )
 from dpassay.accounting.group_privacy import delta_of_group
+from dpassay.accounting.lattice import best_of_runs
 from dpassay.accounting.lattice.components import Component
 from dpassay.accounting.lattice.laws import Symmetrized
 from dpassay.accounting.lattice.normal_mixtures import NormalMixtures
 from dpassay.accounting.lattice.pairs import FINEST, WIDTH, DominatingPair, WidthNotMet
+from dpassay.accounting.tuning.runs import NumberOfRuns, curve_of_divergences
 from dpassay.base import validate
 
 MAX_GROUP = 1000
@@ -398,6 +402,44 @@ def _truncated(accountant: Lattice, event: TruncatedPoissonSampledDpEvent) -> Do
     return DominatingPair.blend([whole, cut], chances, rounded_up=True).as_upper_bound()
 
 
+def _best_of_runs(accountant: Lattice, event: dp_event.RepeatAndSelectDpEvent) -> DominatingPair:
+    """The least of what follows from the profile of one run, from its Rényi divergences and from its pure ε.
+
+    Proof: docs/proofs/tuning.md, Theorem 4.
+    """
+    runs = NumberOfRuns(event.mean, event.shape)
+    if runs.is_one:
+        return accountant._cost(event.event)
+    return _best_of_known_runs(_Tuned(accountant.adjacency, repr(event), event))
+
+
+@dataclass(frozen=True)
+class _Tuned:
+    """An event, compared by its text, since some events have lists that do not hash."""
+
+    adjacency: Adjacency
+    text: str
+    event: dp_event.RepeatAndSelectDpEvent = field(compare=False)
+
+
+@functools.lru_cache(maxsize=16)
+def _best_of_known_runs(tuned: _Tuned) -> DominatingPair:
+    event, adjacency = tuned.event, tuned.adjacency
+    single = Lattice(adjacency)._cost(event.event)
+    if not any(single.alternatives):
+        return single
+    renyi, basic = RenyiAccountant(adjacency), Basic(adjacency)
+    orders, divergence, pure = np.zeros(0), np.zeros(0), math.inf
+    if renyi.supports(event) is None:
+        cost = renyi.compose(event).cost
+        orders, divergence = renyi.orders[cost.certified], cost.divergence[cost.certified]
+    if basic.supports(event) is None:
+        pure = basic.compose(event).pure().value
+    known = curve_of_divergences(orders, divergence, pure)
+    component = best_of_runs.component(NumberOfRuns(event.mean, event.shape), single, known, tuned.text)
+    return DominatingPair([((component, 1),)])
+
+
 def _non_private(accountant: Lattice, event: dp_event.NonPrivateDpEvent) -> DominatingPair:
     return DominatingPair.non_private()
 
@@ -428,6 +470,7 @@ Lattice.handlers = {
     dp_event.MixtureOfGaussiansDpEvent: _mixture,
     dp_event.PoissonSampledDpEvent: _poisson,
     dp_event.SampledWithoutReplacementDpEvent: _without_replacement,
+    dp_event.RepeatAndSelectDpEvent: _best_of_runs,
     dp_event.NonPrivateDpEvent: _non_private,
     TruncatedPoissonSampledDpEvent: _truncated,
     EpsilonDeltaDpEvent: _epsilon_delta,

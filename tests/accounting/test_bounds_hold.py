@@ -127,7 +127,12 @@ EVENTS: dict[str, st.SearchStrategy[DpEvent]] = {
     "release without protection": st.just(dp_event.NonPrivateDpEvent()),
 }
 """For each row of `EXAMPLES`, events of that kind; `events_of` has those that contain others."""
-CONTAINERS = ("composition", "disjoint parts", "disjoint parts, partition public")
+CONTAINERS = (
+    "best of a random number of runs",
+    "composition",
+    "disjoint parts",
+    "disjoint parts, partition public",
+)
 
 PARTS = {
     "basic": laplace | selection,
@@ -139,6 +144,9 @@ PARTS = {
 """What an accountant composes, where that is not everything in `leaf`."""
 
 
+shapes = st.sampled_from([0.0, 0.5, 1.0, 3.0, math.inf]) | between(1e-3, 30.0)
+
+
 def parallel(part: st.SearchStrategy[DpEvent], *, public: bool) -> st.SearchStrategy[DpEvent]:
     return st.lists(part, min_size=1, max_size=3).map(lambda parts: ParallelDpEvent(parts, partition_is_public=public))
 
@@ -146,6 +154,10 @@ def parallel(part: st.SearchStrategy[DpEvent], *, public: bool) -> st.SearchStra
 def events_of(name: str, kind: str) -> st.SearchStrategy[DpEvent]:
     part = PARTS.get(name, leaf)
     match kind:
+        case "best of a random number of runs":
+            once = laplace | selection if name in ("zcdp", "gdp") else part  # those two convert a pure ε
+            once = once | composed(once)
+            return st.builds(dp_event.RepeatAndSelectDpEvent, once, between(1.0, 100.0), shapes)
         case "composition":
             return composed(part)
         case "disjoint parts" | "disjoint parts, partition public":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from dp_accounting import DpEvent, dp_event
@@ -32,6 +33,7 @@ trees: st.SearchStrategy[DpEvent] = st.recursive(
     lambda inner: st.one_of(
         st.builds(dp_event.SelfComposedDpEvent, inner, st.integers(0, 4)),
         st.lists(inner, max_size=3).map(dp_event.ComposedDpEvent),
+        st.builds(dp_event.RepeatAndSelectDpEvent, inner, st.floats(1, 50), st.sampled_from([0.0, 1.0, 2.5, math.inf])),
         st.builds(ParallelDpEvent, st.lists(inner, min_size=1, max_size=3).map(tuple), st.booleans()),
     ),
     max_leaves=6,

@@ -553,6 +553,68 @@ def _parallel(event: ParallelDpEvent, adjacency: str, size: int) -> list[Pair]:
     return [pair.only_at_least() for pair in pairs] if len(event.events) > 1 else pairs
 
 
+def _best_of_runs(event: dp_event.RepeatAndSelectDpEvent, adjacency: str, size: int) -> list[Pair]:
+    """The cell that is best of K runs, where cells are ranked by the ratio of their masses, or in some other order.
+
+    f is the generating function of K. A cell of mass x below which lies a, and above which lies v, is the best with
+    probability f(a + x) − f(a), computed from v.
+    """
+    runs = _NumberOfRuns.of(event.mean, event.shape)
+    results = []
+    for pair in adversaries(event.event, adjacency, size):
+        ratio = _log_ratio(pair.p, pair.q)
+        ratio = np.nan_to_num(ratio, nan=0.0, posinf=1e300, neginf=-1e300)
+        orders = [np.argsort(ratio, kind="stable"), np.argsort(-ratio, kind="stable"), np.argsort(np.abs(ratio))]
+        for order in orders:  # the best one first
+            p, q = (runs.chances(masses[order]) for masses in (pair.p, pair.q))
+            error = pair.error * (3 + runs.steepness) + 64 * _UNIT * (order.size + runs.steepness)
+            results.append(Pair.of(p, q, error=error, known=False))
+    return results
+
+
+@dataclass(frozen=True)
+class _NumberOfRuns:
+    """Poisson, or negative binomial: P(K = k) ∝ (1 − γ)^k Π_{i<k} (i + shape)/(i + 1), and (1 − γ)^k/k for shape 0."""
+
+    mean: float
+    shape: float
+    gamma: float
+
+    @staticmethod
+    def of(mean: float, shape: float) -> _NumberOfRuns:
+        from mpmath import mp
+
+        if math.isinf(shape) or mean == 1:
+            return _NumberOfRuns(mean, shape, 1.0)
+        with mp.workdps(40):
+            low, high = mp.mpf(10) ** -30, mp.mpf(1) - mp.mpf(10) ** -30
+            for _ in range(200):
+                middle = mp.sqrt(low * high)
+                power = shape * (1 / middle - 1) / (1 - middle**shape) if shape else (1 / middle - 1) / -mp.log(middle)
+                low, high = (middle, high) if power > mean else (low, middle)
+            return _NumberOfRuns(mean, shape, float(low))
+
+    @property
+    def steepness(self) -> float:
+        """How many times a relative error of the masses above a cell counts."""
+        return 1 + (self.mean if math.isinf(self.shape) else self.shape)
+
+    def chances(self, masses: Array) -> Array:
+        """That each cell is the best, for cells from the best to the worst; for Poisson, that there is none at last."""
+        above = np.concatenate([[0.0], np.cumsum(masses)[:-1]])
+        if math.isinf(self.shape):
+            some = np.exp(-self.mean * above) * -np.expm1(-self.mean * masses)
+            return np.append(some, math.exp(-self.mean))
+        if self.gamma == 1:
+            return masses
+        rest = self.gamma + (1 - self.gamma) * above
+        step = np.log1p((1 - self.gamma) * masses / rest)
+        if self.shape == 0:
+            return np.asarray(step / -math.log(self.gamma))
+        part = rest**-self.shape * -np.expm1(-self.shape * step)
+        return np.asarray(part / np.expm1(-self.shape * math.log(self.gamma)))
+
+
 def _distinct(parts: Sequence[DpEvent]) -> list[DpEvent]:
     return list({repr(part): part for part in parts}.values())
 
@@ -578,6 +640,7 @@ MECHANISMS: dict[type[DpEvent], Callable[[Any, str, int], list[Pair]]] = {
     SecretReleaseDpEvent: _secret,
     SecretGroupsReleaseDpEvent: _groups,
     ParallelDpEvent: _parallel,
+    dp_event.RepeatAndSelectDpEvent: _best_of_runs,
 }
 """The mechanisms of each event on neighbours, by type."""
 

@@ -93,6 +93,10 @@ CASES = {
         ParallelDpEvent([gaussian(6.0)] * 3, partition_is_public=True),
         ParallelDpEvent([gaussian(8.0)] * 3, partition_is_public=True),
     ),
+    "best of several runs": Case(
+        dp_event.RepeatAndSelectDpEvent(dp_event.LaplaceDpEvent(8.0), 5.0, 1.0),
+        dp_event.RepeatAndSelectDpEvent(dp_event.LaplaceDpEvent(9.0), 5.0, 1.0),
+    ),
     "composed": Case(
         dp_event.ComposedDpEvent([gaussian(8.0), dp_event.SelfComposedDpEvent(dp_event.LaplaceDpEvent(9.0), 2)]),
         dp_event.ComposedDpEvent([gaussian(9.0), dp_event.LaplaceDpEvent(9.0)]),

@@ -315,16 +315,32 @@ def test_texts_that_are_refused(tmp_path: Path, text: str, message: str) -> None
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        (
-            "RepeatAndSelectDpEvent(event=GaussianDpEvent(noise_multiplier=1.0), mean=10.0, shape=1.0)",
-            "a search of hyperparameters",
-        ),
+        ("UnsupportedDpEvent()", "could not describe"),
     ],
 )
 def test_events_that_no_accountant_bounds_are_named(tmp_path: Path, text: str, what: str) -> None:
     message = refusal(tmp_path, text.encode())
     assert "dpassay does not support event" in message
     assert what in message
+
+
+@pytest.mark.parametrize("shape", [1.0, math.inf])
+def test_a_random_number_of_runs_is_read(tmp_path: Path, shape: float) -> None:
+    """JSON has no infinite number, and Python writes the shape of a Poisson number as one."""
+    event = dp_event.RepeatAndSelectDpEvent(dp_event.GaussianDpEvent(2.0), 10.0, shape)
+    mapping = event.to_named_tuple()._asdict() | {"event": event.event.to_named_tuple()._asdict()}
+    for content in (repr(event), json.dumps(event.to_named_tuple()), json.dumps(mapping)):
+        reading = read_as(state_of(tmp_path, content.encode()), Stated(adjacency=Adjacency.ADD_REMOVE))
+        assert repr(reading.event) == repr(event)
+    text = repr(event).replace("mean=10.0", "mean=0.5").replace("shape=inf", "shape=1.0")
+    assert "mean must be at least 1" in refusal(tmp_path, text.encode())
+
+
+def test_other_infinite_numbers_are_refused(tmp_path: Path) -> None:
+    event = dp_event.RepeatAndSelectDpEvent(dp_event.GaussianDpEvent(2.0), 10.0, math.nan)
+    assert "no number of JSON" in refusal(tmp_path, json.dumps(event.to_named_tuple()).encode())
+    alone = dp_event.GaussianDpEvent(math.inf).to_named_tuple()
+    assert "no number of JSON" in refusal(tmp_path, json.dumps(alone).encode())
 
 
 # --- the line of TensorFlow Privacy until 2022

@@ -1,0 +1,69 @@
+"""The pair of the best of a random number of runs, from the pair of one run."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpassay.accounting.lattice import components
+from dpassay.accounting.lattice.components import DIRECTIONS, Component
+from dpassay.accounting.lattice.pairs import DominatingPair
+from dpassay.accounting.tuning.profile import UpperCurve, shifts_of
+from dpassay.accounting.tuning.runs import Curve, NumberOfRuns
+from dpassay.base.arrays import Floats
+
+_SMALLEST = (1e-18, 1e-15, 1e-12, 1e-9, 1e-6, 1e-3)
+_FARTHEST = 600.0
+_POINTS = 1500
+
+
+def component(runs: NumberOfRuns, single: DominatingPair, known: Curve, label: str) -> Component:
+    """An upper bound on the profile of the best run.
+
+    Args:
+        runs: the law of the number of runs.
+        single: the pair of one run.
+        known: any other upper bound on δ(ε), ε ≥ 0, of the best run in both directions.
+        label: equal labels mean equal components.
+
+    Proof: docs/proofs/tuning.md, Theorem 4.
+    """
+    reach = _reach(single)
+    sides = DIRECTIONS[:1] if single.symmetric else DIRECTIONS
+    epsilons = np.unique(np.concatenate([_grid(reach), -_grid(reach)]))
+    of_one = {side: UpperCurve(epsilons, single.privacy_profile(epsilons, side)[1]) for side in sides}
+    directions = [(of_one[side], of_one[other]) for side, other in zip(sides, sides[::-1], strict=True)]
+    shifts = [shifts_of(runs, other) for _, other in directions]
+    points = _grid(min(reach + max(each.largest for each in shifts), _FARTHEST))
+    best, limit = [each(one, points) for each, (one, _) in zip(shifts, directions, strict=True)], known(points)
+    curves = [UpperCurve(points, np.minimum(deltas, limit)) for deltas in best]
+    remove, add = curves[0], curves[-1]
+    high = float(points[-1])
+    return components.profile(_both(remove, add), _both(add, remove), low=-high, high=high, label=label)
+
+
+def _both(there: UpperCurve, back: UpperCurve) -> Curve:
+    """The curve at losses of either sign: δ_{P‖Q}(ε) = 1 − e^ε + e^ε δ_{Q‖P}(−ε)."""
+
+    def curve(losses: Floats) -> Floats:
+        above, below = np.maximum(losses, 0.0), np.minimum(losses, 0.0)
+        mirrored = -np.expm1(below) + np.exp(below) * back(-below)
+        return np.where(losses >= 0, there(above), np.minimum(mirrored * (1 + 2.0**-49), 1.0))
+
+    return curve
+
+
+def _grid(reach: float) -> Floats:
+    return np.concatenate(
+        [[0.0], np.geomspace(1e-4, 1e-2, 50, endpoint=False) * reach, np.linspace(1e-2, 1, _POINTS) * reach]
+    )
+
+
+def _reach(pair: DominatingPair) -> float:
+    """The ε at which δ is negligible; never 0."""
+    for delta in _SMALLEST:
+        epsilon = pair.epsilon(delta).upper
+        if math.isfinite(epsilon):
+            return min(max(epsilon, 1e-6), _FARTHEST)
+    return _FARTHEST
