@@ -103,7 +103,10 @@ def read_matrix(path: Path | str) -> Floats:
     path = Path(path)
     if path.suffix not in (".npy", ".csv"):
         raise ValueError(f"{path}: a matrix is a .npy or a .csv file")
-    if path.stat().st_size > _MAX_FILE:
+    size = path.stat().st_size
+    if not path.is_file():
+        raise ValueError(f"{path}: is not a regular file")
+    if size > _MAX_FILE:
         raise ValueError(f"{path}: is above {_MAX_FILE // 2**20} MiB")
     try:
         if path.suffix == ".npy":

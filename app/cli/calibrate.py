@@ -58,6 +58,7 @@ def _mechanism(name: str, command: Command) -> None:
     """Adds the command about a mechanism."""
     mechanism = command.mechanism
     *words, last = mechanism.finds
+    choice = f"{', '.join(words)} or {last}" if words else last
     secret = mechanism.at == "p"
     parameters = options_of(mechanism, optional=mechanism.finds.values())
 
@@ -78,7 +79,7 @@ def _mechanism(name: str, command: Command) -> None:
     options = [
         *(option for option in parameters if option[2] is REQUIRED),
         *(_SECRET_TARGET if secret else _TARGETS),
-        ("find", Annotated[str, typer.Option(help=f"What to find: {', '.join(words)} or {last}.")], words[0]),
+        ("find", Annotated[str, typer.Option(help=f"What to find: {choice}.")], next(iter(mechanism.finds))),
         *sorted(
             (option for option in parameters if option[2] is not REQUIRED),
             key=lambda option: option[0] in mechanism.finds.values(),

@@ -16,6 +16,7 @@ from dpassay.accounting.calibration.targets import Target, TradeOff, accountant_
 from dpassay.accounting.comparison.comparison import unit_of
 from dpassay.accounting.guarantees import GDP, ApproxDP, SecretProtection
 from dpassay.accounting.lattice.pairs import WIDTH
+from dpassay.accounting.ledger.evidence import Basis
 from dpassay.accounting.registry import ACCOUNTANTS
 from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
 from dpassay.base import defaults, validate
@@ -158,7 +159,13 @@ def calibrate_mechanism(
         silent = SecretProtectionAccountant(Adjacency.SECRET, Unit("secret")).compose(event(0.0)).protection(target.p)
         if silent.value <= target.r:
             return Calibration("sigma", 0.0, target, silent, None, None, goal.tolerance, 1)
-    return goal.search(event, search)
+    result = goal.search(event, search)
+    if others.attained():
+        return result
+    upper, beyond = Basis(exact=False), result.beyond_bound
+    return replace(
+        result, bound=upper.under(result.bound), beyond_bound=None if beyond is None else upper.under(beyond)
+    )
 
 
 def _check_given(mechanism: type[Mechanism], given: Mapping[str, object], find: str) -> None:

@@ -131,7 +131,8 @@ def compare_mechanism(
     if unit.is_group:  # other methods answer for one record
         others = {}, {}
     about = mechanism.in_words(relation)
-    return _compare_event(event, about, relation, unit, at, settings, mechanism.assumptions, others)
+    exact = mechanism.attained()
+    return _compare_event(event, about, relation, unit, at, settings, mechanism.assumptions, others, exact=exact)
 
 
 def _secret(secret: Secret, p: float, settings: ComparisonSettings) -> Compared:
@@ -232,6 +233,8 @@ def _compare_event(
     settings: ComparisonSettings,
     assumptions: tuple[str, ...] = (),
     others: tuple[Answers, Mapping[str, Other]] = ({}, {}),
+    *,
+    exact: bool = True,
 ) -> Compared:
     asked = [name for name in settings.methods or ACCOUNTANTS if name in ACCOUNTANTS]
 
@@ -256,6 +259,12 @@ def _compare_event(
     if settings.output is not None:
         with settings.progress.stage("curves") as step:
             curves = panels(event, result, seconds=settings.seconds, others=others[1], progress=step)
+    if not exact:  # the event may cost more than what it stands for, so lower ends say nothing of that
+        upper = Basis(exact=False)
+        result = replace(result, rows=tuple(replace(row, bound=upper.under(row.bound)) for row in result.rows))
+        curves = tuple(
+            replace(panel, curves=tuple(replace(curve, others=()) for curve in panel.curves)) for panel in curves
+        )
     of_bounds = [item for row in result.rows for item in row.bound.assumptions]
     said = tuple(dict.fromkeys((*assumptions, *of_bounds)))
     return _with_figure(Compared(about, result, curves, said), settings)

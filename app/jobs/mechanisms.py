@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dpassay.base import validate
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from dpassay.accounting.comparison.curves import Other
     from dpassay.accounting.comparison.releases import Layers
     from dpassay.accounting.events import SecretReleaseDpEvent
+    from dpassay.jobs.matrices import MatrixRelease
 
 MAX_RELEASES = 10**9
 """The most steps, releases, selections or rounds of a mechanism."""
@@ -95,6 +97,10 @@ class Mechanism:
     def derived(self) -> Mapping[str, float]:
         """The parameters that followed from others, by name."""
         return {}
+
+    def attained(self) -> bool:
+        """Whether the event is what the mechanism costs in the worst case, and not more."""
+        return True
 
     def others(self, adjacency: str, delta: float) -> tuple[Answers, Mapping[str, Other]]:
         """Answers and curves of a method besides the accountants."""
@@ -431,6 +437,108 @@ class Vectors(Mechanism):
 
 
 @dataclass(frozen=True)
+class Tree(Mechanism):
+    """Trees of Gaussian sums over epochs."""
+
+    noise_multiplier: Annotated[float, "σ of the noise of a node over the clipping norm, above 0."]
+    steps: Annotated[int, "Number of steps of one epoch, at least 1."]
+    epochs: Annotated[int, "Number of epochs, in each of which a record takes part at most once."] = 1
+    restart_every: Annotated[
+        int | None, "A new tree begins after so many steps. Default: one tree over all epochs."
+    ] = None
+    order: Annotated[str, "Place of a record in the epochs: any, or same if it is that of the first epoch."] = "any"
+
+    adjacency = "zero_out"
+    assumptions = (
+        "Each record takes part in at most one step of each epoch, and whether it does changes no step of the others.",
+        "Each node of a tree is released once it is complete, with noise of its own.",
+    )
+    finds: ClassVar = {"noise": "noise_multiplier"}
+
+    def event(self, adjacency: str) -> DpEvent:
+        from dpassay.accounting.matrices import tree_event
+
+        validate.positive(noise_multiplier=self.noise_multiplier)
+        return tree_event(
+            self.noise_multiplier, self.steps, self.epochs, restart_every=self.restart_every, order=self.order
+        )
+
+    def in_words(self, adjacency: str) -> str:
+        from dpassay.accounting.matrices.trees import squared_move
+
+        restarts = "one tree" if self.restart_every is None else f"a new tree every {self.restart_every} steps"
+        nodes = squared_move(self.steps, self.epochs, self.restart_every, self.order)
+        return (
+            f"tree of Gaussian sums, noise multiplier {format_number(self.noise_multiplier)}, {self.epochs} "
+            f"epoch{'s' if self.epochs != 1 else ''} of {self.steps} steps, {restarts}: as {nodes} Gaussian "
+            f"release{'s' if nodes != 1 else ''}"
+        )
+
+    def search(self, find: str) -> ParameterSearch:
+        return ParameterSearch("noise_multiplier", (1e-4, 1e8), 5.0, decreasing=True)
+
+
+@dataclass(frozen=True)
+class Matrix(Mechanism):
+    """Rows of Cx + σZ for a strategy matrix C and the sums x of steps."""
+
+    noise_multiplier: Annotated[float, "σ over the clipping norm, above 0."]
+    matrix: Annotated[Path | None, "The strategy matrix: a .npy or .csv file with a column for each step."] = None
+    toeplitz: Annotated[
+        str | None, "Instead of --matrix, with --steps: first column of a Toeplitz strategy, with commas."
+    ] = None
+    blt: Annotated[
+        str | None, "Instead, with --steps: scale:decay pairs of a buffered linear Toeplitz strategy, with commas."
+    ] = None
+    bands: Annotated[int | None, "Instead, with --steps: a strategy of so many bands whose columns have norm 1."] = None
+    steps: Annotated[int | None, "Number of steps, at least 1."] = None
+    participations: Annotated[
+        int | None, "Most steps in which a record takes part. Default: 1; with --separation, as many as there is room."
+    ] = None
+    separation: Annotated[int | None, "Least number of steps from one participation of a record to the next."] = None
+    every: Annotated[int | None, "Instead: a record takes part every so many steps, in cyclic order."] = None
+    sampling_probability: Annotated[
+        float | None,
+        "With --every, or as many groups as bands: each record of the group whose turn it is is drawn with this "
+        "probability.",
+    ] = None
+
+    adjacency = "zero_out"
+    assumptions = (
+        "Each record takes part in no other steps than stated, and whether it does changes no step of the others.",
+        "Contributions to a step depend on released rows of earlier steps only, or all are chosen before the first.",
+    )
+    finds: ClassVar = {"noise": "noise_multiplier"}
+
+    @property
+    def released(self) -> MatrixRelease:
+        """What is released; a `ValueError` for options out of range or that do not go together."""
+        from dpassay.jobs.matrices import matrix_release
+
+        given = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "noise_multiplier"}
+        return matrix_release(**given)
+
+    def event(self, adjacency: str) -> DpEvent:
+        validate.positive(noise_multiplier=self.noise_multiplier)
+        if self.sampling_probability is not None and adjacency == "replace_one":
+            raise ValueError("cyclic samples have a bound under add_remove and zero_out, not under replace_one")
+        return self.released.event(self.noise_multiplier)
+
+    def derived(self) -> Mapping[str, float]:
+        return {"sensitivity": self.released.moved.value}
+
+    def attained(self) -> bool:
+        return self.released.attained
+
+    def in_words(self, adjacency: str) -> str:
+        noise = format_number(self.noise_multiplier)
+        return f"matrix mechanism, noise multiplier {noise}, {self.released.in_words()}"
+
+    def search(self, find: str) -> ParameterSearch:
+        return ParameterSearch("noise_multiplier", (1e-4, 1e8), 5.0, decreasing=True)
+
+
+@dataclass(frozen=True)
 class Command:
     """A command about a mechanism.
 
@@ -455,6 +563,16 @@ COMPARED = {
         Gaussian,
         "Compares the accountants on Gaussian releases of the whole data set.",
         "--noise-multiplier 5 --count 10 --delta 1e-5 -o figure.svg",
+    ),
+    "tree": Command(
+        Tree,
+        "Compares the accountants on trees of Gaussian sums, as of DP-FTRL, over epochs with or without restarts.",
+        "--noise-multiplier 6 --steps 128 --epochs 3 --restart-every 128 --delta 1e-5",
+    ),
+    "matrix": Command(
+        Matrix,
+        "Compares the accountants on a matrix mechanism: noise correlated between steps by a strategy matrix.",
+        "--noise-multiplier 4 --toeplitz 1,.5,.375 --steps 300 --participations 3 --separation 100 --delta 1e-5",
     ),
     "selection": Command(
         Selection,
@@ -483,6 +601,16 @@ CALIBRATED = {
         Gaussian,
         "Finds the noise multiplier or the number of Gaussian releases of the whole data set.",
         "--target-epsilon 1 --delta 1e-5 --count 10",
+    ),
+    "tree": Command(
+        Tree,
+        "Finds the noise multiplier of trees of Gaussian sums, as of DP-FTRL.",
+        "--target-epsilon 3 --delta 1e-5 --steps 128 --epochs 3 --restart-every 128",
+    ),
+    "matrix": Command(
+        Matrix,
+        "Finds the noise multiplier of a matrix mechanism.",
+        "--target-epsilon 3 --delta 1e-5 --bands 32 --steps 2000 --sampling-probability .1",
     ),
     "selection": Command(
         TokenSelection,

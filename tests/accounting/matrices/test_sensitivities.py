@@ -329,5 +329,8 @@ def test_matrices_in_files(tmp_path: Path) -> None:
         assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match=r"\.npy or a \.csv"):
         read_matrix(tmp_path / "four.txt")
+    (tmp_path / "folder.npy").mkdir()
+    with pytest.raises(ValueError, match="regular file"):
+        read_matrix(tmp_path / "folder.npy")
     with pytest.raises(OSError, match="four"):
         read_matrix(tmp_path / "fours.npy")

@@ -171,7 +171,7 @@ def test_bad_input_is_one_line(arguments: list[object], says: str) -> None:
 
 
 @pytest.mark.grid
-@pytest.mark.parametrize("command", ["dp-sgd", "gaussian", "selection", "secret"])
+@pytest.mark.parametrize("command", ["dp-sgd", "gaussian", "tree", "matrix", "selection", "secret"])
 def test_every_command_shows_an_example_that_runs(command: str) -> None:
     shown = " ".join(dpassay(command, "--help").stdout.split())
     example = shown.split("Example: dpassay calibrate ")[1]
