@@ -19,6 +19,9 @@ guarantee: {type: approx_dp, epsilon: 9.0, delta: 1.0e-5}
 """
 
 
+LEDGER = "a ledger is a file, such as private/ledger.sqlite in the folder of a run"
+
+
 @pytest.fixture(autouse=True)
 def _no_longer_than_a_minute() -> Iterator[None]:
     def late(*_: Any) -> None:
@@ -69,9 +72,9 @@ def test_a_pipe_that_a_command_is_given_is_one_line(
     [
         ("report", "assay.json", "is a named pipe; name a regular file"),
         ("report", "report.html", "is a device or a pipe; name a regular file"),
-        ("release", "ledger.sqlite", "a ledger is a file"),
+        ("release", "ledger.sqlite", LEDGER),
         ("assay", "assay.json", "is a device or a pipe; name a regular file"),
-        ("assay", "ledger.sqlite", "a ledger is a file"),
+        ("assay", "ledger.sqlite", LEDGER),
         ("assay", "lock", "is a named pipe; name a regular file"),
     ],
 )
