@@ -68,6 +68,33 @@ class EpsilonDeltaDpEvent(DpEvent):  # type: ignore[misc]
 
 
 @attrs.frozen
+class PermuteAndFlipDpEvent(DpEvent):  # type: ignore[misc]
+    """Permute-and-flip (McKenna and Sheldon 2020): the best of scores to which exponential noise is added.
+
+    `epsilon` is twice the rate of the noise times the most that a score moves, at the adjacency of the ledger that
+    holds the event.
+    """
+
+    epsilon: float = attrs.field(validator=_non_negative)
+
+
+@attrs.frozen
+class DiscreteGaussianDpEvent(DpEvent):  # type: ignore[misc]
+    """Whole numbers with noise on the integers, p(z) ∝ e^{−z²/(2σ²)} (Canonne, Kamath and Steinke 2020).
+
+    `sensitivity` is the L2 norm of what one unit contributes, `dimension` the number of coordinates, None if unknown.
+    """
+
+    sigma: float = attrs.field(validator=_non_negative)
+    sensitivity: float = attrs.field(default=1.0, validator=_non_negative)
+    dimension: int | None = attrs.field(default=None)
+
+    def __attrs_post_init__(self) -> None:
+        if self.dimension is not None:
+            validate.integer(minimum=1, dimension=self.dimension)
+
+
+@attrs.frozen
 class ExPostSelectionDpEvent(_Selection):
     """A bounded-range selection whose realised, ex-post cost is recorded in the ledger.
 
@@ -229,6 +256,9 @@ EXAMPLES: dict[str, DpEvent] = {
     "Gaussian on a Poisson sample that is cut": TruncatedPoissonSampledDpEvent(0.05, 1000, 80, _SAMPLED),
     "Gaussian on a sample without replacement": dp_event.SampledWithoutReplacementDpEvent(100, 10, _SAMPLED),
     "Gaussian on a sample with replacement": dp_event.SampledWithReplacementDpEvent(100, 10, _SAMPLED),
+    "discrete Gaussian noise on a number": DiscreteGaussianDpEvent(6.0, 1.0, 1),
+    "discrete Gaussian noise on a vector": DiscreteGaussianDpEvent(6.0, 1.5),
+    "permute-and-flip": PermuteAndFlipDpEvent(0.4),
     "tree of Gaussian sums": dp_event.SingleEpochTreeAggregationDpEvent(6.0, [8, 5]),
     "mixture of Gaussians": dp_event.MixtureOfGaussiansDpEvent(4.0, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)),
     "sum in which a secret may occur": SecretReleaseDpEvent(2.0, (0.5, 0.3, 0.2)),
@@ -250,6 +280,37 @@ EXAMPLES: dict[str, DpEvent] = {
 EVENTS: dict[str, type[DpEvent]] = {
     type(event).__name__: type(event) for example in EXAMPLES.values() for event in with_inner(example)
 }
+
+
+def of_library(name: str, fields: Mapping[str, Any]) -> DpEvent | None:
+    """The event of this package for one of dp_accounting that has another class here; None for all others.
+
+    Raises:
+        ValueError: if a field is invalid.
+    """
+    if name == "TruncatedSubsampledGaussianDpEvent" and set(fields) == set(TRUNCATED):
+        size, rate, most, multiplier = (fields[key] for key in TRUNCATED)
+        return TruncatedPoissonSampledDpEvent(rate, size, most, dp_event.GaussianDpEvent(multiplier))
+    if name == "ExponentialMechanismDpEvent" and set(fields) == {"epsilon"}:
+        epsilon = validate.non_negative(epsilon=fields["epsilon"])
+        return BoundedRangeSelectionDpEvent(epsilon) if epsilon else dp_event.NoOpDpEvent()
+    return None
+
+
+TRUNCATED = ("dataset_size", "sampling_probability", "truncated_batch_size", "noise_multiplier")
+"""The fields of dp_accounting's TruncatedSubsampledGaussianDpEvent, in its order."""
+
+
+def own(event: DpEvent) -> DpEvent:
+    """An event of dp_accounting as that of this package for the same mechanism, where it has one; others unchanged."""
+    kind = type(event)
+    if not kind.__module__.startswith("dp_accounting") or EVENTS.get(kind.__name__) is kind:
+        return event
+    fields = {field.name: getattr(event, field.name) for field in attrs.fields(kind)} if attrs.has(kind) else {}
+    known = of_library(kind.__name__, fields)
+    if known is None and kind.__name__ in EVENTS:  # a class of a later version
+        known = build(kind.__name__, fields)
+    return event if known is None else known
 
 
 def compose(parts: Iterable[tuple[DpEvent, int]]) -> DpEvent:
@@ -276,6 +337,7 @@ def counted(parts: Iterable[tuple[DpEvent, int]]) -> dict[str, tuple[DpEvent, in
 
 def _collect(event: DpEvent, count: int, counts: dict[str, tuple[DpEvent, int]]) -> None:
     """Adds `count` copies of `event` to `counts`, keyed by `repr` because dp_accounting's lists do not hash."""
+    event = own(event)
     if count == 0 or isinstance(event, dp_event.NoOpDpEvent):
         return
     if isinstance(event, dp_event.SelfComposedDpEvent):

@@ -447,6 +447,27 @@ ACCOUNTANTS = (
         ("tests/accounting/lattice/test_groups.py::test_a_chain_is_no_less_than_what_some_chain_attains",),
     ),
     Mutant(
+        "lattice: a record of a sample of fixed size takes nobody's place",
+        "accounting/lattice/accountant.py",
+        "    replaced = Lattice(Adjacency.REPLACE_ONE)\n",
+        "    replaced = Lattice(Adjacency.ADD_REMOVE)\n",
+        (f"{BOUND}[lattice-Gaussian on a sample without replacement-replace_one]",),
+    ),
+    Mutant(
+        "lattice: draws with replacement move a sum by one record each",
+        "accounting/lattice/accountant.py",
+        "DominatingPair.gaussian(1.0, 2 * mu * times)",
+        "DominatingPair.gaussian(1.0, mu * times)",
+        (f"{BOUND}[lattice-Gaussian on a sample with replacement-replace_one]",),
+    ),
+    Mutant(
+        "lattice: permute-and-flip costs a tenth less",
+        "accounting/lattice/accountant.py",
+        'DominatingPair.laplace(1.0, noise(event.epsilon, "epsilon")',
+        'DominatingPair.laplace(1.0, 0.9 * noise(event.epsilon, "epsilon")',
+        (f"{BOUND}[lattice-permute-and-flip-add_remove]",),
+    ),
+    Mutant(
         "lattice: of a round on one sample only the first mechanism counts",
         "accounting/lattice/pairs.py",
         'upper_product(laws_of(composition, "remove"))',

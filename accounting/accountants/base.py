@@ -156,6 +156,7 @@ class Accountant(ABC, Generic[C]):
         return self._cost(event)
 
     def _cost(self, event: DpEvent) -> C:
+        event = events.own(event)
         if isinstance(event, dp_event.NoOpDpEvent):
             return self._zero()
         if isinstance(event, dp_event.SelfComposedDpEvent):

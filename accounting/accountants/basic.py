@@ -13,7 +13,12 @@ from dpassay.accounting.accountants.base import Accountant, Unsupported, noise, 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.conversions import formulas
-from dpassay.accounting.events import BoundedRangeSelectionDpEvent, EpsilonDeltaDpEvent, ExPostSelectionDpEvent
+from dpassay.accounting.events import (
+    BoundedRangeSelectionDpEvent,
+    EpsilonDeltaDpEvent,
+    ExPostSelectionDpEvent,
+    PermuteAndFlipDpEvent,
+)
 from dpassay.accounting.tuning.runs import NumberOfRuns, pure_extra
 from dpassay.base import validate
 
@@ -74,6 +79,10 @@ def _bounded_range(
 ) -> Fraction:
     """η-bounded range is η-DP: a log-ratio in [t − η, t] of two laws that each sum to 1 has t in [0, η]."""
     return Fraction(event.eta) + 4 * Fraction(event.rounding)
+
+
+def _permute_and_flip(accountant: Accountant[Any], event: PermuteAndFlipDpEvent) -> Fraction:
+    return Fraction(noise(event.epsilon, "epsilon"))
 
 
 def _epsilon_delta(accountant: Accountant[Any], event: EpsilonDeltaDpEvent) -> Exact:
@@ -148,6 +157,7 @@ PURE: dict[type[DpEvent], Callable[[Accountant[Any], Any], Exact]] = {
     BoundedRangeSelectionDpEvent: _bounded_range,
     ExPostSelectionDpEvent: _bounded_range,
     EpsilonDeltaDpEvent: _epsilon_delta,
+    PermuteAndFlipDpEvent: _permute_and_flip,
     dp_event.LaplaceDpEvent: _laplace,
     dp_event.DiscreteLaplaceDpEvent: _discrete_laplace,
     dp_event.RandomizedResponseDpEvent: _randomized_response,

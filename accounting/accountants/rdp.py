@@ -20,7 +20,12 @@ from dpassay.accounting.accountants.zcdp import ZeroConcentrated
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound, Rigor
 from dpassay.accounting.conversions import formulas
-from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
+from dpassay.accounting.events import (
+    BoundedRangeSelectionDpEvent,
+    DiscreteGaussianDpEvent,
+    ExPostSelectionDpEvent,
+    PermuteAndFlipDpEvent,
+)
 from dpassay.accounting.tuning.runs import NumberOfRuns, curve_of_divergences, divergences, pure_extra
 from dpassay.base import validate
 from dpassay.base.arrays import Bools, Floats
@@ -149,7 +154,14 @@ def _gaussian(accountant: RenyiAccountant, event: dp_event.GaussianDpEvent) -> R
     return accountant._closed_form(accountant.orders / (2 * multiplier**2) * (1 + 8 * _UNIT))
 
 
-def _laplace(accountant: RenyiAccountant, event: dp_event.LaplaceDpEvent) -> Renyi:
+def _discrete_gaussian(accountant: RenyiAccountant, event: DiscreteGaussianDpEvent) -> Renyi:
+    """αΔ²/(2σ²), as of the Gaussian (Canonne, Kamath and Steinke 2020, Theorem 4)."""
+    if not event.sensitivity:
+        return accountant._zero()
+    return _gaussian(accountant, dp_event.GaussianDpEvent(event.sigma / event.sensitivity * (1 - 4 * _UNIT)))
+
+
+def _laplace(accountant: RenyiAccountant, event: dp_event.LaplaceDpEvent | PermuteAndFlipDpEvent) -> Renyi:
     """ε + log1p((α − 1)(e^{(1 − 2α)ε} − 1)/(2α − 1))/(α − 1), ε = 1/b (Mironov 2017, Proposition 6)."""
     epsilon = formulas.up(pure_epsilon(accountant, event))
     if math.isinf(epsilon):
@@ -328,6 +340,8 @@ RenyiAccountant.handlers = {
     **dict.fromkeys(PURE, _pure),
     dp_event.GaussianDpEvent: _gaussian,
     dp_event.LaplaceDpEvent: _laplace,
+    PermuteAndFlipDpEvent: _laplace,
+    DiscreteGaussianDpEvent: _discrete_gaussian,
     dp_event.ZCDpEvent: _zcdp,
     BoundedRangeSelectionDpEvent: _bounded_range,
     ExPostSelectionDpEvent: _bounded_range,

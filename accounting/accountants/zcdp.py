@@ -13,7 +13,7 @@ from dpassay.accounting.accountants.base import Accountant, Unsupported, noise
 from dpassay.accounting.accountants.basic import PURE, Exact, pure_epsilon
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.conversions import formulas
-from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
+from dpassay.accounting.events import BoundedRangeSelectionDpEvent, DiscreteGaussianDpEvent, ExPostSelectionDpEvent
 from dpassay.base import validate
 
 Pair = tuple[Exact, Exact]
@@ -89,6 +89,12 @@ def _gaussian(accountant: Accountant[Any], event: dp_event.GaussianDpEvent) -> P
     return (accountant.scale**2 / (2 * Fraction(multiplier) ** 2) if multiplier else math.inf), Fraction(0)
 
 
+def _discrete_gaussian(accountant: Accountant[Any], event: DiscreteGaussianDpEvent) -> Pair:
+    """Δ²/(2σ²), in any number of dimensions (Canonne, Kamath and Steinke 2020, Theorem 4)."""
+    sigma, reach = Fraction(noise(event.sigma, "sigma")), accountant.scale * Fraction(event.sensitivity)
+    return (reach**2 / (2 * sigma**2) if sigma else math.inf if reach else Fraction(0)), Fraction(0)
+
+
 def _zcdp(accountant: Accountant[Any], event: dp_event.ZCDpEvent) -> Pair:
     return Fraction(noise(event.rho, "rho")), Fraction(noise(event.xi, "xi"))
 
@@ -116,6 +122,7 @@ def _sampled(accountant: Accountant[Any], event: dp_event.DpEvent) -> Pair:
 ZeroConcentrated.handlers = {
     **dict.fromkeys(PURE, _pure),
     dp_event.GaussianDpEvent: _gaussian,
+    DiscreteGaussianDpEvent: _discrete_gaussian,
     dp_event.ZCDpEvent: _zcdp,
     BoundedRangeSelectionDpEvent: _bounded_range,
     ExPostSelectionDpEvent: _bounded_range,

@@ -107,12 +107,10 @@ def _decoded(content: Any, depth: int) -> Any:
     return content
 
 
-_ORDER = ("dataset_size", "sampling_probability", "truncated_batch_size", "noise_multiplier")
-
-
 def _named(name: str, values: Sequence[Any]) -> dict[str, Any]:
-    known = getattr(dp_event, name, None) if name in events.known_names() else None
-    order = _ORDER if name == _TRUNCATED else () if known is None else [item.name for item in attrs.fields(known)]
+    known = getattr(dp_event, name, events.EVENTS.get(name)) if name in events.known_names() else None
+    others = {_TRUNCATED: events.TRUNCATED, "ExponentialMechanismDpEvent": ("epsilon",)}
+    order = others.get(name, () if known is None else [item.name for item in attrs.fields(known)])
     if len(values) != len(order):
         raise ValueError(f"event {shown(name)} of dp_accounting has other fields than this version knows")
     return dict(zip(order, values, strict=True))
@@ -121,13 +119,8 @@ def _named(name: str, values: Sequence[Any]) -> dict[str, Any]:
 def _event(name: str, fields: Mapping[str, Any]) -> DpEvent:
     """The event of a name that this package knows."""
     fields = {key: _worst(name, key, value) for key, value in fields.items()}
-    if name == _TRUNCATED and set(fields) == set(_ORDER):
-        return events.TruncatedPoissonSampledDpEvent(
-            sampling_probability=fields["sampling_probability"],
-            source_dataset_size=fields["dataset_size"],
-            max_batch_size=fields["truncated_batch_size"],
-            event=dp_event.GaussianDpEvent(fields["noise_multiplier"]),
-        )
+    if (known := events.of_library(name, fields)) is not None:
+        return known
     if name not in events.known_names():
         what = f": {_UNSUPPORTED[name]}" if name in _UNSUPPORTED else ""
         raise ValueError(f"dpassay does not support event {shown(name)} of dp_accounting{what}")

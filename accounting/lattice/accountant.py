@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
@@ -24,16 +25,15 @@ from dpassay.accounting.bounds import Bound, Direction, Interval, Rigor
 from dpassay.accounting.conversions import formulas
 from dpassay.accounting.events import (
     BoundedRangeSelectionDpEvent,
+    DiscreteGaussianDpEvent,
     EpsilonDeltaDpEvent,
     ExPostSelectionDpEvent,
+    PermuteAndFlipDpEvent,
     TruncatedPoissonSampledDpEvent,
     with_inner,
 )
 from dpassay.accounting.group_privacy import delta_of_group
 from dpassay.accounting.lattice import best_of_runs
-from dpassay.accounting.lattice.components import Component
-from dpassay.accounting.lattice.laws import Symmetrized
-from dpassay.accounting.lattice.normal_mixtures import NormalMixtures
 from dpassay.accounting.lattice.pairs import FINEST, WIDTH, DominatingPair, WidthNotMet
 from dpassay.accounting.tuning.runs import NumberOfRuns, curve_of_divergences
 from dpassay.base import validate
@@ -278,11 +278,34 @@ def _bounded_range(accountant: Lattice, event: BoundedRangeSelectionDpEvent | Ex
     return DominatingPair.bounded_range(formulas.up(eta))
 
 
+def _permute_and_flip(accountant: Lattice, event: PermuteAndFlipDpEvent) -> DominatingPair:
+    """That of Laplace noise with the same ε, which two candidates attain.
+
+    Proof: docs/proofs/selection.md, Theorem 6.
+    """
+    return DominatingPair.laplace(1.0, noise(event.epsilon, "epsilon") * accountant.unit.size)
+
+
+def _discrete_gaussian(accountant: Lattice, event: DiscreteGaussianDpEvent) -> DominatingPair:
+    """Exact for one coordinate and a usual σ; otherwise by its Rényi divergences."""
+    sigma, reach = noise(event.sigma, "sigma"), accountant.reach * Fraction(event.sensitivity)
+    if not reach:
+        return DominatingPair.identity()
+    if not sigma:
+        return DominatingPair.non_private()
+    whole = accountant.reach * math.floor(event.sensitivity)  # what a whole number can move by
+    if event.dimension == 1 and (not whole or whole / 10 <= sigma <= 1e5):
+        return DominatingPair.discrete_gaussian(sigma, whole)
+    return DominatingPair.concentrated(reach**2 / (2 * Fraction(sigma) ** 2))
+
+
 def _mixture(accountant: Lattice, event: dp_event.MixtureOfGaussiansDpEvent) -> DominatingPair:
+    """Shifts of either sign are bounded by their sizes: no set has more mass under any of them."""
     if accountant.adjacency is Adjacency.REPLACE_ONE:
         raise Unsupported("lattice has no bound for MixtureOfGaussiansDpEvent under replace_one")
-    deviation = noise(event.standard_deviation, "standard_deviation")
-    return DominatingPair.gaussian_mixture(event.sampling_probs, event.sensitivities, deviation)
+    deviation, sizes = noise(event.standard_deviation, "standard_deviation"), [abs(s) for s in event.sensitivities]
+    pair = DominatingPair.gaussian_mixture(event.sampling_probs, sizes, deviation)
+    return pair if sizes == list(event.sensitivities) else pair.as_upper_bound()
 
 
 def _poisson(accountant: Lattice, event: dp_event.PoissonSampledDpEvent) -> DominatingPair:
@@ -343,31 +366,84 @@ def _joint_mu(event: DpEvent) -> float | None:
 
 
 def _without_replacement(accountant: Lattice, event: dp_event.SampledWithoutReplacementDpEvent) -> DominatingPair:
-    """A Gaussian on m of n records under replace_one: q·δ_{2/σ}(log(1 + (e^ε − 1)/q)) for ε ≥ 0, with q = m/n.
+    """A mechanism on m of n records, where a record of the sample takes the place of another.
 
-    A composition of such releases is dominated by the product, not attained.
+    A composition of such releases under replace_one is dominated by the product, not attained.
 
     Proof: docs/proofs/sampling.md, Theorem 3.
     """
-    if accountant.adjacency is not Adjacency.REPLACE_ONE:
-        raise Unsupported("lattice has a bound for sampling without replacement under replace_one only")
     size = validate.integer(minimum=1, source_dataset_size=event.source_dataset_size)
     sample = validate.integer(sample_size=event.sample_size)
     if sample > size:
         raise ValueError(f"sample_size must be at most source_dataset_size ({size}), not {sample}")
+    if sample == size and accountant.adjacency is Adjacency.ADD_REMOVE:
+        raise Unsupported("lattice has no bound for a sample of all records under add_remove; use the event inside")
+    exchanged = _exchanged(accountant, event)
+    if not sample:
+        return DominatingPair.identity()
+    rate = sample / size
+    if accountant.adjacency is Adjacency.ADD_REMOVE:
+        return exchanged.poisson_sampled(rate)
+    pair = exchanged.exchanged_in_samples(rate)
+    return pair if accountant.adjacency is Adjacency.REPLACE_ONE else pair.as_upper_bound()
+
+
+def _exchanged(accountant: Lattice, event: dp_event.SampledWithoutReplacementDpEvent) -> DominatingPair:
+    """The pair of what runs on a sample if one of its records is exchanged."""
+    if any(isinstance(part, dp_event.RandomizedResponseDpEvent) for part in with_inner(event.event)):
+        raise Unsupported(
+            "lattice has no bound for randomised response on a sample: a response reveals that its unit was sampled"
+        )
+    parts = [part for part in with_inner(event.event) if not isinstance(part, _COMPOSITIONS)]
+    if accountant.adjacency is not Adjacency.REPLACE_ONE and not all(isinstance(part, _NOISE) for part in parts):
+        raise Unsupported(
+            f"lattice has no bound for {type(event.event).__name__} on a sample under {accountant.adjacency}: a record "
+            "takes the place of another there, and its cost is stated for another relation; use replace_one"
+        )
+    replaced = Lattice(Adjacency.REPLACE_ONE)
+    if reason := replaced.supports(event.event):
+        raise Unsupported(f"lattice has no bound for {type(event.event).__name__} on a sample: {reason}")
+    return replaced.compose(event.event).pair
+
+
+def _with_replacement(accountant: Lattice, event: dp_event.SampledWithReplacementDpEvent) -> DominatingPair:
+    """A Gaussian on m draws from n records with replacement: a record is drawn k times with binomial probability.
+
+    Proof: docs/proofs/sampling.md, Theorem 7.
+    """
+    size = validate.integer(minimum=1, source_dataset_size=event.source_dataset_size)
+    draws = validate.integer(sample_size=event.sample_size)
     mu = _joint_mu(event.event)
     if mu is None:
-        raise Unsupported(f"lattice has no bound for {type(event.event).__name__} on a sample without replacement")
-    if not sample or not mu:
+        raise Unsupported(f"lattice has no bound for {type(event.event).__name__} on a sample with replacement")
+    if not draws or not mu:
         return DominatingPair.identity()
     if math.isinf(mu):
         return DominatingPair.non_private()
-    if sample == size:
-        return DominatingPair.gaussian(1.0, 2 * mu)
-    rate = sample / size
-    law = Symmetrized(NormalMixtures([1 - rate, rate], [0.0, 2 * mu]))
-    label = f"without_replacement({rate!r}, {mu!r})"
-    return DominatingPair([((Component(law, law, label, tight=True, tight_alone=True), 1),)])
+    if size == 1:
+        if accountant.adjacency is Adjacency.ADD_REMOVE:
+            raise Unsupported("lattice has no bound for draws from one record under add_remove: none would be left")
+        return DominatingPair.gaussian(1.0, 2 * mu * draws).as_upper_bound()
+    weights = _times_drawn(draws, size)
+    some = math.fsum(weights[1:])
+    parts = [DominatingPair.gaussian(1.0, 2 * mu * times) for times in range(1, len(weights))]
+    together, rate = DominatingPair.blend(parts, [w / some for w in weights[1:]]), min(some * (1 + 2.0**-50), 1.0)
+    if accountant.adjacency is Adjacency.ADD_REMOVE:
+        return together.poisson_sampled(rate).as_upper_bound()
+    return together.exchanged_in_samples(rate).as_upper_bound()
+
+
+def _times_drawn(draws: int, size: int) -> list[float]:
+    """The probabilities that one of `size` records is drawn 0, 1, … times, until none is above 1e-290."""
+    results = []
+    with localcontext(Context(prec=60, Emin=-(10**9), Emax=10**9)):
+        weight = (1 - 1 / Decimal(size)) ** draws
+        for times in range(draws + 1):
+            results.append(max(float(weight), _LEAST_WEIGHT))
+            weight = weight * (draws - times) / (times + 1) / (size - 1)
+            if weight < _LEAST_WEIGHT and times > draws / size:
+                break
+    return results
 
 
 def _truncated(accountant: Lattice, event: TruncatedPoissonSampledDpEvent) -> DominatingPair:
@@ -375,8 +451,6 @@ def _truncated(accountant: Lattice, event: TruncatedPoissonSampledDpEvent) -> Do
 
     Proof: docs/proofs/sampling.md, Theorem 4.
     """
-    if accountant.adjacency is Adjacency.REPLACE_ONE:
-        raise Unsupported("lattice has no bound for truncated Poisson sampling under replace_one")
     mu = _joint_mu(event.event)
     if mu is None:
         raise Unsupported(f"lattice has no bound for {type(event.event).__name__} on a truncated Poisson sample")
@@ -388,16 +462,15 @@ def _truncated(accountant: Lattice, event: TruncatedPoissonSampledDpEvent) -> Do
     from scipy.stats import binom
 
     limit = event.max_batch_size
-    whole = DominatingPair.gaussian(1.0, mu).poisson_sampled(rate)
+    replaced = accountant.adjacency is Adjacency.REPLACE_ONE
+    whole = DominatingPair.gaussian_mixture([1 - rate, rate], [0.0, mu], 1.0, mirrored=replaced)
     if limit >= event.source_dataset_size:
         return whole
     overflow = float(binom.sf(limit - 1, event.source_dataset_size - 1, rate))  # to a relative 1e-9
     overflow = max(overflow, 1e-300)
     cut = DominatingPair.gaussian(1.0, 2 * mu).poisson_sampled(rate * limit / (limit + 1))
-    if accountant.adjacency is Adjacency.ZERO_OUT and limit:
-        share = rate * limit / (limit + 1)
-        law = Symmetrized(NormalMixtures([1 - share, share], [0.0, 2 * mu]))
-        cut = DominatingPair.of(law, law, label=f"symmetrized({share!r}, {2 * mu!r})")
+    if accountant.adjacency is not Adjacency.ADD_REMOVE:
+        cut = DominatingPair.gaussian(1.0, 2 * mu).exchanged_in_samples(rate * limit / (limit + 1))
     chances = [1 - overflow * (1 - 1e-9), min(1.0, overflow * (1 + 1e-9))]
     return DominatingPair.blend([whole, cut], chances, rounded_up=True).as_upper_bound()
 
@@ -444,6 +517,15 @@ def _non_private(accountant: Lattice, event: dp_event.NonPrivateDpEvent) -> Domi
     return DominatingPair.non_private()
 
 
+_COMPOSITIONS = (dp_event.NoOpDpEvent, dp_event.SelfComposedDpEvent, dp_event.ComposedDpEvent)
+_NOISE = (
+    dp_event.GaussianDpEvent,
+    dp_event.LaplaceDpEvent,
+    dp_event.DiscreteLaplaceDpEvent,
+    DiscreteGaussianDpEvent,
+)
+"""Noise on a sum, whose cost follows from how far a record moves the sum."""
+
 _OF_GROUPS = (
     dp_event.NoOpDpEvent,
     dp_event.SelfComposedDpEvent,
@@ -455,6 +537,8 @@ _OF_GROUPS = (
     dp_event.ZCDpEvent,
     dp_event.PoissonSampledDpEvent,
     dp_event.NonPrivateDpEvent,
+    PermuteAndFlipDpEvent,
+    DiscreteGaussianDpEvent,
     EpsilonDeltaDpEvent,
     BoundedRangeSelectionDpEvent,
     ExPostSelectionDpEvent,
@@ -470,6 +554,9 @@ Lattice.handlers = {
     dp_event.MixtureOfGaussiansDpEvent: _mixture,
     dp_event.PoissonSampledDpEvent: _poisson,
     dp_event.SampledWithoutReplacementDpEvent: _without_replacement,
+    dp_event.SampledWithReplacementDpEvent: _with_replacement,
+    PermuteAndFlipDpEvent: _permute_and_flip,
+    DiscreteGaussianDpEvent: _discrete_gaussian,
     dp_event.RepeatAndSelectDpEvent: _best_of_runs,
     dp_event.NonPrivateDpEvent: _non_private,
     TruncatedPoissonSampledDpEvent: _truncated,

@@ -19,7 +19,8 @@ from dpassay.accounting.lattice import components, gaussian_curve
 from dpassay.accounting.lattice.components import DIRECTIONS, Component
 from dpassay.accounting.lattice.discretized import upper_product
 from dpassay.accounting.lattice.enclosure import Enclosure
-from dpassay.accounting.lattice.laws import Blend, Law, Sampled
+from dpassay.accounting.lattice.laws import Blend, Law, Sampled, Symmetrized
+from dpassay.accounting.lattice.normal_mixtures import NormalMixtures
 from dpassay.accounting.lattice.products import (
     Composition,
     distinct,
@@ -249,7 +250,8 @@ class DominatingPair:
         label = f"blend({[(part.label, weight) for part, weight in parts]!r}, {rounded_up})"
         tight = all(part.tight for part, _ in parts) and not rounded_up
         tight_alone = any(part.tight_alone for part, _ in parts)
-        return DominatingPair._of(Component(remove, add, label, None, tight, tight_alone))
+        symmetric = all(part.symmetric or part.remove is part.add for part, _ in parts)
+        return DominatingPair._of(Component(remove, add, label, None, tight, tight_alone, symmetric))
 
     # --- composition
 
@@ -328,6 +330,38 @@ class DominatingPair:
         if rate == 1:
             return self
         return DominatingPair(distinct([_sampled(each, rate).alternatives[0] for each in self.alternatives]))
+
+    def exchanged_in_samples(self, rate: float) -> DominatingPair:
+        """The pair if a record of a sample is exchanged with probability `rate`, given that of an exchange, this one.
+
+        At t ≥ 1 the curve is that of a Poisson sample, and below its mirror image.
+
+        Args:
+            rate: in [0, 1].
+
+        Raises:
+            ValueError: if the two directions of this pair differ.
+
+        Proof: docs/proofs/sampling.md, Theorem 3.
+        """
+        validate.probability(rate=rate)
+        if rate == 1 or not any(self.alternatives):
+            return self
+        if not self._symmetric:
+            raise ValueError("a pair for an exchange has the same curve in both directions")
+        results = []
+        for each in self.alternatives if rate else ():
+            part, count = each[0]
+            single = len(each) == count == 1 and not part.add.upper_only
+            law: Law
+            if (mu := mu_of(each)) is not None:
+                law = NormalMixtures([1 - rate, rate], [0.0, mu])
+            else:
+                law = Sampled(part.remove if single else upper_product(laws_of(each, "remove")), rate)
+            tight = mu is not None or (single and part.tight)
+            law, label = Symmetrized(law), f"exchanged({rate!r}, {key_of(each)})"
+            results.append(((Component(law, law, label, tight=tight, tight_alone=True, symmetric=True), 1),))
+        return DominatingPair(results or [()])
 
     def chained(self, size: int) -> DominatingPair:
         """An upper bound on the pair of `size` units that change together, one after the other, in any directions.

@@ -32,9 +32,11 @@ from dpassay.accounting.accountants.base import Accountant, Unsupported
 from dpassay.accounting.events import (
     EXAMPLES,
     BoundedRangeSelectionDpEvent,
+    DiscreteGaussianDpEvent,
     EpsilonDeltaDpEvent,
     ExPostSelectionDpEvent,
     ParallelDpEvent,
+    PermuteAndFlipDpEvent,
     SecretGroupsReleaseDpEvent,
     SecretReleaseDpEvent,
     TruncatedPoissonSampledDpEvent,
@@ -82,7 +84,14 @@ def mixtures(draw: st.DrawFn) -> DpEvent:
 @st.composite
 def samples(draw: st.DrawFn) -> DpEvent:
     size = draw(st.integers(2, 30))
-    return dp_event.SampledWithoutReplacementDpEvent(size, draw(st.integers(1, size)), draw(gaussian))
+    return dp_event.SampledWithoutReplacementDpEvent(size, draw(st.integers(1, size - 1)), draw(gaussian | laplace))
+
+
+@st.composite
+def draws(draw: st.DrawFn) -> DpEvent:
+    size = draw(st.integers(2, 12))
+    inner = dp_event.GaussianDpEvent(draw(between(1.0, 6.0)))
+    return dp_event.SampledWithReplacementDpEvent(size, draw(st.integers(1, 6)), inner)
 
 
 @st.composite
@@ -112,7 +121,14 @@ EVENTS: dict[str, st.SearchStrategy[DpEvent]] = {
     "Laplace on a Poisson sample": st.builds(dp_event.PoissonSampledDpEvent, rate, laplace),
     "Gaussian on a Poisson sample that is cut": cut_samples(),
     "Gaussian on a sample without replacement": samples(),
-    "Gaussian on a sample with replacement": st.just(EXAMPLES["Gaussian on a sample with replacement"]),
+    "Gaussian on a sample with replacement": draws(),
+    "discrete Gaussian noise on a number": st.builds(
+        DiscreteGaussianDpEvent, between(0.8, 6.0), st.sampled_from([1.0, 1.5, 2.0]), st.just(1)
+    ),
+    "discrete Gaussian noise on a vector": st.builds(
+        DiscreteGaussianDpEvent, between(0.8, 6.0), st.sampled_from([1.0, 1.5, 2.0]), st.sampled_from([None, 3])
+    ),
+    "permute-and-flip": between(0.05, 3.0).map(PermuteAndFlipDpEvent),
     "tree of Gaussian sums": st.builds(
         dp_event.SingleEpochTreeAggregationDpEvent,
         between(1.0, 12.0),
@@ -245,7 +261,7 @@ def test_every_event_has_a_row() -> None:
     asked = {kind for _, kind, _ in ASKED}
     for kind, event in EXAMPLES.items():
         assert kind not in asked or type(event) in adversaries.MECHANISMS, f"{kind} has no adversary"
-    assert EXAMPLES.keys() - asked == {"Gaussian on a sample with replacement"}
+    assert EXAMPLES.keys() == asked
 
 
 def test_an_accountant_without_a_bound_says_why() -> None:

@@ -29,9 +29,11 @@ from numpy.typing import NDArray
 
 from dpassay.accounting.events import (
     BoundedRangeSelectionDpEvent,
+    DiscreteGaussianDpEvent,
     EpsilonDeltaDpEvent,
     ExPostSelectionDpEvent,
     ParallelDpEvent,
+    PermuteAndFlipDpEvent,
     SecretGroupsReleaseDpEvent,
     SecretReleaseDpEvent,
     TruncatedPoissonSampledDpEvent,
@@ -473,18 +475,81 @@ def _responds(event: DpEvent) -> bool:
 
 
 def _without_replacement(event: dp_event.SampledWithoutReplacementDpEvent, adjacency: str, size: int) -> list[Pair]:
-    """A unit of 1 is exchanged for −1; all others are equal, at an end or between. The sum of m of n is released."""
-    assert adjacency == "replace_one"
+    """A unit of 1 is exchanged for −1 or 0, or is absent; all others are equal, at an end or between.
+
+    The sum of m of n is released.
+    """
     sample, rate = event.sample_size, event.sample_size / event.source_dataset_size
     results = []
     for other in (-1.0, -0.5, 0.0, 0.2, 0.5, 1.0):  # those between have more power at some levels
-        laws = [([rate, 1 - rate], [unit + (sample - 1) * other, sample * other]) for unit in (1, -1)]
-        results.append(gaussians(laws[0], laws[1], event.event.noise_multiplier, known=abs(other) == 1))
+        laws: list[Mixture] = [
+            ([rate, 1 - rate], [unit + (sample - 1) * other, sample * other])
+            for unit in (1.0, -1.0 if adjacency == "replace_one" else 0.0)
+        ]
+        if adjacency == "add_remove":
+            laws[1] = [1.0], [sample * other]
+        if isinstance(event.event, dp_event.LaplaceDpEvent):
+            results.append(replace(laplaces(laws[0], laws[1], event.event.noise_multiplier), known=abs(other) == 1))
+        else:
+            results.append(gaussians(laws[0], laws[1], event.event.noise_multiplier, known=abs(other) == 1))
+    return results
+
+
+def _with_replacement(event: dp_event.SampledWithReplacementDpEvent, adjacency: str, size: int) -> list[Pair]:
+    """Likewise, where the unit is drawn several times."""
+    draws, rate, results = event.sample_size, 1 / event.source_dataset_size, []
+    chances = [math.comb(draws, k) * rate**k * (1 - rate) ** (draws - k) for k in range(draws + 1)]
+    for other in (-1.0, 0.0, 1.0):
+        first, second = (
+            (chances, [k * unit + (draws - k) * other for k in range(draws + 1)])
+            for unit in (1.0, -1.0 if adjacency == "replace_one" else 0.0)
+        )
+        if adjacency == "add_remove":
+            second = [1.0], [draws * other]
+        results.append(gaussians(first, second, event.event.noise_multiplier, known=False))
+    return results
+
+
+def _discrete_gaussian(event: DiscreteGaussianDpEvent, adjacency: str, size: int) -> list[Pair]:
+    """A whole number that moves by the sensitivity, which a vector may do in one coordinate."""
+    ends = _ends(adjacency, size)
+    shift, reach = round((ends[0] - ends[1]) * math.floor(event.sensitivity)), math.ceil(12 * event.sigma)
+    points = np.arange(-reach, shift + reach + 1)
+    masses = [np.exp(-((points - centre) ** 2) / (2 * event.sigma**2)) for centre in (shift, 0)]
+    total = float(np.exp(-(np.arange(-3 * reach, 3 * reach + 1) ** 2) / (2 * event.sigma**2)).sum())
+    first, second = ([*(side / total).tolist(), max(0.0, 1 - side.sum() / total)] for side in masses)
+    return [Pair.of(first, second, error=1e-12, known=False)] if shift else [Pair.nothing()]
+
+
+def _permute_and_flip(event: PermuteAndFlipDpEvent, adjacency: str, size: int) -> list[Pair]:
+    """The best of scores plus exponential noise of rate ε/2: some scores rise by 1, the others fall by 1.
+
+    Exactly, by inclusion and exclusion of who is above the best score.
+    """
+    rate = event.epsilon / 2
+    scores = [(0.0, 1.0), (2.0, 0.0), (0.0, 0.0, 3.0), (1.0, 4.0, 0.0, 2.0)]
+    results = []
+    for before in scores:
+        for risen in range(1, len(before)):
+            after = [score + (size if index < risen else -size) for index, score in enumerate(before)]
+            results.append(Pair.of(_best(after, rate), _best(before, rate), error=1e-9, known=len(before) == 2))
+    return results
+
+
+def _best(scores: Sequence[float], rate: float) -> list[float]:
+    top, results = max(scores), []
+    for index, score in enumerate(scores):
+        others = [other - top for place, other in enumerate(scores) if place != index]
+        chance = 0.0
+        for count in range(len(others) + 1):
+            for chosen in itertools.combinations(others, count):
+                chance += (-1) ** count * math.exp(rate * (score - top + sum(chosen))) / (1 + count)
+        results.append(chance)
     return results
 
 
 def _truncated(event: TruncatedPoissonSampledDpEvent, adjacency: str, size: int) -> list[Pair]:
-    """n − 1 units of 0, or all of −1, beside one of 1 that is absent or 0 in the other data set.
+    """n − 1 units of 0, or all of −1, beside one of 1 that is absent, 0 or −1 in the other data set.
 
     The number k of others that are drawn is binomial. If the unit is drawn, it is kept with probability min(1, B/(k +
     1)), and takes the place of another if that is below 1.
@@ -505,7 +570,7 @@ def _truncated(event: TruncatedPoissonSampledDpEvent, adjacency: str, size: int)
                 weights[mean] = weights.get(mean, Fraction(0)) + chance * (1 - kept)
             return [float(w) for w in weights.values()], list(weights)
 
-        second = law(None if adjacency == "add_remove" else 0)
+        second = law({"add_remove": None, "zero_out": 0, "replace_one": -1}[adjacency])
         results.append(gaussians(law(1), second, event.event.noise_multiplier))
     return results
 
@@ -631,6 +696,9 @@ MECHANISMS: dict[type[DpEvent], Callable[[Any, str, int], list[Pair]]] = {
     dp_event.MixtureOfGaussiansDpEvent: _mixture,
     dp_event.PoissonSampledDpEvent: _poisson,
     dp_event.SampledWithoutReplacementDpEvent: _without_replacement,
+    dp_event.SampledWithReplacementDpEvent: _with_replacement,
+    DiscreteGaussianDpEvent: _discrete_gaussian,
+    PermuteAndFlipDpEvent: _permute_and_flip,
     dp_event.SelfComposedDpEvent: _repeated,
     dp_event.ComposedDpEvent: _composed,
     EpsilonDeltaDpEvent: _epsilon_delta,
