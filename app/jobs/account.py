@@ -14,6 +14,7 @@ from dp_accounting import DpEvent, dp_event
 from pydantic_core import to_jsonable_python
 
 from dpassay.accounting import events, registry
+from dpassay.accounting.accountants.base import TUNED
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.events import EpsilonDeltaDpEvent
@@ -271,7 +272,7 @@ def account(
         ledgers=states,
         whole_plan=tuple(total.under(of_files.under(bound)) for _, bound in whole_plan),
         foreign=tuple(ForeignFile.of(*read) for read in inputs.readings),
-        assumptions=total.assumptions,
+        assumptions=(*total.assumptions, *([TUNED] if any(TUNED in bound.assumptions for bound in bounds) else [])),
         if_sampled=if_sampled,
         against_claims=tuple(_against_claims(inputs, event, total.under)),
         warnings=() if delta is None else tuple(large_delta(delta)),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dpassay.accounting.comparison.curves import Other
     from dpassay.accounting.comparison.releases import Layers
     from dpassay.accounting.events import SecretReleaseDpEvent
+    from dpassay.accounting.tuning.statement import Tuning
     from dpassay.jobs.matrices import MatrixRelease
 
 MAX_RELEASES = 10**9
@@ -125,6 +126,14 @@ class DpSgd(Mechanism):
     epochs: Annotated[
         float | None, "With --records and --batch-size: epochs of records / batch size steps, rounded up in all."
     ] = None
+    tuning_runs: Annotated[int | None, "Fixed number of such runs, all of which are charged."] = None
+    tuning_mean: Annotated[
+        float | None, "Instead of --tuning-runs: mean of a random number of runs, of which only the best is released."
+    ] = None
+    tuning_distribution: Annotated[
+        str | None, "With --tuning-mean: geometric (default), poisson, logarithmic or truncated_negative_binomial."
+    ] = None
+    tuning_shape: Annotated[float | None, "Shape of a truncated negative binomial number of runs, at least 0."] = None
 
     assumptions = (
         "Each batch is a Poisson sample: every record is in it with the sampling probability, independently. Shuffled "
@@ -176,7 +185,21 @@ class DpSgd(Mechanism):
     def event(self, adjacency: str) -> DpEvent:
         from dp_accounting import dp_event
 
-        return dp_event.SelfComposedDpEvent(self.release(adjacency), self.step_count)
+        run = dp_event.SelfComposedDpEvent(self.release(adjacency), self.step_count)
+        return run if self.tuning is None else self.tuning.of(run)
+
+    @property
+    def tuning(self) -> Tuning | None:
+        """The runs that were tried, if it is said; a `ValueError` for numbers out of range."""
+        from dpassay.accounting.tuning.statement import Tuning
+
+        said = self.tuning_runs, self.tuning_mean, self.tuning_distribution, self.tuning_shape
+        if said == (None, None, None, None):
+            return None
+        try:
+            return Tuning(*said)
+        except ValueError as error:
+            raise ValueError(f"--tuning-…: {error}") from None
 
     def derived(self) -> Mapping[str, float]:
         rate = {} if self.sampling_probability is not None else {"sampling_probability": self.rate}
@@ -188,9 +211,10 @@ class DpSgd(Mechanism):
             of = f" ({self.batch_size} of {self.records} records)"
         if self.epochs is not None:
             run = f" ({format_number(self.epochs)} epoch{'s' if self.epochs != 1 else ''})"
+        tuned = "" if self.tuning is None else f"; {self.tuning.in_words}"
         return (
             f"DP-SGD, noise multiplier {format_number(self.noise_multiplier)}, sampling probability "
-            f"{format_number(self.rate)}{of}, {self.step_count} steps{run}"
+            f"{format_number(self.rate)}{of}, {self.step_count} steps{run}{tuned}"
         )
 
     def search(self, find: str) -> ParameterSearch:

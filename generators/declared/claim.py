@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ from dpassay.accounting.ledger.evidence import (
 )
 from dpassay.accounting.ledger.ledger import Ledger, open_ledgers
 from dpassay.accounting.registry import unsupported
+from dpassay.accounting.tuning.statement import Tuning
 from dpassay.base.errors import InputError, input_errors
 from dpassay.claims.base import Claim, Count, ExPostClaim, Number, Plan, Public, SecretProtectionClaim
 from dpassay.claims.data import DataSource, Strict
@@ -63,6 +65,28 @@ class SGD(Strict):
     steps: Count = Field(ge=1)
 
 
+class TuningClaim(Strict):
+    """How often a part ran while it was tuned; the number of runs is fixed, or drawn at random."""
+
+    runs: Count | None = Field(None, ge=1, description="a fixed number of runs, all of which are charged")
+    mean: Number | None = Field(
+        None, gt=0, description="the mean of a random number of runs, of which only the best is released"
+    )
+    distribution: str | None = Field(
+        None, description="of that number: geometric (default), poisson, logarithmic or truncated_negative_binomial"
+    )
+    shape: Number | None = Field(None, ge=0, description="of a truncated negative binomial number")
+
+    @model_validator(mode="after")
+    def _one_law(self) -> Self:
+        self.stated()
+        return self
+
+    def stated(self) -> Tuning:
+        """The statement, checked."""
+        return Tuning(self.runs, self.mean, self.distribution, self.shape)
+
+
 _LONGEST_LABEL = 100
 
 
@@ -80,6 +104,7 @@ class DeclaredPart(Strict):
     file: Path | None = Field(None, description="a file of another library: a checkpoint, JSON, or text")
     ledger: Path | None = Field(None, description="a ledger of this tool")
     count: Count = Field(1, ge=1, description="how often the part ran on the same data")
+    tuning: TuningClaim | None = Field(None, description="how often the part ran to be tuned, each run like this one")
     sampler: Sampler | None = Field(None, description="how records were sampled, for dp_sgd and files")
     records: Count | None = Field(None, ge=1, description="the number of records, for sampler: fixed")
     normalizer: Normalizer | None = Field(
@@ -102,6 +127,8 @@ class DeclaredPart(Strict):
             raise ValueError(f"records {self.records} does not apply: it is for sampler: fixed; leave it out")
         if self.ledger is not None and self.count != 1:
             raise ValueError("count: a ledger counts its runs itself; leave it out")
+        if self.tuning is not None and self.count != 1:
+            raise ValueError("count: does not go with tuning, which says how often the part ran; leave it out")
         if self.event is not None:
             declared_event(self.event)
         if not self.label.strip() or len(self.label) > _LONGEST_LABEL or not self.label.isprintable():
@@ -115,7 +142,7 @@ class DeclaredPart(Strict):
     def _without_what_is_not_stated(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """As older versions describe it, where it states no condition, so that their ledgers are resumed."""
         body: dict[str, Any] = serialize(self)
-        return {key: value for key, value in body.items() if value or key not in ("normalizer", "conditions")}
+        return {key: value for key, value in body.items() if value or key not in ("normalizer", "conditions", "tuning")}
 
     @property
     def path(self) -> Path | None:
@@ -255,7 +282,7 @@ class DeclaredClaim(Claim):
         repeated = RepeatedEvent(reading.event, part.count)
         event = events.compose([(repeated.event, repeated.count)])
         basis = Basis(tuple(assumed), exact=reading.exact, unstated=_of_part(part, reading.unstated))
-        return ReadPart(part.label, event, basis, state.stated, digest, reading.hints)
+        return _tuned(part, ReadPart(part.label, event, basis, state.stated, digest, reading.hints))
 
     def _of_ledger(self, part: DeclaredPart, ledger: Ledger) -> ReadPart:
         runs = [ledger.run(name) for name in ledger.runs()]
@@ -282,7 +309,9 @@ class DeclaredClaim(Claim):
             basis.exact,
             _of_part(part, [item for item in basis.unstated if item.name not in part.conditions]),
         )
-        return ReadPart(part.label, event, of_part, sha256=ledger.identity)
+        if part.tuning is not None and len(runs) != 1:
+            raise ValueError("tuning: a ledger of one run can be one of the runs of a tuning, and this one holds more")
+        return _tuned(part, ReadPart(part.label, event, of_part, sha256=ledger.identity))
 
     def _is_of_unit(self, unit: Unit) -> bool:
         """Whether events for one unit count for the claim: for its own, or for the records of its groups."""
@@ -340,6 +369,16 @@ class DeclaredClaim(Claim):
 
     def located(self, folder: Path) -> Self:
         return super().located(folder).model_copy(update={"audits": [str(folder / audit) for audit in self.audits]})
+
+
+def _tuned(part: DeclaredPart, once: ReadPart) -> ReadPart:
+    """A part with all its runs, if it was tuned. It may cost less, as most runs are not released."""
+    if part.tuning is None:
+        return once
+    tuning = part.tuning.stated()
+    said = f"{part.label}: Tuning: {tuning.in_words}. No run costs more than this part, and there were no others."
+    basis = dataclasses.replace(once.basis, assumptions=(*once.basis.assumptions, said), exact=False)
+    return dataclasses.replace(once, event=events.compose([(tuning.of(once.event), 1)]), basis=basis)
 
 
 def _of_part(part: DeclaredPart, unstated: Sequence[Unstated]) -> tuple[Unstated, ...]:
