@@ -166,6 +166,26 @@ class SecretGroupsReleaseDpEvent(DpEvent):  # type: ignore[misc]
 
 
 @attrs.frozen
+class RandomAllocationDpEvent(DpEvent):  # type: ignore[misc]
+    """`num_steps` runs of a mechanism, of which each unit takes part in exactly `num_selected`, chosen uniformly.
+
+    The choices of different units are independent, as are those of different epochs: an epoch is one event. Batches
+    therefore have random sizes. Shuffled batches of a fixed size are another mechanism, since records then displace
+    each other.
+    """
+
+    event: DpEvent
+    num_selected: int
+    num_steps: int
+
+    def __attrs_post_init__(self) -> None:
+        validate.integer(minimum=1, num_steps=self.num_steps)
+        validate.integer(num_selected=self.num_selected)
+        if self.num_selected > self.num_steps:
+            raise ValueError(f"num_selected must be at most num_steps ({self.num_steps}), not {self.num_selected}")
+
+
+@attrs.frozen
 class TruncatedPoissonSampledDpEvent(DpEvent):  # type: ignore[misc]
     """A mechanism on a Poisson sample of `source_dataset_size` units, truncated to `max_batch_size`.
 
@@ -254,6 +274,7 @@ EXAMPLES: dict[str, DpEvent] = {
     "Gaussian on a Poisson sample": dp_event.PoissonSampledDpEvent(0.05, _SAMPLED),
     "Laplace on a Poisson sample": dp_event.PoissonSampledDpEvent(0.05, dp_event.LaplaceDpEvent(2.0)),
     "Gaussian on a Poisson sample that is cut": TruncatedPoissonSampledDpEvent(0.05, 1000, 80, _SAMPLED),
+    "Gaussian in some of the steps, at random": RandomAllocationDpEvent(_SAMPLED, 2, 20),
     "Gaussian on a sample without replacement": dp_event.SampledWithoutReplacementDpEvent(100, 10, _SAMPLED),
     "Gaussian on a sample with replacement": dp_event.SampledWithReplacementDpEvent(100, 10, _SAMPLED),
     "discrete Gaussian noise on a number": DiscreteGaussianDpEvent(6.0, 1.0, 1),

@@ -33,7 +33,6 @@ _WORST = {
 """The end at which a number that was rounded costs most. A sample is a sample of a larger one."""
 
 _UNSUPPORTED = {
-    "RandomAllocationDpEvent": "each record in a random choice of the steps",
     "UnsupportedDpEvent": "what the library itself could not describe",
 }
 _LONGEST = 200_000

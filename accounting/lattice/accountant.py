@@ -29,6 +29,7 @@ from dpassay.accounting.events import (
     EpsilonDeltaDpEvent,
     ExPostSelectionDpEvent,
     PermuteAndFlipDpEvent,
+    RandomAllocationDpEvent,
     TruncatedPoissonSampledDpEvent,
     with_inner,
 )
@@ -513,6 +514,35 @@ def _best_of_known_runs(tuned: _Tuned) -> DominatingPair:
     return DominatingPair([((component, 1),)])
 
 
+def _allocation(accountant: Lattice, event: RandomAllocationDpEvent) -> DominatingPair:
+    """One of t steps exactly; k of t as k independent choices from blocks of ⌊t/k⌋ or ⌈t/k⌉ steps, an upper bound.
+
+    Under replace_one the step is assumed to be known, which leaves a Gaussian at distance 2.
+
+    Proof: docs/proofs/allocation.md, Theorems 1, 4 and 5.
+    """
+    mu = _joint_mu(event.event)
+    if mu is None:
+        raise Unsupported(f"lattice has no bound for {type(event.event).__name__} in random steps, only for Gaussians")
+    selected, steps = event.num_selected, event.num_steps
+    if not selected or not mu:
+        return DominatingPair.identity()
+    if math.isinf(mu):
+        return DominatingPair.non_private()
+    if selected == steps:
+        return DominatingPair.gaussian(1.0, mu * accountant.scale).self_compose(steps)
+    if accountant.adjacency is Adjacency.REPLACE_ONE:
+        return DominatingPair.gaussian(1.0, 2 * mu).self_compose(selected).as_upper_bound()
+    size, longer = divmod(steps, selected)
+    blocks = [
+        DominatingPair.gaussian_allocation(1.0, length, mu).self_compose(count)
+        for length, count in ((size, selected - longer), (size + 1, longer))
+        if count
+    ]
+    pair = DominatingPair.identity().compose(*blocks)
+    return pair if selected == 1 else pair.as_upper_bound()
+
+
 def _non_private(accountant: Lattice, event: dp_event.NonPrivateDpEvent) -> DominatingPair:
     return DominatingPair.non_private()
 
@@ -560,6 +590,7 @@ Lattice.handlers = {
     dp_event.RepeatAndSelectDpEvent: _best_of_runs,
     dp_event.NonPrivateDpEvent: _non_private,
     TruncatedPoissonSampledDpEvent: _truncated,
+    RandomAllocationDpEvent: _allocation,
     EpsilonDeltaDpEvent: _epsilon_delta,
     BoundedRangeSelectionDpEvent: _bounded_range,
     ExPostSelectionDpEvent: _bounded_range,

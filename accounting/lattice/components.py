@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from dpassay.accounting.conversions import formulas
-from dpassay.accounting.lattice import concentrated_curve
+from dpassay.accounting.lattice import allocation, concentrated_curve
 from dpassay.accounting.lattice.laws import Atoms, Laplace, Law, Profile
 from dpassay.accounting.lattice.normal_mixtures import NormalMixtures
 from dpassay.base import validate
@@ -39,6 +39,10 @@ class Component:
     selection_eta: float | None = None
     # the exact square of which μ is the rounded root, so that a sum of many μ² is rounded once.
     mu_squared: Fraction | None = None
+    # a pair that this mechanism's own pair dominates, if `remove` and `add` are only known to dominate it.
+    below: Component | None = None
+    # log of a factor: the curves that are meant are those of the laws times it.
+    log_factor: float = 0.0
 
 
 def of_laws(
@@ -53,6 +57,21 @@ def gaussian(mu: float, mu_squared: Fraction | None = None) -> Component:
     """N(μ, 1) against N(0, 1), which is its own mirror image."""
     law = NormalMixtures([1.0], [mu])
     return Component(law, law, f"gaussian({mu!r})", mu, mu_squared=mu_squared)
+
+
+def gaussian_allocation(mu: float, steps: int) -> Component:
+    """A Gaussian in one of `steps` steps, at least 2: a pair that dominates it, and one that it dominates.
+
+    Proof: docs/proofs/allocation.md, Theorems 1 to 3.
+    """
+    upper, excess = allocation.upper_law(mu, min(steps, allocation.MAX_STEPS))
+    label = f"allocation({mu!r}, {min(steps, allocation.MAX_STEPS)})"
+    component = replace(of_laws(upper, label=label), log_factor=excess)
+    if steps > allocation.MAX_STEPS:
+        return replace(component, tight=False)
+    lower, excess = allocation.lower_law(mu, steps)
+    below = replace(of_laws(lower, label=f"below({label})"), log_factor=-excess * (1 + excess))
+    return replace(component, below=below)
 
 
 def laplace(noise_multiplier: float, sensitivity: float) -> Component:

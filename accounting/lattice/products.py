@@ -68,6 +68,19 @@ def mu_of(composition: Composition) -> float | None:
     return joint_mu(composition)[0]
 
 
+def factor_of(composition: Composition) -> float:
+    """What the curve of the laws is multiplied by; rounded up if it is above 1, and down if it is below."""
+    total = sum(count * part.log_factor for part, count in composition)
+    return math.exp(total * (1 + 1e-9)) + math.copysign(2**-52, total) if total else 1.0
+
+
+def below(composition: Composition) -> Composition | None:
+    """A composition that this one dominates, if a part is only known to lie between two pairs; else None."""
+    if all(part.below is None for part, _ in composition):
+        return None
+    return tuple((part.below or part, count) for part, count in composition)
+
+
 def _squares(composition: Composition) -> Fraction:
     return joint_mu([pair for pair in composition if pair[0].mu is not None])[1]
 
@@ -195,13 +208,25 @@ def simple_least_epsilon(composition: Composition, delta: float, side: str) -> f
 
 def simple_delta(composition: Composition, epsilon: float) -> float:
     """An upper bound on δ(ε) from Gaussians that dominate the parts; 1 if a part has none."""
+    mu = _dominating_mu(composition)
+    return gaussian_curve.delta(mu, epsilon).upper if math.isfinite(mu) else 1.0
+
+
+def dominated_epsilon(composition: Composition, delta: float) -> float:
+    """An upper bound on ε(δ) from Gaussians that dominate the parts; inf if a part has none."""
+    mu = _dominating_mu(composition)
+    return gaussian_curve.epsilon(mu, delta).upper if math.isfinite(mu) else math.inf
+
+
+def _dominating_mu(composition: Composition) -> float:
+    """μ of a Gaussian that dominates the composition, rounded up; inf if a part has none."""
     gaussians = []
     for part, count in composition:
         mu = max(law.dominating_mu for law in (part.remove, part.add)) if part.mu is None else part.mu
         if not math.isfinite(mu):
-            return 1.0
+            return math.inf
         gaussians.append((gaussian(mu * (1 + 1e-14)), count))
-    return gaussian_curve.delta(joint_mu(gaussians)[0] * (1 + 1e-14), epsilon).upper
+    return joint_mu(gaussians)[0] * (1 + 1e-14)
 
 
 def zcdp_epsilon(composition: Composition, delta: float) -> float:

@@ -267,6 +267,45 @@ def stated_unit(mechanism: type[Mechanism], unit: str, records_per_user: int | N
 
 
 @dataclass(frozen=True)
+class Allocation(Mechanism):
+    """Gaussian sums in which each record takes part in a fixed number of random steps of every epoch."""
+
+    noise_multiplier: Annotated[float, "σ over the clipping norm, above 0."]
+    steps: Annotated[int, "Number of steps in an epoch, at least 1."]
+    selected: Annotated[int, "In how many steps of an epoch each record takes part."] = 1
+    epochs: Annotated[int, "Number of epochs, each with new choices."] = 1
+
+    assumptions = (
+        "In every epoch each record takes part in exactly the given number of steps, chosen uniformly and independently "
+        "of all other records (balls in bins), so batches have random sizes. Shuffled batches of a fixed size are "
+        "another mechanism, and none of these bounds holds for them.",
+    )
+    finds: ClassVar = {"noise": "noise_multiplier", "epochs": "epochs"}
+    repeated = "epochs"
+
+    def release(self, adjacency: str) -> DpEvent:
+        from dp_accounting import dp_event
+
+        from dpassay.accounting.events import RandomAllocationDpEvent
+
+        validate.positive(noise_multiplier=self.noise_multiplier)
+        validate.integer(minimum=1, steps=self.steps)
+        validate.integer(minimum=1, maximum=self.steps, selected=self.selected)
+        return RandomAllocationDpEvent(dp_event.GaussianDpEvent(self.noise_multiplier), self.selected, self.steps)
+
+    def in_words(self, adjacency: str) -> str:
+        return (
+            f"random allocation, noise multiplier {format_number(self.noise_multiplier)}, each record in {self.selected} "
+            f"of {self.steps} steps, {self.epochs} epoch{'s' if self.epochs != 1 else ''}"
+        )
+
+    def search(self, find: str) -> ParameterSearch:
+        if find == "noise":
+            return ParameterSearch("noise_multiplier", (5e-2, 1e6), 1.0, decreasing=True)
+        return ParameterSearch("epochs", (1, _MAX_STEPS), 10, integer=True)
+
+
+@dataclass(frozen=True)
 class Gaussian(Mechanism):
     """Gaussian releases of the whole data set."""
 
@@ -583,6 +622,11 @@ COMPARED = {
         "Compares the accountants on DP-SGD with Poisson-sampled batches.",
         "--noise-multiplier 1 --sampling-probability .01 --steps 10000 --delta 1e-5",
     ),
+    "allocation": Command(
+        Allocation,
+        "Compares the accountants on Gaussian sums in which each record takes part in random steps (balls in bins).",
+        "--noise-multiplier 1 --steps 1000 --epochs 20 --delta 1e-6",
+    ),
     "gaussian": Command(
         Gaussian,
         "Compares the accountants on Gaussian releases of the whole data set.",
@@ -620,6 +664,11 @@ CALIBRATED = {
         DpSgd,
         "Finds the noise multiplier, sampling probability or number of steps of DP-SGD with Poisson-sampled batches.",
         "--target-epsilon 1 --delta 1e-5 --sampling-probability .01 --steps 1000",
+    ),
+    "allocation": Command(
+        Allocation,
+        "Finds the noise multiplier or the number of epochs if each record takes part in random steps (balls in bins).",
+        "--target-epsilon 1 --delta 1e-6 --steps 1000 --epochs 20",
     ),
     "gaussian": Command(
         Gaussian,
