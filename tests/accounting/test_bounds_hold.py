@@ -37,6 +37,7 @@ from dpassay.accounting.events import (
     ExPostSelectionDpEvent,
     ParallelDpEvent,
     PermuteAndFlipDpEvent,
+    RandomAllocationDpEvent,
     SecretGroupsReleaseDpEvent,
     SecretReleaseDpEvent,
     TruncatedPoissonSampledDpEvent,
@@ -95,6 +96,12 @@ def draws(draw: st.DrawFn) -> DpEvent:
 
 
 @st.composite
+def allocations(draw: st.DrawFn) -> DpEvent:
+    steps = draw(st.integers(1, 3))
+    return RandomAllocationDpEvent(draw(gaussian), draw(st.integers(0, steps)), steps)
+
+
+@st.composite
 def cut_samples(draw: st.DrawFn) -> DpEvent:
     size = draw(st.integers(1, 12))
     inner = dp_event.GaussianDpEvent(draw(between(0.5, 6.0)))
@@ -120,6 +127,7 @@ EVENTS: dict[str, st.SearchStrategy[DpEvent]] = {
     "Gaussian on a Poisson sample": st.builds(dp_event.PoissonSampledDpEvent, rate, gaussian),
     "Laplace on a Poisson sample": st.builds(dp_event.PoissonSampledDpEvent, rate, laplace),
     "Gaussian on a Poisson sample that is cut": cut_samples(),
+    "Gaussian in some of the steps, at random": allocations(),
     "Gaussian on a sample without replacement": samples(),
     "Gaussian on a sample with replacement": draws(),
     "discrete Gaussian noise on a number": st.builds(

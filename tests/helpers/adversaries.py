@@ -34,6 +34,7 @@ from dpassay.accounting.events import (
     ExPostSelectionDpEvent,
     ParallelDpEvent,
     PermuteAndFlipDpEvent,
+    RandomAllocationDpEvent,
     SecretGroupsReleaseDpEvent,
     SecretReleaseDpEvent,
     TruncatedPoissonSampledDpEvent,
@@ -575,6 +576,50 @@ def _truncated(event: TruncatedPoissonSampledDpEvent, adjacency: str, size: int)
     return results
 
 
+def _allocated(event: RandomAllocationDpEvent, adjacency: str, size: int) -> list[Pair]:
+    """Each unit is in some of at most three steps, all of which are seen; a unit adds 1 to a step, another one −1.
+
+    All choices of steps are tried. A step is one of some thirty cells.
+    """
+    if event.num_selected in (0, event.num_steps):
+        steps = [_gaussian(event.event, adjacency, size)[0]] * event.num_selected
+        return [functools.reduce(Pair.times, steps, Pair.nothing())]
+    other = -1 if adjacency == "replace_one" else 0
+    choices = list(itertools.combinations(range(event.num_steps), event.num_selected))
+    shifts = sorted({sign * k for k in range(size + 1) for sign in (1, other)})
+    zeros = [0.0] * len(shifts)
+    # The same cells for all means, since cells follow from means; weights of 0 leave the law.
+    laws = {
+        shift: gaussians(([1.0, *zeros], [float(shift), *map(float, shifts)]), ([1.0], [0.0]), _noise(event))
+        for shift in shifts
+    }
+    starts = np.arange(0, laws[0].p.size, 5)
+    masses = {shift: np.add.reduceat(law.p, starts) for shift, law in laws.items()}
+    low = {shift: np.minimum.reduceat(law.low, starts) for shift, law in laws.items()}
+    high = {shift: np.maximum.reduceat(law.high, starts) for shift, law in laws.items()}
+
+    def for_each_choice(sign: int, values: dict[int, Array], join: np.ufunc) -> list[Array]:
+        """Of all cells, once for each choice of the units' steps."""
+        results = []
+        for picked in itertools.product(choices, repeat=size):
+            counts = [sum(i in each for each in picked) for i in range(event.num_steps)]
+            parts = [values[sign * number] for number in counts]
+            results.append(functools.reduce(lambda a, b: join.outer(a, b).ravel(), parts))
+        return results
+
+    p = np.mean(for_each_choice(1, masses, np.multiply), axis=0)
+    q = np.mean(for_each_choice(other, masses, np.multiply), axis=0)
+    total = len(choices) ** size
+    bounds = [np.logaddexp.reduce(for_each_choice(1, side, np.add)) - math.log(total) for side in (low, high)]
+    pair = Pair(p, q, bounds[0], bounds[1], event.num_steps * (_QUADRATURE + 8 * _UNIT) + 64 * _UNIT)
+    pair = replace(pair, lost=event.num_steps * _TAIL)._merged()
+    return [pair if other == 0 and event.num_selected == 1 else pair.only_at_least()]
+
+
+def _noise(event: RandomAllocationDpEvent) -> float:
+    return float(event.event.noise_multiplier)
+
+
 def _secret(event: SecretReleaseDpEvent, adjacency: str, size: int) -> list[Pair]:
     """The secret occurs k times with probability w_k, each time adding 1; or it is revealed."""
     total = math.fsum((*event.weights, event.remainder))
@@ -705,6 +750,7 @@ MECHANISMS: dict[type[DpEvent], Callable[[Any, str, int], list[Pair]]] = {
     BoundedRangeSelectionDpEvent: _selection,
     ExPostSelectionDpEvent: _selection,
     TruncatedPoissonSampledDpEvent: _truncated,
+    RandomAllocationDpEvent: _allocated,
     SecretReleaseDpEvent: _secret,
     SecretGroupsReleaseDpEvent: _groups,
     ParallelDpEvent: _parallel,
