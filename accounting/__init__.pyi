@@ -16,6 +16,7 @@ from .calibration.targets import TradeOff as TradeOff
 from .comparison.comparison import Comparison as Comparison
 from .comparison.comparison import compare as compare
 from .events import BoundedRangeSelectionDpEvent as BoundedRangeSelectionDpEvent
+from .events import RandomAllocationDpEvent as RandomAllocationDpEvent
 from .events import compose as compose
 from .filters.adaptive import BudgetExhausted as BudgetExhausted
 from .filters.filter import Filter as Filter

@@ -163,14 +163,13 @@ def _merged_lognormal(mu: float, spacing: float) -> _SumLaw:
 
 def _sum_law(single: _SumLaw, steps: int) -> _SumLaw:
     """The law of a sum of `steps` copies, by doubling."""
-    total, power = None, single
-    while True:
+    total: _SumLaw | None = None
+    power = single
+    while steps > 1:
         if steps & 1:
             total = power if total is None else _added(total, power)
-        steps >>= 1
-        if not steps:
-            return total
-        power = _added(power, power)
+        power, steps = _added(power, power), steps // 2
+    return power if total is None else _added(total, power)
 
 
 def _finer(law: _SumLaw, factor: int) -> _SumLaw:
@@ -241,7 +240,8 @@ def _paired(a: _SumLaw, b: _SumLaw, factor: int, *, same: bool) -> _SumLaw:
         if same and difference:
             both *= 2
         if moments is not None:
-            assert a.moments is not None and b.moments is not None
+            assert a.moments is not None
+            assert b.moments is not None
             masses[to] += both
             first_moments = a.moments[left] * b.masses[right] + a.masses[left] * b.moments[right]
             moments[to] += 2 * first_moments if same and difference else first_moments

@@ -276,9 +276,9 @@ class Allocation(Mechanism):
     epochs: Annotated[int, "Number of epochs, each with new choices."] = 1
 
     assumptions = (
-        "In every epoch each record takes part in exactly the given number of steps, chosen uniformly and independently "
-        "of all other records (balls in bins), so batches have random sizes. Shuffled batches of a fixed size are "
-        "another mechanism, and none of these bounds holds for them.",
+        "In every epoch each record takes part in exactly the given number of steps, chosen uniformly and "
+        "independently of all other records (balls in bins), so batches have random sizes. Shuffled batches of a fixed "
+        "size are another mechanism, and none of these bounds holds for them.",
     )
     finds: ClassVar = {"noise": "noise_multiplier", "epochs": "epochs"}
     repeated = "epochs"
@@ -295,8 +295,8 @@ class Allocation(Mechanism):
 
     def in_words(self, adjacency: str) -> str:
         return (
-            f"random allocation, noise multiplier {format_number(self.noise_multiplier)}, each record in {self.selected} "
-            f"of {self.steps} steps, {self.epochs} epoch{'s' if self.epochs != 1 else ''}"
+            f"random allocation, noise multiplier {format_number(self.noise_multiplier)}, each record in "
+            f"{self.selected} of {self.steps} steps, {self.epochs} epoch{'s' if self.epochs != 1 else ''}"
         )
 
     def search(self, find: str) -> ParameterSearch:

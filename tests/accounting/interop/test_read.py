@@ -310,6 +310,22 @@ def test_events_of_dp_accounting(tmp_path: Path, form: str) -> None:
     assert any("records moves a sum by twice" in item for item in exchange.assumptions)
 
 
+@pytest.mark.parametrize("form", ["named", "listed", "text"])
+def test_random_allocation_of_dp_accounting(tmp_path: Path, form: str) -> None:
+    """An event of its HEAD, which its release does not have."""
+    inner = {"module_name": "dp_accounting.dp_event", "class_name": "GaussianDpEvent", "noise_multiplier": 2.0}
+    fields = {"event": inner, "num_selected": 10, "num_steps": 100}
+    name = ["dp_accounting.dp_event", "RandomAllocationDpEvent"]
+    texts = {
+        "named": json.dumps({"module_name": name[0], "class_name": name[1], **fields}),
+        "listed": json.dumps([*name, list(inner.values()), 10, 100]),
+        "text": "RandomAllocationDpEvent(event=GaussianDpEvent(noise_multiplier=2.0), num_selected=10, num_steps=100)",
+    }
+    (tmp_path / "event").write_text(texts[form])
+    (part,) = read_state(tmp_path / "event").parts
+    assert part == RepeatedEvent(events.RandomAllocationDpEvent(dp_event.GaussianDpEvent(2.0), 10, 100))
+
+
 def test_a_truncated_sample_of_dp_accounting(tmp_path: Path) -> None:
     (tmp_path / "event").write_text(
         "TruncatedSubsampledGaussianDpEvent(dataset_size=1000, sampling_probability=0.01, truncated_batch_size=30, "
