@@ -107,8 +107,7 @@ def test_two_epochs_by_all_pairs_of_outcomes() -> None:
     q, p = (np.diff(ndtr(edges - shift)) for shift in (0.0, 1.0))
     one_q, one_p = np.outer(q, q).ravel(), ((np.outer(p, q) + np.outer(q, p)) / 2).ravel()
     index = np.digitize(np.log(one_p / one_q), np.linspace(-3, 6, 1500))
-    p, q = (np.bincount(index, weights=side) for side in (one_p, one_q))
-    both_p, both_q = np.multiply.outer(p, p), np.multiply.outer(q, q)
+    both_p, both_q = (np.multiply.outer(*[np.bincount(index, weights=side)] * 2) for side in (one_p, one_q))
     attained = float(np.maximum(both_p - math.exp(1.0) * both_q, 0.0).sum())
     known = pair(1.0, 2, epochs=2).delta(1.0, direction="remove")
     assert attained <= known.upper
