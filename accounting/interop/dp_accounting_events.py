@@ -110,8 +110,6 @@ def _named(name: str, values: Sequence[Any]) -> dict[str, Any]:
     known = getattr(dp_event, name, events.EVENTS.get(name)) if name in events.known_names() else None
     others = {_TRUNCATED: events.TRUNCATED, "ExponentialMechanismDpEvent": ("epsilon",)}
     order = others.get(name, () if known is None else [item.name for item in attrs.fields(known)])
-    known = events.EVENTS.get(name)
-    order = _ORDER if name == _TRUNCATED else () if known is None else [item.name for item in attrs.fields(known)]
     if len(values) != len(order):
         raise ValueError(f"event {shown(name)} of dp_accounting has other fields than this version knows")
     return dict(zip(order, values, strict=True))
