@@ -130,7 +130,7 @@ def account(
     Raises:
         ValueError: if the accountant has no bound, with the reason.
     """
-    chosen = accountant(method, adjacency, unit).compose(_event_of(event))
+    chosen = accountant(method, adjacency, unit).compose(event_of(event))
     if isinstance(chosen, ExPost):
         realised = getattr(event, "realised", None)
         if realised is None:
@@ -176,7 +176,7 @@ def upper_bounds(
         ones.
     """
     bounds: list[Bound] = []
-    described = _event_of(event)
+    described = event_of(event)
     for name in ACCOUNTANTS if methods is None else methods:
         if name == ExPost.name:
             continue
@@ -193,12 +193,13 @@ def upper_bounds(
 
 def unsupported(event: Described, *, adjacency: Adjacency | str, unit: Unit | str | None = None) -> dict[str, str]:
     """The reasons why accountants have no bound for `event`, by name; accountants that have one are not listed."""
-    described = _event_of(event)
+    described = event_of(event)
     reasons = {name: accountant(name, adjacency, unit).supports(described) for name in ACCOUNTANTS}
     return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
-def _event_of(event: Described) -> DpEvent:
+def event_of(event: Described) -> DpEvent:
+    """The event of a ledger or a run, or the event itself."""
     if isinstance(event, DpEvent):
         return event
     if isinstance(event, HasEvent):

@@ -25,7 +25,7 @@ from dpassay.accounting.bounds import Bound, Rigor, fields_to_json
 from dpassay.accounting.events import EXAMPLES
 from dpassay.accounting.ex_post.accountant import ExPost
 from dpassay.accounting.lattice.accountant import Lattice
-from dpassay.accounting.registry import ACCOUNTANTS, Described, _event_of, accountant, with_estimate
+from dpassay.accounting.registry import ACCOUNTANTS, Described, accountant, event_of, with_estimate
 from dpassay.base import validate
 
 Answers = Mapping[str, Callable[[], Sequence[Bound]]]
@@ -129,7 +129,7 @@ def compare(
     """
     validate.open_probability(delta=delta)
     names = tuple(ACCOUNTANTS) if methods is None else tuple(dict.fromkeys(methods))
-    described = _event_of(event)
+    described = event_of(event)
     empty = {name: accountant(name, adjacency, unit) for name in names}
     if Lattice.name in empty:
         empty = {Lattice.name: Lattice(adjacency, unit, WIDTH)} | {n: a for n, a in empty.items() if n != Lattice.name}

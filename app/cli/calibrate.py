@@ -36,9 +36,12 @@ _TARGETS: list[Option] = [
         "target_epsilon": "ε of (ε, δ)-DP; with --delta.",
         "target_mu": "μ of Gaussian DP; with --delta, for δ(ε) above it only.",
         "target_beta": "Smallest type II error of any test; with --alpha.",
+        "target_advantage": "Largest true positive rate less false positive rate of any membership test.",
+        "target_tpr": "Largest true positive rate of any membership test; with --fpr.",
         "target_r": "Largest probability of guessing a secret after the release; with --p.",
         "delta": "δ in (0, 1).",
         "alpha": "Type I error, in (0, 1).",
+        "fpr": "False positive rate, in (0, 1).",
         "p": _P,
     }.items()
 ]

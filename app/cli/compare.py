@@ -30,6 +30,11 @@ from dpassay.cli.options import (
 from dpassay.jobs.mechanisms import COMPARED, Command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from dpassay.accounting.comparison.risks import Risk
     from dpassay.jobs.compare import Compared, ComparisonSettings
 
 
@@ -59,13 +64,15 @@ Output = Annotated[
 Title = Annotated[str, typer.Option(help="Of the figure. Default: the mechanism in words.")]
 Seconds = Annotated[float, typer.Option(help="Time limit of each accountant in each panel of the figure.")]
 
+Prior = Annotated[float, typer.Option(help="Probability that the unit is in the data, for who guesses, in (0, 1).")]
+
 
 def _settings(
-    method: list[str] | None, output: Path | None, title: str, seconds: float, json_: bool, quiet: bool
+    method: list[str] | None, output: Path | None, title: str, seconds: float, prior: float, json_: bool, quiet: bool
 ) -> ComparisonSettings:
     from dpassay.jobs.compare import ComparisonSettings
 
-    return ComparisonSettings(tuple(method or ()), output, title, seconds, progress(json_, quiet))
+    return ComparisonSettings(tuple(method or ()), output, title, seconds, prior, progress(json_, quiet))
 
 
 def _show(compared: Compared, json_: bool, quiet: bool) -> None:
@@ -85,6 +92,7 @@ def _mechanism(name: str, command: Command) -> None:
         output: Path | None,
         title: str,
         seconds: float,
+        prior: float,
         json_: bool,
         quiet: bool,
         adjacency: str | None = None,
@@ -92,7 +100,7 @@ def _mechanism(name: str, command: Command) -> None:
     ) -> None:
         from dpassay.jobs.compare import compare_mechanism
 
-        settings = _settings(method, output, title, seconds, json_, quiet)
+        settings = _settings(method, output, title, seconds, prior, json_, quiet)
         at = given.pop(mechanism.at)
         unit = unit_of_options(mechanism, given)
         compared = compare_mechanism(mechanism(**given), at, adjacency=adjacency, unit=unit, settings=settings)
@@ -108,6 +116,7 @@ def _mechanism(name: str, command: Command) -> None:
         ("output", Output, None),
         ("title", Title, ""),
         ("seconds", Seconds, defaults.COMPARISON_SECONDS),
+        ("prior", Prior, 0.5),
         ("json_", Json, False),
         ("quiet", Quiet, False),
     ]
@@ -134,6 +143,7 @@ def ledger(
     output: Output = None,
     title: Title = "",
     seconds: Seconds = defaults.COMPARISON_SECONDS,
+    prior: Prior = 0.5,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -141,7 +151,7 @@ def ledger(
     left out."""
     from dpassay.jobs import compare as job
 
-    settings = _settings(method, output, title, seconds, json_, quiet)
+    settings = _settings(method, output, title, seconds, prior, json_, quiet)
     compared = job.ledgers(ledgers, delta=delta, settings=settings, anchor=anchor, **statements.words())
     _show(compared, json_, quiet)
 
@@ -166,6 +176,8 @@ def _print(compared: Compared) -> None:
         table.add_row(bound.method, format_upper(bound.value), interval, bound.rigor, duration(row.seconds))
     console = TableConsole()
     console.print(table)
+    if compared.risks:
+        console.print(_risks(compared.risks))
     for name, reason in result.unsupported.items():
         if name not in result.inapplicable:
             console.print(f"{name}: {reason}")
@@ -178,3 +190,29 @@ def _print(compared: Compared) -> None:
         console.print(f"Note: {note}")
     if compared.figure is not None:
         console.print(f"Figure: {compared.figure}")
+
+
+def _risks(risks: Sequence[Risk]) -> Table:
+    """What the loss means, as a table."""
+    from rich.table import Table
+
+    from dpassay.accounting.bounds import Direction
+    from dpassay.base.number_format import format_lower, format_number
+
+    table = Table(title="In other words, by lattice (certified)")
+    for column in ("", "bound", "certified interval"):
+        table.add_column(column)
+    for risk in risks:
+        at = "" if risk.at is None else format_number(risk.at)
+        name = {
+            "advantage": "advantage of any test",
+            "true_positive_rate": f"true positive rate at false positive rate {at}",
+            "bayes_error": f"error of who guesses, prior {at}",
+            "mu": f"μ of Gaussian DP, but for δ = {at}",
+            "regret": "regret of that μ",
+        }[risk.name]
+        upper = risk.direction is Direction.UPPER
+        value = f"≤ {format_upper(risk.value)}" if upper else f"≥ {format_lower(risk.value)}"
+        interval = "–" if risk.interval is None else format_interval(risk.interval.lower, risk.interval.upper)
+        table.add_row(name, value, interval)
+    return table

@@ -10,7 +10,7 @@ import typer
 from dpassay.accounting.adjacency import RECORD_UNITS
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import ExitCode
-from dpassay.cli.options import Anchor, Json, Quiet, Statements, show, with_fields
+from dpassay.cli.options import Anchor, Json, Quiet, Statements, show, unit_of_files, with_fields
 
 
 @with_fields
@@ -28,6 +28,10 @@ def gate(
             help=f"Privacy unit of the policy: {RECORD_UNITS}. Default: that of the files. Files of other "
             "libraries that record no unit are taken to be about this one."
         ),
+    ] = None,
+    records_per_user: Annotated[
+        int | None,
+        typer.Option(help="With --unit user: the most records of a user, where events are charged for one record."),
     ] = None,
     adjacency: Annotated[
         str | None,
@@ -56,7 +60,7 @@ def gate(
     """
     from dpassay.jobs import gate as job
 
-    policy = job.Policy(max_epsilon, delta, unit, adjacency)
+    policy = job.Policy(max_epsilon, delta, unit_of_files(unit, records_per_user), adjacency)
     result = job.gate(files, policy, assume=assume, anchor=anchor, summary=summary, **statements.words())
     show(result.to_json(), lambda: say(result.in_words()), json_, quiet)
     if not result.passed:

@@ -107,6 +107,15 @@ class Statements:
         return {"conditions": words.pop("condition") or (), **words}
 
 
+def unit_of_files(unit: str | None, records_per_user: int | None) -> str | None:
+    """The unit that these options state of files; an `InputError` if they do not go together."""
+    if records_per_user is None:
+        return unit
+    if unit != "user":
+        raise InputError("--records-per-user goes with --unit user")
+    return f"user({records_per_user})"
+
+
 @dataclass(frozen=True)
 class AllStatements(Statements):
     """The same, with the neighbouring relation and the unit."""
@@ -121,12 +130,7 @@ class AllStatements(Statements):
 
     def words(self) -> dict[str, Any]:
         words = super().words()
-        most = words.pop("records_per_user")
-        if most is not None:
-            if words["unit"] != "user":
-                raise InputError("--records-per-user goes with --unit user")
-            words["unit"] = f"user({most})"
-        return words
+        return words | {"unit": unit_of_files(words["unit"], words.pop("records_per_user"))}
 
 
 Option = tuple[str, Any, Any]

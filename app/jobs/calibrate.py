@@ -21,12 +21,14 @@ from dpassay.accounting.registry import ACCOUNTANTS
 from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
 from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
-from dpassay.base.number_format import DIGITS, format_number
+from dpassay.base.number_format import DIGITS, format_number, format_upper
 from dpassay.claims.lints import large_delta
 from dpassay.jobs.mechanisms import Mechanism, ParameterSearch
 from dpassay.reports.text import SYMBOLS
 
 _MAX_TRIES = 4
+_NEEDS = {"epsilon": "delta", "mu": "delta", "beta": "alpha", "advantage": "", "tpr": "fpr", "r": "p"}
+"""The targets, and what each is at."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,10 @@ class Goal:
     """A privacy target, and how it is evaluated.
 
     Attributes:
-        epsilon, mu, beta, r: the target; exactly one is given.
+        epsilon, mu, beta, r, advantage, tpr: the target; exactly one is given.
         delta: the δ of an ε; for a μ, values of δ(ε) below this need not be under the Gaussian curve, None for none.
         alpha: the type I error at which the type II error must be at least `beta`.
+        fpr: the false positive rate at which the true positive rate of any test must be at most `tpr`.
         p: the prior probability of guessing a secret; the posterior one must be at most `r`.
         adjacency: the neighbouring relation.
         unit: what is protected; None for one record, or one secret.
@@ -52,6 +55,9 @@ class Goal:
     alpha: float | None = None
     r: float | None = None
     p: float | None = None
+    advantage: float | None = None
+    tpr: float | None = None
+    fpr: float | None = None
     unit: Unit | None = None
     method: str | None = None
     tolerance: float = defaults.TOLERANCE
@@ -63,24 +69,30 @@ class Goal:
 
     def target(self) -> Target:
         """The target; a `ValueError` unless exactly one is given, with the parameter it needs and no other."""
-        given = {name: value for name in ("epsilon", "mu", "beta", "r") if (value := getattr(self, name)) is not None}
+        given = {name: value for name in _NEEDS if (value := getattr(self, name)) is not None}
         if len(given) != 1:
-            raise ValueError("give one of --target-epsilon, --target-mu, --target-beta and --target-r")
+            *first, last = [f"--target-{name}" for name in _NEEDS]
+            raise ValueError(f"give one of {', '.join(first)} and {last}")
         ((kind, value),) = given.items()
         validate.non_negative(**{f"target_{kind}": value})
-        needs = {"epsilon": "delta", "mu": "delta", "beta": "alpha", "r": "p"}[kind]
-        for name in ("delta", "alpha", "p"):
+        needs = _NEEDS[kind]
+        for name in ("delta", "alpha", "p", "fpr"):
             if (getattr(self, name) is None) == (name == needs) and (kind, name, self.delta) != ("mu", "delta", None):
-                raise ValueError(f"--target-{kind} goes with --{needs}, and with no other of --delta, --alpha and --p")
+                goes = f"with --{needs}, and with no other" if needs else "with none"
+                raise ValueError(f"--target-{kind} goes {goes} of --delta, --alpha, --p and --fpr")
         match kind:
             case "epsilon":
-                return ApproxDP(self.epsilon or 0.0, self.delta or 0.0)
+                return ApproxDP(value, self.delta or 0.0)
             case "mu":
-                return GDP(self.mu or 0.0)
+                return GDP(value)
             case "beta":
-                return TradeOff(self.alpha or 0.0, self.beta or 0.0)
+                return TradeOff(self.alpha or 0.0, value)
+            case "advantage":  # δ(0) is the largest advantage
+                return ApproxDP(0.0, validate.open_probability(target_advantage=value))
+            case "tpr":
+                return TradeOff(self.fpr or 0.0, 1 - validate.open_probability(target_tpr=value))
             case _:
-                return SecretProtection(self.p or 0.0, self.r or 0.0)
+                return SecretProtection(self.p or 0.0, value)
 
     def search(self, make_event: Callable[[float], DpEvent], search: ParameterSearch) -> Calibration:
         """The value that meets the target; an `InputError` if none in the bracket does, or nothing is bounded."""
@@ -197,6 +209,14 @@ def in_words(result: Calibration) -> list[str]:
         lines.append("Less privacy was not tried: this is the end of the range that is searched.")
         return lines
     lines += large_delta(result.bound.delta or 0.0)
+    match result.target:
+        case ApproxDP(epsilon=0.0):
+            lines.append(f"The advantage of any test is at most {format_upper(result.bound.value)}.")
+        case TradeOff(alpha=alpha):
+            power = format_upper(1 - result.bound.value)
+            lines.append(
+                f"Its true positive rate at a false positive rate of {format_number(alpha)} is at most {power}."
+            )
     beyond = str(int(result.beyond)) if _is_integer(result) else format_number(result.beyond)
     if result.refuted and result.beyond_bound.interval is not None:
         lines.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +22,9 @@ from dpassay.accounting.comparison.releases import (
     layer_panels,
     secret_panels,
 )
+from dpassay.accounting.comparison.risks import Risk, risks
 from dpassay.accounting.interop.state import Stated
+from dpassay.accounting.lattice.accountant import Lattice
 from dpassay.accounting.ledger.evidence import Basis
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.registry import ACCOUNTANTS
@@ -46,6 +49,7 @@ class ComparisonSettings:
         output: path of the figure, which ends in .svg, .pdf or .png; None for no figure and no curves.
         title: of the figure; empty for the mechanism in words.
         seconds: time limit of each accountant in each panel of the figure.
+        prior: the probability that the unit is in the data, for who guesses, in (0, 1).
         progress: where to show progress.
     """
 
@@ -53,6 +57,7 @@ class ComparisonSettings:
     output: Path | None = None
     title: str = ""
     seconds: float = defaults.COMPARISON_SECONDS
+    prior: float = 0.5
     progress: Progress = field(default_factory=Progress)
 
     def check(self, methods: Sequence[str] = tuple(ACCOUNTANTS)) -> None:
@@ -60,6 +65,7 @@ class ComparisonSettings:
         for method in self.methods:
             validate.one_of(methods, method=method)
         validate.positive(seconds=self.seconds)
+        validate.open_probability(prior=self.prior)
         if self.output is not None and self.output.suffix.lower() not in (".svg", ".pdf", ".png"):
             raise ValueError(f"--output must end in .svg, .pdf or .png, not {self.output.name!r}")
         if self.title and self.output is None:
@@ -78,6 +84,7 @@ class Compared:
     Attributes:
         about: the mechanism, in words.
         comparison: a row for each accountant.
+        risks: what the loss means for who is attacked, by ``lattice``; empty where it was not asked or has no bound.
         panels: curves; empty unless a figure was asked for.
         assumptions: of all bounds, in sentences.
         figure: path of the figure, or None.
@@ -85,6 +92,7 @@ class Compared:
 
     about: str
     comparison: Comparison
+    risks: tuple[Risk, ...] = ()
     panels: tuple[Panel, ...] = ()
     assumptions: tuple[str, ...] = ()
     figure: Path | None = None
@@ -92,6 +100,8 @@ class Compared:
     def to_json(self) -> dict[str, Any]:
         """The comparison as plain JSON types; curves only if a figure was asked for."""
         out = {"mechanism": self.about, **self.comparison.to_json(), "assumptions": list(self.assumptions)}
+        if self.risks:
+            out |= {"risks": [risk.to_json() for risk in self.risks]}
         if self.figure is not None:
             out |= {"panels": [panel.to_json() for panel in self.panels], "figure": str(self.figure)}
         return out
@@ -148,7 +158,7 @@ def _secret(secret: Secret, p: float, settings: ComparisonSettings) -> Compared:
     drawn = settings.output is not None
     curves = secret_panels(release, secret.rounds, result, seconds=settings.seconds) if drawn else ()
     assumptions = result.rows[0].bound.assumptions if result.rows else ()
-    return _with_figure(Compared(secret.in_words(secret.adjacency), result, curves, assumptions), settings)
+    return _with_figure(Compared(secret.in_words(secret.adjacency), result, (), curves, assumptions), settings)
 
 
 def _vectors(vectors: Vectors, delta: float, adjacency: str, settings: ComparisonSettings) -> Compared:
@@ -163,7 +173,7 @@ def _vectors(vectors: Vectors, delta: float, adjacency: str, settings: Compariso
         result = compare_layers(released, delta=delta, methods=methods, progress=step, **asked)
     drawn = settings.output is not None
     curves = layer_panels(released, result, seconds=settings.seconds, **asked) if drawn else ()
-    return _with_figure(Compared(vectors.in_words(relation), result, curves, vectors.notes(relation)), settings)
+    return _with_figure(Compared(vectors.in_words(relation), result, (), curves, vectors.notes(relation)), settings)
 
 
 def ledgers(
@@ -255,6 +265,10 @@ def _compare_event(
             progress=step,
             shown=shown,
         )
+    known: tuple[Risk, ...] = ()
+    if any(row.bound.method == Lattice.name and row.bound.value < math.inf for row in result.rows):
+        with settings.progress.stage("risks"):
+            known = risks(event, adjacency=adjacency, delta=delta, unit=unit, prior=settings.prior)
     curves: tuple[Panel, ...] = ()
     if settings.output is not None:
         with settings.progress.stage("curves") as step:
@@ -267,7 +281,7 @@ def _compare_event(
         )
     of_bounds = [item for row in result.rows for item in row.bound.assumptions]
     said = tuple(dict.fromkeys((*assumptions, *of_bounds)))
-    return _with_figure(Compared(about, result, curves, said), settings)
+    return _with_figure(Compared(about, result, known, curves, said), settings)
 
 
 def _with_figure(compared: Compared, settings: ComparisonSettings) -> Compared:

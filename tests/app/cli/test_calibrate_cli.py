@@ -177,3 +177,53 @@ def test_every_command_shows_an_example_that_runs(command: str) -> None:
     example = shown.split("Example: dpassay calibrate ")[1]
     result = dpassay(*example.split())
     assert result.returncode == 0, result.stderr
+
+
+def test_targets_in_other_words_are_those_of_the_curve() -> None:
+    """An advantage is δ(0), and a true positive rate 1 − β(α)."""
+    training = ["dp-sgd", "--sampling-probability", 0.01, "--steps", 1000]
+    advantage = found(*training, "--target-advantage", 0.1)
+    lattice = accountant("lattice", "add_remove")
+    at = lattice.compose(steps_of(advantage["value"], 0.01, 1000))
+    assert 0.099 < at.delta(0.0).value <= 0.1
+    rate = found(*training, "--target-tpr", 0.02, "--fpr", 0.01)
+    at = lattice.compose(steps_of(rate["value"], 0.01, 1000))
+    assert 0.0199 < at.blowup(0.01).value <= 0.02
+    assert "The advantage of any test is at most 0.09" in dpassay(*training, "--target-advantage", 0.1).stdout
+
+
+def test_records_batch_size_and_epochs_say_rate_and_steps() -> None:
+    words = ["--records", 60000, "--batch-size", 256, "--epochs", 20]
+    said = found("dp-sgd", *EPSILON, *words)
+    same = found("dp-sgd", *EPSILON, "--sampling-probability", 256 / 60000, "--steps", 4688)
+    assert said["value"] == same["value"]
+    assert (said["sampling_probability"], said["steps"]) == (256 / 60000, 4688)
+    more = found("dp-sgd", *EPSILON, *words[:4], "--find", "steps", "--noise-multiplier", said["value"])
+    assert more["value"] >= 4688
+
+
+def test_users_need_more_noise_than_records() -> None:
+    training = ["dp-sgd", *EPSILON, "--sampling-probability", 0.01, "--steps", 100]
+    record, user = found(*training), found(*training, "--unit", "user", "--records-per-user", 3)
+    assert user["value"] > 1.2 * record["value"]
+    assert user["bound"]["unit"] == "user(3)"
+    assert found(*training, "--unit", "user", "--sampled-by", "user")["value"] == record["value"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--unit", "user"], "--unit user also needs how users are drawn"),
+        (["--records-per-user", 3], "go with --unit user, not with record"),
+        (["--unit", "user", "--sampled-by", "user", "--records-per-user", 3], "leave --records-per-user or"),
+        (["--unit", "user", "--sampled-by", "day"], "sampled_by must be one of record, user"),
+        (["--records", 100], "--records and --batch-size go together"),
+        (["--records", 100, "--batch-size", 10], "give either --sampling-probability, or --records and"),
+        (["--epochs", 3], "give either --steps, or --epochs"),
+    ],
+)
+def test_words_that_do_not_go_together_are_one_line(arguments: list[object], says: str) -> None:
+    result = dpassay("dp-sgd", *EPSILON, "--sampling-probability", 0.01, "--steps", 100, *arguments)
+    assert result.returncode == 2
+    assert says in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -1,0 +1,124 @@
+"""What a privacy loss means for who is attacked: the advantage, error and power of the best test, and a Gaussian μ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Bound, Direction, Interval, Rigor, fields_to_json
+from dpassay.accounting.lattice.accountant import Lattice
+from dpassay.accounting.lattice.pairs import DominatingPair
+from dpassay.accounting.registry import Described, event_of
+from dpassay.base import validate
+
+FALSE_POSITIVE_RATES = (0.01, 0.001)
+"""At which the power of a test is told."""
+_ALPHAS = 2001
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """One number about the best test between neighbours, certified.
+
+    Attributes:
+        name: ``advantage``, ``true_positive_rate``, ``bayes_error``, ``mu`` or ``regret``.
+        value: at most this, for a direction upper; at least this, for lower.
+        direction: which side of the exact value it is on.
+        rigor: how it is justified.
+        interval: that contains the exact value; None if only one side is known.
+        at: the false positive rate, the prior, or the δ below which a Gaussian curve need not be a bound; else None.
+    """
+
+    name: str
+    value: float
+    direction: Direction
+    rigor: Rigor
+    interval: Interval | None = None
+    at: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The number as plain JSON types."""
+        return fields_to_json(self)
+
+
+def risks(
+    event: Described,
+    *,
+    adjacency: Adjacency | str,
+    delta: float,
+    unit: Unit | str | None = None,
+    prior: float = 0.5,
+) -> tuple[Risk, ...]:
+    """The numbers of a mechanism besides ε and δ, by the accountant ``lattice``.
+
+    - the *advantage* of a test, its true positive rate less its false positive rate: δ(0);
+    - the *true positive rate* at false positive rates of 0.01 and 0.001;
+    - the *Bayes error* of who guesses, if the unit is in the data with probability `prior`;
+    - the least *μ* of Gaussian DP that holds but for a δ, and its *regret*: how far the trade-off curve is above that
+      of the Gaussian, at most, along the diagonal. With a small one μ says nearly everything.
+
+    Args:
+        event: an event, a ledger or a run.
+        adjacency: the neighbouring relation.
+        delta: δ in (0, 1), for μ.
+        unit: the privacy unit, by default one record.
+        prior: in (0, 1).
+
+    Raises:
+        ValueError: if the accountant has no bound, with the reason.
+
+    Source: Kaissis, Kolek, Balle, Hayes and Rueckert, "Beyond the Calibration Point" (2024), for the regret; Gomez and
+        others, "(ε, δ) Considered Harmful" (2025), for μ.
+    """
+    validate.open_probability(prior=prior)
+    lattice = Lattice(adjacency, unit).compose(event_of(event))
+    pair, tight = lattice.pair, lattice.pair.tight
+    results = [_of_bound("advantage", lattice.delta(0.0))]
+    results += [_of_bound("true_positive_rate", lattice.blowup(rate), rate) for rate in FALSE_POSITIVE_RATES]
+    error = pair.bayes_risk(prior)
+    results.append(
+        Risk("bayes_error", error.lower, Direction.LOWER, Rigor.CERTIFIED, error if tight else None, at=prior)
+    )
+    mu = lattice.mu(delta)
+    results.append(_of_bound("mu", mu, delta))
+    if math.isfinite(mu.value) and tight:
+        results.append(Risk("regret", regret(pair, mu.value), Direction.UPPER, Rigor.CERTIFIED))
+    return tuple(results)
+
+
+def _of_bound(name: str, bound: Bound, at: float | None = None) -> Risk:
+    return Risk(name, bound.value, bound.direction, bound.rigor, bound.interval, at)
+
+
+def regret(pair: DominatingPair, mu: float) -> float:
+    """An upper bound on the least κ ≥ 0 with f(α + κ) − κ ≤ G_μ(α) for all α, f the trade-off curve of a pair.
+
+    f decreases, so its value at the left end of a cell of a grid, moved by κ, is an upper bound in the cell, and G_μ at
+    the right end is a lower one.
+    """
+    alphas = np.concatenate([np.geomspace(1e-12, 1e-3, 200)[:-1], np.linspace(1e-3, 1 - 1e-6, _ALPHAS)])
+    _, above = pair.trade_off(alphas)
+    left, right = np.concatenate([[0.0], alphas]), np.concatenate([alphas, [1.0]])
+    curve = np.concatenate([[1.0], above])  # of f, from the left end of each cell
+    with np.errstate(divide="ignore"):
+        gaussian = np.maximum(ndtr(-ndtri(right) - mu) * (1 - 1e-12) - 1e-300, 0.0)
+
+    def enough(kappa: float) -> bool:
+        moved = np.searchsorted(left, left + kappa, side="right") - 1
+        return bool((np.where(left + kappa >= 1, 0.0, curve[moved]) - kappa <= gaussian).all())
+
+    return _least(enough)
+
+
+def _least(enough: Callable[[float], bool]) -> float:
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
