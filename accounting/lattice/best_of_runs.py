@@ -32,26 +32,18 @@ def component(runs: NumberOfRuns, single: DominatingPair, known: Curve, label: s
     reach = _reach(single)
     sides = DIRECTIONS[:1] if single.symmetric else DIRECTIONS
     epsilons = np.unique(np.concatenate([_grid(reach), -_grid(reach)]))
-    of_one = {side: UpperCurve(epsilons, single.privacy_profile(epsilons, side)[1]) for side in sides}
+    of_one: dict[str, UpperCurve] = {
+        side: UpperCurve(epsilons, single.privacy_profile(epsilons, side)[1]) for side in sides
+    }
     directions = [(of_one[side], of_one[other]) for side, other in zip(sides, sides[::-1], strict=True)]
     shifts = [shifts_of(runs, other) for _, other in directions]
     points = _grid(min(reach + max(each.largest for each in shifts), _FARTHEST))
     best, limit = [each(one, points) for each, (one, _) in zip(shifts, directions, strict=True)], known(points)
-    curves = [UpperCurve(points, np.minimum(deltas, limit)) for deltas in best]
-    remove, add = curves[0], curves[-1]
+    best = [np.minimum(deltas, limit) for deltas in best]
+    remove = UpperCurve.both(points, best[0], best[-1])
+    add = None if single.symmetric else UpperCurve.both(points, best[-1], best[0])
     high = float(points[-1])
-    return components.profile(_both(remove, add), _both(add, remove), low=-high, high=high, label=label)
-
-
-def _both(there: UpperCurve, back: UpperCurve) -> Curve:
-    """The curve at losses of either sign: δ_{P‖Q}(ε) = 1 − e^ε + e^ε δ_{Q‖P}(−ε)."""
-
-    def curve(losses: Floats) -> Floats:
-        above, below = np.maximum(losses, 0.0), np.minimum(losses, 0.0)
-        mirrored = -np.expm1(below) + np.exp(below) * back(-below)
-        return np.where(losses >= 0, there(above), np.minimum(mirrored * (1 + 2.0**-49), 1.0))
-
-    return curve
+    return components.profile(remove, add, low=-high, high=high, label=label)
 
 
 def _grid(reach: float) -> Floats:

@@ -41,6 +41,27 @@ class UpperCurve:
         chord = np.where(epsilons >= right, self.deltas[index + 1], chord * (1 + 8 * _UNIT))
         return np.asarray(np.where(epsilons < self.epsilons[0], 1.0, np.minimum(chord, 1.0)))
 
+    @staticmethod
+    def both(epsilons: Floats, there: Floats, back: Floats) -> UpperCurve:
+        """The curve at ε of either sign: δ_{P‖Q}(−ε) = 1 − e^{−ε} + e^{−ε} δ_{Q‖P}(ε).
+
+        Only the corners of the greatest convex curve below the bounds are kept, as chords between any of the points are
+        bounds.
+
+        Args:
+            epsilons: increasing from 0.
+            there, back: upper bounds on δ_{P‖Q} and δ_{Q‖P} there.
+        """
+        mirrored = np.minimum((-np.expm1(-epsilons) + np.exp(-epsilons) * back) * (1 + 32 * _UNIT), 1.0)
+        losses = np.concatenate([-epsilons[:0:-1], epsilons])
+        deltas = np.minimum.accumulate(np.concatenate([mirrored[:0:-1], np.minimum(there, 1.0)]))
+        t, corners = np.exp(losses), [0]
+        for index in range(1, losses.size):
+            while len(corners) > 1 and _rises(t, deltas, corners[-2], corners[-1], index):
+                corners.pop()
+            corners.append(index)
+        return UpperCurve(losses[corners], deltas[corners])
+
     def blowups(self, masses: Floats) -> Floats:
         """sup{P(E): Q(E) ≤ v} at each v in [0, 1], rounded up: the least e^ε v + δ(ε) of some of the points.
 
@@ -52,6 +73,12 @@ class UpperCurve:
         nearby = np.clip(best[None, :] + np.arange(-_SKIPPED, _SKIPPED + 1)[:, None], 0, count - 1)
         lines = slopes[nearby] * masses[None, :] + self.deltas[nearby]
         return np.asarray(np.minimum(lines.min(axis=0) * (1 + 32 * _UNIT), 1.0))
+
+
+def _rises(t: Floats, deltas: Floats, first: int, middle: int, last: int) -> bool:
+    """Whether the middle point lies above the chord of the others."""
+    left = (deltas[middle] - deltas[first]) / (t[middle] - t[first])
+    return bool(left >= (deltas[last] - deltas[middle]) / (t[last] - t[middle]))
 
 
 @dataclass(frozen=True)

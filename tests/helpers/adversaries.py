@@ -678,7 +678,7 @@ def _best_of_runs(event: dp_event.RepeatAndSelectDpEvent, adjacency: str, size: 
         for order in orders:  # the best one first
             p, q = (runs.chances(masses[order]) for masses in (pair.p, pair.q))
             error = pair.error * (3 + runs.steepness) + 64 * _UNIT * (order.size + runs.steepness)
-            results.append(Pair.of(p, q, error=error, known=False))
+            results.append(Pair.of(p.tolist(), q.tolist(), error=error, known=False))
     return results
 
 

@@ -221,7 +221,7 @@ ROOM = 2e-3
 """Of two answers, each at most the default relative width above the value of its pair."""
 
 
-@property_settings.examples(15, 300)
+@property_settings.examples(30, 300)
 @given(
     kind=kinds,
     noise=noises,
@@ -250,7 +250,7 @@ def test_more_runs_and_less_noise_never_cost_less(
             assert once <= usual[0] * (1 + ROOM) + 1e-12
 
 
-@property_settings.examples(6, 100)
+@property_settings.examples(25, 250)
 @given(kind=kinds, noise=noises, mean=st.floats(1.0, 300.0), shape=laws, delta=deltas, other=noises)
 def test_the_order_of_a_composition_does_not_matter(
     kind: type[DpEvent], noise: float, mean: float, shape: float, delta: float, other: float
