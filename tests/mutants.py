@@ -433,6 +433,20 @@ ACCOUNTANTS = (
         (f"{BOUND}[lattice-Gaussian noise-replace_one]",),
     ),
     Mutant(
+        "lattice: a sum of lognormals is put on its nearest point, not split",
+        "accounting/lattice/allocation.py",
+        "        upper = both * share\n",
+        "        upper = both * (share > 0.5)\n",
+        ("tests/accounting/lattice/test_allocation.py::test_sums_against_all_pairs",),
+    ),
+    Mutant(
+        "lattice: of k of t steps each block has all t",
+        "accounting/lattice/accountant.py",
+        "    size, longer = divmod(steps, selected)\n",
+        "    size, longer = steps, 0\n",
+        ("tests/accounting/lattice/test_allocation.py::test_published_numbers",),
+    ),
+    Mutant(
         "lattice: of a group all records are drawn together",
         "accounting/lattice/accountant.py",
         "drawn]\n    return DominatingPair.gaussian_mixture(_binomial(size, rate),",
@@ -477,7 +491,7 @@ ACCOUNTANTS = (
     Mutant(
         "lattice: of a sample only the addition counts",
         "accounting/lattice/pairs.py",
-        "    tight, alone = single and part.tight, single and part.tight_alone\n",
+        "    tight, alone = single and part.tight and part.below is None, single and part.tight_alone\n",
         "    tight, alone, remove = single and part.tight, single and part.tight_alone, add\n",
         (f"{BOUND}[lattice-Laplace on a Poisson sample-add_remove]",),
     ),

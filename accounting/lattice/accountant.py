@@ -34,10 +34,11 @@ from dpassay.accounting.events import (
     with_inner,
 )
 from dpassay.accounting.group_privacy import delta_of_group
-from dpassay.accounting.lattice import best_of_runs
+from dpassay.accounting.lattice import best_of_runs, gaussian_curve
 from dpassay.accounting.lattice.pairs import FINEST, WIDTH, DominatingPair, WidthNotMet
 from dpassay.accounting.tuning.runs import NumberOfRuns, curve_of_divergences
 from dpassay.base import validate
+from dpassay.base.arrays import Floats
 
 MAX_GROUP = 1000
 """The largest group of sampled records for which there is a pair; a larger one is a chain of single records."""
@@ -517,7 +518,7 @@ def _best_of_known_runs(tuned: _Tuned) -> DominatingPair:
 def _allocation(accountant: Lattice, event: RandomAllocationDpEvent) -> DominatingPair:
     """One of t steps exactly; k of t as k independent choices from blocks of ⌊t/k⌋ or ⌈t/k⌉ steps, an upper bound.
 
-    Under replace_one the step is assumed to be known, which leaves a Gaussian at distance 2.
+    Under replace_one it is the better of a removal and an addition, and of a Gaussian at distance 2 in a known step.
 
     Proof: docs/proofs/allocation.md, Theorems 1, 4 and 5.
     """
@@ -531,8 +532,6 @@ def _allocation(accountant: Lattice, event: RandomAllocationDpEvent) -> Dominati
         return DominatingPair.non_private()
     if selected == steps:
         return DominatingPair.gaussian(1.0, mu * accountant.scale).self_compose(steps)
-    if accountant.adjacency is Adjacency.REPLACE_ONE:
-        return DominatingPair.gaussian(1.0, 2 * mu).self_compose(selected).as_upper_bound()
     size, longer = divmod(steps, selected)
     blocks = [
         DominatingPair.gaussian_allocation(1.0, length, mu).self_compose(count)
@@ -540,7 +539,23 @@ def _allocation(accountant: Lattice, event: RandomAllocationDpEvent) -> Dominati
         if count
     ]
     pair = DominatingPair.identity().compose(*blocks)
+    if accountant.adjacency is Adjacency.REPLACE_ONE:
+        return _replaced(pair.as_upper_bound(), 2 * mu * math.sqrt(selected), repr(event))
     return pair if selected == 1 else pair.as_upper_bound()
+
+
+def _replaced(pair: DominatingPair, mu: float, label: str) -> DominatingPair:
+    """The least profile of a removal and then an addition, and of a Gaussian."""
+    law = pair.chained(2).alternatives[0][0][0].remove
+    farthest = gaussian_curve.epsilon(mu, 1e-25).upper
+    high = max(law.support(0.0, 0.0)[1], min(farthest, 650.0))
+
+    def curve(losses: Floats) -> Floats:
+        return np.minimum(law.hockey_stick_upper(losses), gaussian_curve.deltas(mu * (1 + 2.0**-50), losses)[1])
+
+    result = DominatingPair.profile(curve, low=-high, high=high, label=f"replaced({label})")
+    result.alternatives[0][0][0].remove.dominating_mu = mu * (1 + 2.0**-50)
+    return result
 
 
 def _non_private(accountant: Lattice, event: dp_event.NonPrivateDpEvent) -> DominatingPair:

@@ -487,17 +487,16 @@ class DominatingPair:
             composition: Composition, side: str, width: float, target: float | None, delta: float
         ) -> tuple[Interval, bool]:
             known = zcdp_epsilon(composition, delta)
-            if below(composition) is not None:
-                known = min(known, dominated_epsilon(composition, delta))
             if 600 < known < math.inf:  # too large for a lattice
                 return Interval(0.0, known), True
             enclosure = enclosure_of(composition, side, target=target)
             if enclosure.infinity_mass(-1) > delta:
-                return Interval(known, known), True
+                bound = min(known, dominated_epsilon(composition, delta))
+                return Interval(bound, bound), True
             result, met = enclosure.epsilon(delta, width)
             lower, upper = result.lower, min(result.upper, known)
             if enclosure.wide and target is None:
-                upper = min(upper, simple_epsilon(composition, delta))
+                upper = min(upper, simple_epsilon(composition, delta), dominated_epsilon(composition, delta))
                 lower = max(lower, simple_least_epsilon(composition, delta, side))
                 met = met or upper - lower <= width * upper < math.inf
             return Interval(min(max(lower, 0.0), max(upper, 0.0)), max(upper, 0.0)), met
