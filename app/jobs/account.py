@@ -14,7 +14,6 @@ from dp_accounting import DpEvent, dp_event
 from pydantic_core import to_jsonable_python
 
 from dpassay.accounting import events, registry
-from dpassay.accounting.accountants.base import TUNED
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.events import EpsilonDeltaDpEvent
@@ -124,7 +123,7 @@ class Account:
         whole_plan: if runs are unfinished, the bounds with the whole plan of each run in place of its charges so far.
         foreign: the files of other libraries that were read, in the order given.
         if_sampled: where it matters how records were sampled and nobody says it, the best bound for each way.
-        assumptions: what ledgers and claims of declared procedures rest on, besides their events.
+        assumptions: what the bounds rest on, and ledgers and claims of declared procedures, besides their events.
         against_claims: whether the total is within what each claim allows, sentences.
         warnings: what makes the question a poor one, sentences.
         hints: why bounds are missing or infinite, and what to state for them, sentences.
@@ -259,6 +258,7 @@ def account(
         tuple(item for basis in bases for item in basis.estimates),
         all(basis.exact for basis in bases),
     )
+    own = [item for bound in bounds for item in bound.assumptions]
     bounds = [total.under(of_files.under(bound)) for bound in bounds]
     only_files = len(inputs.readings) == len(several)
     if_sampled = tuple(_if_sampled(inputs, questions[-1][1], methods)) if only_files else ()
@@ -272,7 +272,7 @@ def account(
         ledgers=states,
         whole_plan=tuple(total.under(of_files.under(bound)) for _, bound in whole_plan),
         foreign=tuple(ForeignFile.of(*read) for read in inputs.readings),
-        assumptions=(*total.assumptions, *([TUNED] if any(TUNED in bound.assumptions for bound in bounds) else [])),
+        assumptions=tuple(dict.fromkeys((*own, *total.assumptions))),
         if_sampled=if_sampled,
         against_claims=tuple(_against_claims(inputs, event, total.under)),
         warnings=() if delta is None else tuple(large_delta(delta)),

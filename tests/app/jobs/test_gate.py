@@ -63,9 +63,9 @@ def test_an_unfinished_run_counts_with_its_whole_plan(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_run_whose_plan_has_no_bound_is_not_within(tmp_path: Path) -> None:
-    """Its charges so far have one: a Gaussian, before samples of a fixed size, which have none at add_remove."""
+    """Its charges so far have one: a Gaussian, before responses of each unit, which have none at add_remove."""
     path = tmp_path / "ledger.sqlite"
-    plan = dp_event.ComposedDpEvent([GAUSSIAN, dp_event.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN)])
+    plan = dp_event.ComposedDpEvent([GAUSSIAN, dp_event.RandomizedResponseDpEvent(0.5, 3)])
     with Ledger.open(path) as kept:
         begun = kept.begin("run", plan=plan, adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about={})
         begun.step(charge=Charge(key="releases/0", event=GAUSSIAN, stage="releases"))
