@@ -83,6 +83,7 @@ def panels(
     seconds: float = defaults.COMPARISON_SECONDS,
     others: Mapping[str, Other] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    in_steps: bool = True,
 ) -> tuple[Panel, ...]:
     """ε against the number of equal steps (if there are several), δ(ε) and β(α), of every method that gave a bound.
 
@@ -92,9 +93,10 @@ def panels(
         seconds: time limit of each method in each panel; the notes of the panel list what is left out.
         others: the methods of `comparison` that are not accountants, by name.
         progress: called with the number of finished curves, and of all curves.
+        in_steps: whether events that are repeated are steps of what runs.
     """
     rows = _one_row_a_method(comparison.rows)
-    step, besides = _step_of(event), others or {}
+    step, besides = _step_of(event) if in_steps else None, others or {}
     done, total = 0, len(rows) * (2 if step is None else 3)
 
     def tick() -> None:

@@ -151,18 +151,17 @@ def _dense_bounds(weights: Floats, participation: Participation) -> Iterable[_Sq
     yield decreasing
     if decreasing.reason == _FIRST:  # the largest sum over a set of steps
         return
-    if most * steps**2 > _MAX_WORK and participation.separation > 1:
-        return
     lags = np.abs(np.arange(steps)[:, None] - np.arange(steps))
     beside = np.where(lags >= participation.separation, weights, 0.0)
-    diagonal = np.diag(weights)
+    schema, rows, reason = participation, np.diag(weights), _APART
     if beside.any():
-        others, _ = Separated(most - 1, participation.separation).heaviest(beside)
-        rows, reason = diagonal + others, _ROWS
-    else:
-        rows, reason = diagonal, _APART
-    value, pattern = participation.heaviest(rows[None, :])
-    yield _Squared(float(value[0]) * (1 + 4 * (most + 4) * _UNIT), reason, pattern)
+        if most * steps**2 > _MAX_WORK:  # without separation there are more sets, and the largest are found at once
+            schema, beside = Separated(most), np.where(lags >= 1, weights, 0.0)
+        others, _ = Separated(most - 1, schema.separation).heaviest(beside)
+        rows, reason = rows + others, _ROWS
+    value, pattern = schema.heaviest(rows[None, :])
+    known = pattern if schema is participation else pattern[:0]
+    yield _Squared(float(value[0]) * (1 + 4 * (most + 4) * _UNIT), reason, known)
 
 
 def _sum_over(weights: Floats, pattern: Integers, reason: str) -> _Squared:

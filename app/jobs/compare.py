@@ -141,8 +141,18 @@ def compare_mechanism(
     if unit.is_group:  # other methods answer for one record
         others = {}, {}
     about = mechanism.in_words(relation)
-    exact = mechanism.attained()
-    return _compare_event(event, about, relation, unit, at, settings, mechanism.assumptions, others, exact=exact)
+    return _compare_event(
+        event,
+        about,
+        relation,
+        unit,
+        at,
+        settings,
+        mechanism.assumptions,
+        others,
+        exact=mechanism.attained(),
+        in_steps=mechanism.in_steps,
+    )
 
 
 def _secret(secret: Secret, p: float, settings: ComparisonSettings) -> Compared:
@@ -245,6 +255,7 @@ def _compare_event(
     others: tuple[Answers, Mapping[str, Other]] = ({}, {}),
     *,
     exact: bool = True,
+    in_steps: bool = True,
 ) -> Compared:
     asked = [name for name in settings.methods or ACCOUNTANTS if name in ACCOUNTANTS]
 
@@ -272,7 +283,7 @@ def _compare_event(
     curves: tuple[Panel, ...] = ()
     if settings.output is not None:
         with settings.progress.stage("curves") as step:
-            curves = panels(event, result, seconds=settings.seconds, others=others[1], progress=step)
+            curves = panels(event, result, seconds=settings.seconds, others=others[1], progress=step, in_steps=in_steps)
     if not exact:  # the event may cost more than what it stands for, so lower ends say nothing of that
         upper = Basis(exact=False)
         result = replace(result, rows=tuple(replace(row, bound=upper.under(row.bound)) for row in result.rows))

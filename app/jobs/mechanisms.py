@@ -68,6 +68,7 @@ class Mechanism:
         stands_in: parameters from which others follow, which then need not be given.
         repeated: the parameter that counts its releases.
         sampled: whether records are drawn.
+        in_steps: whether an event that is repeated is one of its steps.
     """
 
     at: ClassVar[str] = "delta"
@@ -78,6 +79,7 @@ class Mechanism:
     stands_in: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     repeated: ClassVar[str] = "count"
     sampled: ClassVar[bool] = False
+    in_steps: ClassVar[bool] = True
 
     def release(self, adjacency: str) -> DpEvent:
         """What one release is charged; a `ValueError` for parameters out of range."""
@@ -517,6 +519,7 @@ class Tree(Mechanism):
         "Each node of a tree is released once it is complete, with noise of its own.",
     )
     finds: ClassVar = {"noise": "noise_multiplier"}
+    in_steps = False
 
     def event(self, adjacency: str) -> DpEvent:
         from dpassay.accounting.matrices import tree_event
@@ -572,6 +575,7 @@ class Matrix(Mechanism):
         "Contributions to a step depend on released rows of earlier steps only, or all are chosen before the first.",
     )
     finds: ClassVar = {"noise": "noise_multiplier"}
+    in_steps = False
 
     @property
     def released(self) -> MatrixRelease:

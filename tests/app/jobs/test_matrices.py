@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -163,22 +166,38 @@ def test_trees_that_are_none_are_one_line(options: list[str], message: str) -> N
     assert message in result.stderr
 
 
-CLAIM = """
-name: federated-keyboard
-mechanism: declared
-adjacency: zero_out
-parameters:
-  events:
-    - name: DP-FTRL, a new tree each epoch
-      event: {class_name: SingleEpochTreeAggregationDpEvent, noise_multiplier: 6.0, step_counts: 128}
-      count: 3
-guarantee: {type: approx_dp, epsilon: 3.5, delta: 1.0e-5}
-"""
+GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "accounting.md").read_text(encoding="utf-8")
+
+
+def section() -> str:
+    """What the guide says of trees and matrices."""
+    return GUIDE.split("\n## Trees and matrices\n")[1].split("\n## ")[0]
 
 
 def test_a_claim_states_a_tree(tmp_path: Path) -> None:
-    (tmp_path / "claim.yaml").write_text(CLAIM)
+    (claim,) = re.findall(r"```yaml\n(.*?)```", section(), re.S)
+    (tmp_path / "claim.yaml").write_text(claim)
     written = said("account", tmp_path / "claim.yaml")
     bounds = {bound["method"]: bound for bound in written["bounds"]}
     assert bounds["lattice"]["value"] == pytest.approx(3.46683, abs=1e-5)
     assert any("at most one step of all trees" in sentence for sentence in bounds["lattice"]["assumptions"])
+
+
+def test_what_the_guide_says() -> None:
+    """Its code runs, and prints what its comments say."""
+    first, second = re.findall(r"```python\n(.*?)```", section(), re.S)
+    of_first, of_second = (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        for code in (first, second)
+    )
+    assert [f"{float(line):.4f}" for line in of_first.split()] == re.findall(r"# (\d\.\d{4})", first)
+    assert "True the largest of the cycles" in of_second
+    lines = [float(line) for line in of_second.splitlines()[:2]]
+    assert lines == pytest.approx([math.sqrt(8), math.sqrt(8 + 7 + 2 * 7)])
+
+
+def test_a_figure_of_a_tree(tmp_path: Path) -> None:
+    """Its sums are not steps, so nothing is drawn against a number of steps."""
+    arguments = ["--noise-multiplier", 6, *THREE, "--restart-every", 128, *DELTA, "--method", "gdp"]
+    written = said("compare", "tree", *arguments, "-o", tmp_path / "tree.svg")
+    assert [panel["argument"] for panel in written["panels"]] == ["epsilon", "alpha"]
