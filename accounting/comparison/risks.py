@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from scipy.special import ndtr, ndtri
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound, Direction, Interval, Rigor, fields_to_json
 from dpassay.accounting.lattice.accountant import Lattice
-from dpassay.accounting.lattice.pairs import DominatingPair
+from dpassay.accounting.lattice.pairs import DominatingPair, WidthNotMet
 from dpassay.accounting.registry import Described, event_of
 from dpassay.base import validate
 
@@ -77,7 +78,12 @@ def risks(
         others, "(ε, δ) Considered Harmful" (2025), for μ.
     """
     validate.open_probability(prior=prior)
-    lattice = Lattice(adjacency, unit).compose(event_of(event))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WidthNotMet)  # each number has its interval
+        return tuple(_risks(Lattice(adjacency, unit).compose(event_of(event)), delta, prior))
+
+
+def _risks(lattice: Lattice, delta: float, prior: float) -> list[Risk]:
     pair, tight = lattice.pair, lattice.pair.tight
     results = [_of_bound("advantage", lattice.delta(0.0))]
     results += [_of_bound("true_positive_rate", lattice.blowup(rate), rate) for rate in FALSE_POSITIVE_RATES]
@@ -89,7 +95,7 @@ def risks(
     results.append(_of_bound("mu", mu, delta))
     if math.isfinite(mu.value) and tight:
         results.append(Risk("regret", regret(pair, mu.value), Direction.UPPER, Rigor.CERTIFIED))
-    return tuple(results)
+    return results
 
 
 def _of_bound(name: str, bound: Bound, at: float | None = None) -> Risk:

@@ -23,13 +23,16 @@ from dpassay.accounting.accountants.basic import Basic
 from dpassay.accounting.accountants.gdp import GaussianDP
 from dpassay.accounting.accountants.rdp import RenyiAccountant
 from dpassay.accounting.accountants.zcdp import ZeroConcentrated
-from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound, Rigor
 from dpassay.accounting.events import (
     BoundedRangeSelectionDpEvent,
+    DiscreteGaussianDpEvent,
     EpsilonDeltaDpEvent,
     ExPostSelectionDpEvent,
     ParallelDpEvent,
+    PermuteAndFlipDpEvent,
+    RandomAllocationDpEvent,
     TruncatedPoissonSampledDpEvent,
 )
 from dpassay.accounting.lattice.accountant import Lattice
@@ -92,12 +95,39 @@ deltas = st.one_of(powers(-300, math.log10(0.5)), powers(-14, -1), st.sampled_fr
 adjacencies = st.sampled_from([Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT])
 
 
-def others(event: DpEvent, adjacency: Adjacency, ask: Callable[[Accountant[Any]], Bound]) -> dict[str, float]:
+rounds = st.builds(
+    dp_event.PoissonSampledDpEvent,
+    rates,
+    st.lists(st.one_of(gaussians, laplaces, concentrated), min_size=2, max_size=3).map(dp_event.ComposedDpEvent),
+)
+new_leaves = st.one_of(
+    powers(-3, 0.7).map(PermuteAndFlipDpEvent),
+    st.builds(DiscreteGaussianDpEvent, powers(-1, 2), powers(-1, 1), st.sampled_from([1, None])),
+    st.builds(dp_event.SampledWithReplacementDpEvent, st.integers(1, 500), st.integers(0, 60), gaussians),
+    st.integers(2, 500).flatmap(
+        lambda size: st.builds(dp_event.SampledWithoutReplacementDpEvent, st.just(size), st.integers(0, size), laplaces)
+    ),
+    st.builds(dp_event.SingleEpochTreeAggregationDpEvent, noises, st.integers(1, 300)),
+    st.builds(RandomAllocationDpEvent, gaussians, st.integers(0, 3), st.integers(3, 100)),
+    st.builds(dp_event.RepeatAndSelectDpEvent, st.one_of(gaussians, laplaces), powers(0, 2), powers(-1, 1)),
+    rounds,
+    truncated,
+)
+new_runs = st.builds(dp_event.SelfComposedDpEvent, new_leaves, st.integers(1, 200))
+new_events = st.one_of(
+    new_leaves, new_runs, st.lists(st.one_of(new_leaves, leaves), min_size=2, max_size=2).map(dp_event.ComposedDpEvent)
+)
+units = st.sampled_from([Unit(), Unit(), Unit("group", 2), Unit("user", 5)])
+
+
+def others(
+    event: DpEvent, adjacency: Adjacency, ask: Callable[[Accountant[Any]], Bound], unit: Unit | None = None
+) -> dict[str, float]:
     """The certified bounds of all other accountants that support the event."""
     results = {}
     for name, kind in ACCOUNTANTS.items():
-        if name not in ("lattice", "pld", "prv", "ex_post") and kind(adjacency).supports(event) is None:
-            bound = ask(kind(adjacency).compose(event))
+        if name not in ("lattice", "pld", "prv", "ex_post") and kind(adjacency, unit).supports(event) is None:
+            bound = ask(kind(adjacency, unit).compose(event))
             assert bound.rigor is Rigor.CERTIFIED
             results[name] = bound.value
     return results
@@ -133,6 +163,29 @@ def test_there_is_always_an_answer(event: DpEvent, adjacency: Adjacency, delta: 
     epsilon = min([10.0, *(value for value in known.values() if value > 0)]) / 2
     known = others(event, adjacency, lambda other: other.delta(epsilon))
     never_worse(Lattice(adjacency).compose(event).delta(epsilon), known)
+
+
+@pytest.mark.slow
+@examples(12, 1000)
+@given(event=st.one_of(new_events, events), adjacency=adjacencies, unit=units, delta=deltas)
+def test_there_is_always_an_answer_for_groups_and_newer_kinds(
+    event: DpEvent, adjacency: Adjacency, unit: Unit, delta: float
+) -> None:
+    """Wherever one record has an answer, so have groups; at three widths, against the other accountants."""
+    if Lattice(adjacency).supports(event) is not None:
+        return
+    assert Lattice(adjacency, unit).supports(event) is None
+    results = [Lattice(adjacency, unit, width).compose(event).epsilon(delta) for width in WIDTHS]
+    known = others(event, adjacency, lambda other: other.epsilon(delta), unit)
+    for answer in results:
+        never_worse(answer, known)
+    for wider, narrower in itertools.pairwise(results):
+        assert narrower.value <= wider.value
+        if wider.interval is not None and narrower.interval is not None:
+            assert narrower.interval.lower >= wider.interval.lower
+    one = Lattice(adjacency).compose(event).epsilon(delta)
+    least = one.value if one.interval is None else one.interval.lower
+    assert least <= results[-1].value * (1 + 1e-3) or one.interval is None
 
 
 def test_selections_beside_many_laplaces_cost_what_zcdp_knows() -> None:
