@@ -516,7 +516,7 @@ def _best_of_known_runs(tuned: _Tuned) -> DominatingPair:
 
 
 def _allocation(accountant: Lattice, event: RandomAllocationDpEvent) -> DominatingPair:
-    """One of t steps exactly; k of t as k independent choices from blocks of ⌊t/k⌋ or ⌈t/k⌉ steps, an upper bound.
+    """One of t steps exactly; k of t from above as k independent choices from blocks of ⌊t/k⌋ or ⌈t/k⌉ steps.
 
     Under replace_one it is the better of a removal and an addition, and of a Gaussian at distance 2 in a known step.
 
@@ -534,14 +534,14 @@ def _allocation(accountant: Lattice, event: RandomAllocationDpEvent) -> Dominati
         return DominatingPair.gaussian(1.0, mu * accountant.scale).self_compose(steps)
     size, longer = divmod(steps, selected)
     blocks = [
-        DominatingPair.gaussian_allocation(1.0, length, mu).self_compose(count)
+        DominatingPair.gaussian_allocation(1.0, length, mu, drawn=(selected, steps)).self_compose(count)
         for length, count in ((size, selected - longer), (size + 1, longer))
         if count
     ]
     pair = DominatingPair.identity().compose(*blocks)
     if accountant.adjacency is Adjacency.REPLACE_ONE:
         return _replaced(pair.as_upper_bound(), 2 * mu * math.sqrt(selected), repr(event))
-    return pair if selected == 1 else pair.as_upper_bound()
+    return pair
 
 
 def _replaced(pair: DominatingPair, mu: float, label: str) -> DominatingPair:

@@ -59,14 +59,19 @@ def gaussian(mu: float, mu_squared: Fraction | None = None) -> Component:
     return Component(law, law, f"gaussian({mu!r})", mu, mu_squared=mu_squared)
 
 
-def gaussian_allocation(mu: float, steps: int) -> Component:
+def gaussian_allocation(mu: float, steps: int, drawn: tuple[int, int] | None = None) -> Component:
     """A Gaussian in one of `steps` steps, at least 2: a pair that dominates it, and one that it dominates.
 
-    Proof: docs/proofs/allocation.md, Theorems 1 to 3.
+    If it is one of k blocks of k of t `drawn` steps, k > 1, the latter is a k-th of the sum of all steps.
+
+    Proof: docs/proofs/allocation.md, Theorems 1 to 4.
     """
     upper, excess = allocation.upper_law(mu, min(steps, allocation.MAX_STEPS))
     label = f"allocation({mu!r}, {min(steps, allocation.MAX_STEPS)})"
     component = replace(of_laws(upper, label=label), log_factor=excess)
+    if drawn is not None and drawn[0] > 1:
+        of_sum = gaussian(mu * math.sqrt(drawn[0] / drawn[1]) * (1 - 2.0**-48))
+        return replace(component, label=f"{label} of {drawn}", below=of_sum)
     if steps > allocation.MAX_STEPS:
         return replace(component, tight=False)
     lower, excess = allocation.lower_law(mu, steps)

@@ -115,7 +115,9 @@ class DominatingPair:
         )
 
     @staticmethod
-    def gaussian_allocation(noise_multiplier: float, steps: int, sensitivity: float = 1.0) -> DominatingPair:
+    def gaussian_allocation(
+        noise_multiplier: float, steps: int, sensitivity: float = 1.0, *, drawn: tuple[int, int] | None = None
+    ) -> DominatingPair:
         """Gaussian noise in each of `steps` steps, in exactly one of which the unit takes part, chosen uniformly.
 
         The exact curve is enclosed by those of two pairs. Beyond 10⁶ steps, or if the sensitivity is more than 25
@@ -125,15 +127,17 @@ class DominatingPair:
             noise_multiplier: standard deviation of the noise of each step.
             steps: how many, at least 1.
             sensitivity: of one step.
+            drawn: (k, t), if this is one of k such blocks that bound k of t steps from above. From below they are
+                bounded by the sum of all steps.
         """
         validate.integer(minimum=1, steps=steps)
         whole = DominatingPair.gaussian(noise_multiplier, sensitivity)
         mu = whole.gaussian_mu
-        if steps == 1 or not mu:  # without noise the step in which the unit takes part is seen
+        if not mu or (steps == 1 and drawn in (None, (1, 1))):  # without noise the step of the unit is seen
             return whole
-        if mu > allocation.LARGEST_MU:
+        if steps == 1 or mu > allocation.LARGEST_MU:
             return whole.as_upper_bound()
-        return DominatingPair._of(components.gaussian_allocation(mu, steps))
+        return DominatingPair._of(components.gaussian_allocation(mu, steps, drawn))
 
     @staticmethod
     def laplace(noise_multiplier: float, sensitivity: float = 1.0) -> DominatingPair:
@@ -585,7 +589,8 @@ class DominatingPair:
                 ends.append(_envelope(self._profile_of(composition, side), max(bound.upper, 1e-6), delta, width))
         worst = Interval(max(low for low, _ in ends), max(high for _, high in ends))
         enclosed = any(below(composition) is not None for composition in self.alternatives)
-        self._warn(worst, max(width, WIDTH) if enclosed else width, 3)
+        if not any(map(_is_tested, self.alternatives)):
+            self._warn(worst, max(width, WIDTH) if enclosed else width, 3)
         return worst
 
     def privacy_profile(self, epsilons: Floats, direction: str | None = None) -> tuple[Floats, Floats]:
@@ -697,7 +702,7 @@ class DominatingPair:
                 return answer, met
             least = ask(under, side, width / 4, None)[0].lower
             result = Interval(min(least, answer.upper), answer.upper)
-            return result, result.upper - result.lower <= width * result.upper
+            return result, result.upper - result.lower <= width * result.upper or _is_tested(composition)
 
         return asked
 
@@ -784,6 +789,11 @@ def _sampled(composition: Composition, rate: float) -> DominatingPair:
     tight, alone = single and part.tight and part.below is None, single and part.tight_alone
     component = Component(remove, add, label, None, tight, alone, log_factor=math.log(factor_of(composition)))
     return DominatingPair([((component, 1),)])
+
+
+def _is_tested(composition: Composition) -> bool:
+    """Whether the lower bounds are those of an explicit test, so that no lattice makes intervals narrower."""
+    return any(part.below is not None and part.below.mu is not None for part, _ in composition)
 
 
 def _times(interval: Interval, factor: float) -> Interval:

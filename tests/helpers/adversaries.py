@@ -613,7 +613,7 @@ def _allocated(event: RandomAllocationDpEvent, adjacency: str, size: int) -> lis
     bounds = [np.logaddexp.reduce(for_each_choice(1, side, np.add)) - math.log(total) for side in (low, high)]
     pair = Pair(p, q, bounds[0], bounds[1], event.num_steps * (_QUADRATURE + 8 * _UNIT) + 64 * _UNIT)
     pair = replace(pair, lost=event.num_steps * _TAIL)._merged()
-    return [pair if other == 0 and event.num_selected == 1 else pair.only_at_least()]
+    return [pair if other == 0 else pair.only_at_least()]
 
 
 def _noise(event: RandomAllocationDpEvent) -> float:
