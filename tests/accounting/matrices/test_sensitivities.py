@@ -110,6 +110,21 @@ def test_every_set_of_steps_and_every_sign(monkeypatch: pytest.MonkeyPatch, limi
     assert exact > 0.85 * asked
 
 
+def test_another_record_moves_a_release_twice_as_far() -> None:
+    """Under replace_one: both records in steps of their own, every set of steps and every sign of each."""
+    generator = np.random.default_rng(4)
+    for matrix in (FOUR, np.tril(np.ones((4, 4))), np.tril(generator.normal(size=(4, 4)))):
+        for participation in (Separated(1), Separated(2, 2), Cyclic(2)):
+            moves = []
+            for chosen in sets_of_steps(4, participation):
+                for signs in itertools.product([1.0, -1.0], repeat=len(chosen)):
+                    moves.append(matrix[:, list(chosen)] @ np.array(signs))
+            furthest = max(float(np.linalg.norm(one - other)) for one in moves for other in moves)
+            result = sensitivity(matrix, participation)
+            assert furthest <= 2 * result.value * (1 + 1e-14)
+            assert not result.exact or furthest == pytest.approx(2 * result.value, rel=2e-9)
+
+
 def test_vectors_may_cost_more_than_signs() -> None:
     """Three columns at 120° of each other: vectors in the plane reach 1.5·√2, signs 2, and the bound is √6."""
     matrix = np.array([[1.0, -0.5, -0.5], [0.0, math.sqrt(0.75), -math.sqrt(0.75)]])
