@@ -40,6 +40,9 @@ from dpassay.jobs.mechanisms import Mechanism, Secret, Vectors
 _RECORD = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)
 
 
+_EXACT = Basis()
+
+
 @dataclass(frozen=True)
 class ComparisonSettings:
     """How accountants are compared, for every mechanism.
@@ -150,7 +153,7 @@ def compare_mechanism(
         settings,
         mechanism.assumptions,
         others,
-        exact=mechanism.attained(),
+        basis=Basis(exact=mechanism.attained()),
         in_steps=mechanism.in_steps,
     )
 
@@ -216,12 +219,10 @@ def ledgers(
         for item in (*reading.hints, *reading.assumptions)
     ]
     about = f"{', '.join(path.name for path in paths)}: what was charged"
-    result = _compare_event(event, about, inputs.adjacency, inputs.unit, delta, settings, tuple(notes))
     estimates = tuple(item for basis in bases for item in basis.estimates)
     exact = all(basis.exact for basis in bases) and all(reading.exact for reading in readings)
     total = Basis(estimates=estimates, exact=exact)
-    rows = tuple(replace(row, bound=total.under(row.bound)) for row in result.comparison.rows)
-    return replace(result, comparison=replace(result.comparison, rows=rows))
+    return _compare_event(event, about, inputs.adjacency, inputs.unit, delta, settings, tuple(notes), basis=total)
 
 
 def _ledger_assumptions(ledger: Ledger, basis: Basis) -> list[str]:
@@ -254,7 +255,7 @@ def _compare_event(
     assumptions: tuple[str, ...] = (),
     others: tuple[Answers, Mapping[str, Other]] = ({}, {}),
     *,
-    exact: bool = True,
+    basis: Basis = _EXACT,
     in_steps: bool = True,
 ) -> Compared:
     asked = [name for name in settings.methods or ACCOUNTANTS if name in ACCOUNTANTS]
@@ -284,14 +285,16 @@ def _compare_event(
     if settings.output is not None:
         with settings.progress.stage("curves") as step:
             curves = panels(event, result, seconds=settings.seconds, others=others[1], progress=step, in_steps=in_steps)
-    if not exact:  # the event may cost more than what it stands for, so lower ends say nothing of that
-        upper = Basis(exact=False)
-        result = replace(result, rows=tuple(replace(row, bound=upper.under(row.bound)) for row in result.rows))
+    of_bounds = [item for row in result.rows for item in row.bound.assumptions]
+    said = tuple(dict.fromkeys((*assumptions, *of_bounds)))
+    result = replace(result, rows=tuple(replace(row, bound=basis.under(row.bound)) for row in result.rows))
+    if basis.estimates:
+        known = tuple(replace(risk, rigor=Rigor.ESTIMATE) for risk in known)
+    if not basis.exact:  # the event may cost more than what it stands for, so other ends say nothing of that
+        known = tuple(replace(risk, interval=None) for risk in known if risk.name != "regret")
         curves = tuple(
             replace(panel, curves=tuple(replace(curve, others=()) for curve in panel.curves)) for panel in curves
         )
-    of_bounds = [item for row in result.rows for item in row.bound.assumptions]
-    said = tuple(dict.fromkeys((*assumptions, *of_bounds)))
     return _with_figure(Compared(about, result, known, curves, said), settings)
 
 

@@ -573,6 +573,7 @@ class Matrix(Mechanism):
     assumptions = (
         "Each record takes part in no other steps than stated, and whether it does changes no step of the others.",
         "Contributions to a step depend on released rows of earlier steps only, or all are chosen before the first.",
+        "Where groups take turns, all records of one unit are in one of them.",
     )
     finds: ClassVar = {"noise": "noise_multiplier"}
     in_steps = False

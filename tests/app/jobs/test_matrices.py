@@ -30,7 +30,7 @@ def said(*arguments: object) -> dict[str, Any]:
 def lattice_row(*arguments: object) -> dict[str, Any]:
     written = said("compare", *arguments, *DELTA, "--method", "lattice")
     row: dict[str, Any] = written["rows"][0]
-    return row | {"mechanism": written["mechanism"]}
+    return row | {"mechanism": written["mechanism"], "risks": written["risks"]}
 
 
 def gaussian(mu: float) -> float:
@@ -113,6 +113,8 @@ def test_an_upper_bound_on_a_sensitivity_has_no_interval(tmp_path: Path) -> None
     form = ["--matrix", tmp_path / "c.npy", "--participations", 3]
     row = lattice_row("matrix", "--noise-multiplier", 4, *form)
     assert row["interval"] is None
+    assert {risk["name"] for risk in row["risks"]} >= {"advantage", "mu"}
+    assert all(risk["interval"] is None and risk["name"] != "regret" for risk in row["risks"])
     assert "an upper bound, as products of columns have opposite signs; at least 2 is attained" in row["mechanism"]
     found = said("calibrate", "matrix", "--target-epsilon", 3, *DELTA, *form)
     assert found["refuted"] is False
