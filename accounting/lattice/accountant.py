@@ -34,7 +34,8 @@ from dpassay.accounting.events import (
     with_inner,
 )
 from dpassay.accounting.group_privacy import delta_of_group
-from dpassay.accounting.lattice import best_of_runs, gaussian_curve
+from dpassay.accounting.lattice import gaussian_curve
+from dpassay.accounting.lattice.best_of_runs import best_of_runs
 from dpassay.accounting.lattice.pairs import FINEST, WIDTH, DominatingPair, WidthNotMet
 from dpassay.accounting.tuning.runs import NumberOfRuns, curve_of_divergences
 from dpassay.base import validate
@@ -511,8 +512,7 @@ def _best_of_known_runs(tuned: _Tuned) -> DominatingPair:
     if basic.supports(event) is None:
         pure = basic.compose(event).pure().value
     known = curve_of_divergences(orders, divergence, pure)
-    component = best_of_runs.component(NumberOfRuns(event.mean, event.shape), single, known, tuned.text)
-    return DominatingPair([((component, 1),)])
+    return best_of_runs(NumberOfRuns(event.mean, event.shape), single, known, tuned.text)
 
 
 def _allocation(accountant: Lattice, event: RandomAllocationDpEvent) -> DominatingPair:

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 
-from dpassay.accounting.lattice import components
-from dpassay.accounting.lattice.components import DIRECTIONS, Component
-from dpassay.accounting.lattice.pairs import DominatingPair
+from dpassay.accounting.lattice.components import DIRECTIONS
+from dpassay.accounting.lattice.pairs import DominatingPair, WidthNotMet
 from dpassay.accounting.tuning.profile import UpperCurve, shifts_of
 from dpassay.accounting.tuning.runs import Curve, NumberOfRuns
 from dpassay.base.arrays import Floats
 
 _SMALLEST = (1e-18, 1e-15, 1e-12, 1e-9, 1e-6, 1e-3)
-_FARTHEST = 600.0
+_FARTHEST = 300.0
 _POINTS = 1500
+_USELESS = 0.5
+"""A δ at the largest ε from which nothing is left that a lattice could use."""
 
 
-def component(runs: NumberOfRuns, single: DominatingPair, known: Curve, label: str) -> Component:
+def best_of_runs(runs: NumberOfRuns, single: DominatingPair, known: Curve, label: str) -> DominatingPair:
     """An upper bound on the profile of the best run.
 
     Args:
         runs: the law of the number of runs.
         single: the pair of one run.
         known: any other upper bound on δ(ε), ε ≥ 0, of the best run in both directions.
-        label: equal labels mean equal components.
+        label: equal labels mean equal pairs.
 
     Proof: docs/proofs/tuning.md, Theorem 4.
     """
@@ -40,10 +42,12 @@ def component(runs: NumberOfRuns, single: DominatingPair, known: Curve, label: s
     points = _grid(min(reach + max(each.largest for each in shifts), _FARTHEST))
     best, limit = [each(one, points) for each, (one, _) in zip(shifts, directions, strict=True)], known(points)
     best = [np.minimum(deltas, limit) for deltas in best]
+    if max(deltas[-1] for deltas in best) > _USELESS:
+        return DominatingPair.non_private().as_upper_bound()
     remove = UpperCurve.both(points, best[0], best[-1])
     add = None if single.symmetric else UpperCurve.both(points, best[-1], best[0])
     high = float(points[-1])
-    return components.profile(remove, add, low=-high, high=high, label=label)
+    return DominatingPair.profile(remove, add, low=-high, high=high, label=label)
 
 
 def _grid(reach: float) -> Floats:
@@ -54,8 +58,10 @@ def _grid(reach: float) -> Floats:
 
 def _reach(pair: DominatingPair) -> float:
     """The ε at which δ is negligible; never 0."""
-    for delta in _SMALLEST:
-        epsilon = pair.epsilon(delta).upper
-        if math.isfinite(epsilon):
-            return min(max(epsilon, 1e-6), _FARTHEST)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WidthNotMet)  # nobody asked for it
+        for delta in _SMALLEST:
+            epsilon = pair.epsilon(delta).upper
+            if math.isfinite(epsilon):
+                return min(max(epsilon, 1e-6), _FARTHEST)
     return _FARTHEST

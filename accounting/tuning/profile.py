@@ -16,7 +16,7 @@ _UNIT = 2.0**-53
 _MASSES = 3000
 _SKIPPED = 24
 _BREAKS = 80
-_LEAST_SHIFT = 1e-7
+_LEAST_SHIFT, _LARGEST_SHIFT = 1e-7, 600.0
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def shifts_of(runs: NumberOfRuns, other: UpperCurve) -> Shifts:
     kept, cut = runs.fall(ranked), runs.fall(moved)
     kept, cut = kept * (1 - 64 * _UNIT), cut * (1 + 64 * _UNIT)
     top = max(0.0, float((cut - kept).max())) * (1 + 8 * _UNIT) + 128 * _UNIT
-    if top < _LEAST_SHIFT:  # too little for differences in float64
+    if not _LEAST_SHIFT < top < _LARGEST_SHIFT:  # for differences in float64, too little or too much
         return Shifts(np.array([top]), np.array([runs.mean]))
     # Over outcomes with z times the likelihood ratio: the largest of a − z·b, a and b relative to the mean.
     a, b = np.exp(-kept) * (1 + 16 * _UNIT), np.exp(-cut) * (1 - 16 * _UNIT)

@@ -20,8 +20,9 @@ from mpmath import mp, mpf
 
 from dpassay.accounting import Rigor, account, accountant, upper_bounds
 from dpassay.accounting.accountants.rdp import RenyiAccountant
+from dpassay.accounting.events import EpsilonDeltaDpEvent
 from dpassay.accounting.guarantees import ApproxDP
-from dpassay.accounting.lattice import best_of_runs
+from dpassay.accounting.lattice.best_of_runs import best_of_runs
 from dpassay.accounting.lattice.pairs import DominatingPair
 from dpassay.accounting.tuning.runs import NumberOfRuns, curve_of_divergences, divergences, pure_extra
 from dpassay.base.arrays import Floats
@@ -101,7 +102,7 @@ def check_pair(p: Floats, q: Floats, law: list[mpf], runs: NumberOfRuns, nearest
 
     by_orders = divergences(runs, ORDERS, single, curve_of_divergences(ORDERS, single))
     by_profile = divergences(runs, ORDERS, single, curve)
-    component = best_of_runs.component(runs, pair, lambda epsilons: np.ones(epsilons.shape), "test")
+    (((component, _),),) = best_of_runs(runs, pair, lambda epsilons: np.ones(epsilons.shape), "test").alternatives
     pure = max(abs(float(mp.log(a / b))) for a, b in zip(exact_p, exact_q, strict=True))
     limit = pure * (1 + 1e-14) + pure_extra(runs, pure * (1 + 1e-14))
     epsilons = np.array([-2.0, -0.5, 0.0, 0.1, 0.4, 1.0, 2.0])
@@ -195,6 +196,31 @@ def test_always_one_run_is_the_run_itself() -> None:
         for method in ("lattice", "rdp"):
             once, best = (account(each, adjacency="add_remove", delta=1e-6, method=method) for each in (inner, event))
             assert once.value == pytest.approx(best.value, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("inner", "mean", "shape"),
+    [
+        (dp_event.GaussianDpEvent(0.03), 1e5, math.inf),
+        (dp_event.LaplaceDpEvent(0.2), 600.0, 1e6),
+        (EpsilonDeltaDpEvent(20.0, 1e-3), 9000.0, 1e-13),
+        (EpsilonDeltaDpEvent(0.1, 1e-6), 20.0, 0.0),
+        (dp_event.GaussianDpEvent(1e6), 1e12, 0.5),
+        (dp_event.NonPrivateDpEvent(), 3.0, 1.0),
+        (dp_event.NoOpDpEvent(), 3.0, 1.0),
+    ],
+)
+@pytest.mark.parametrize("delta", [0.3, 1e-6, 1e-300])
+@pytest.mark.filterwarnings("error")
+def test_extreme_numbers_have_the_best_answer(inner: DpEvent, mean: float, shape: float, delta: float) -> None:
+    """No overflow, and never above another certified accountant, alone or beside another release."""
+    best = dp_event.RepeatAndSelectDpEvent(inner, mean, shape)
+    for event in (best, dp_event.ComposedDpEvent([best, dp_event.GaussianDpEvent(1.2)])):
+        answer = account(event, adjacency="add_remove", delta=delta).value
+        for name in ("basic", "rdp", "zcdp", "gdp"):
+            sibling = accountant(name, "add_remove")
+            if sibling.supports(event) is None:
+                assert answer <= sibling.compose(event).epsilon(delta).value
 
 
 def test_bad_numbers_are_refused() -> None:
