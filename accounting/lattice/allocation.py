@@ -120,7 +120,7 @@ def _dense(p: Floats, q: Floats, error: float, losses: Floats, mu: float) -> Ato
 
 
 def _first_spacing(mu: float) -> float:
-    return min(mu, 2.0) / _FINENESS
+    return max(min(mu, 2.0) / _FINENESS, mu * (2 * _REACH + mu) / _MAX_POINTS)
 
 
 def _cells(mu: float, spacing: float, offset: float) -> tuple[int, Floats, Floats, Floats, Floats, float]:
@@ -220,15 +220,14 @@ def _paired(a: _SumLaw, b: _SumLaw, factor: int, *, same: bool) -> _SumLaw:
     point depends on d alone, and all pairs of one d are added at once.
     """
     spacing, fine = a.spacing, a.spacing / factor
-    low, high = min(a.first, b.first), max(a.last, b.last)
-    first = factor * low
-    size = factor * (high - low) + math.ceil(math.log(2) / fine) + 2
     differences = np.arange(0 if same else b.first - a.last, b.last - a.first + 1)
     log_sums = np.log1p(np.exp(-np.abs(differences) * spacing))
     nearest = a.moments is not None
     offsets = np.rint(log_sums / fine) if nearest else np.floor(log_sums / fine)
     shares = np.clip(np.expm1(log_sums - offsets * fine) / math.expm1(fine), 0.0, 1.0)
     offsets = offsets.astype(np.int64)
+    first = factor * max(a.first, b.first) + int(offsets.min())
+    size = factor * max(a.last, b.last) + int(offsets.max()) + 2 - first
     masses, moments = np.zeros(size), (np.zeros(size) if nearest else None)
     for difference, offset, share in zip(differences.tolist(), offsets.tolist(), shares.tolist(), strict=True):
         begin, end = max(a.first, b.first - difference), min(a.last, b.last - difference) + 1
@@ -249,16 +248,22 @@ def _paired(a: _SumLaw, b: _SumLaw, factor: int, *, same: bool) -> _SumLaw:
         upper = both * share
         masses[to] += both - upper
         masses[start + 1 : start + factor * (end - begin - 1) + 2 : factor] += upper
-    for zero, law in ((a.zero, b), (b.zero, a)):
-        if zero:
-            start = factor * law.first - first
-            masses[start : start + factor * (law.masses.size - 1) + 1 : factor] += zero * law.masses
+    zero, infinity = a.zero * b.zero, a.infinity + b.infinity
+    for at_zero, law in ((a.zero, b), (b.zero, a)):
+        if at_zero:
+            left = max(0, min(-(-first // factor) - law.first, law.masses.size))  # points below all sums, moved to 0
+            zero += at_zero * float(law.masses[:left].sum())
+            infinity += at_zero * float(law.masses[:left] @ np.exp(law.log_points()[:left])) * (1 + 1e-9)
+            start = factor * (law.first + left) - first
+            kept = at_zero * law.masses[left:]
+            if kept.size:
+                masses[start : start + factor * (kept.size - 1) + 1 : factor] += kept
     rounding = (2 * differences.size + 16) * UNIT
     error = a.error + b.error + rounding
     shift = max(a.shift, b.shift) + 64 * UNIT
     if nearest:  # a mean moves by the errors of its weights times the distance of the places that it is taken of
         shift += 2 * rounding + 2 * error * math.expm1(fine + 2 * (max(a.deviation(), b.deviation()) + shift))
-    return _SumLaw(first, fine, masses, error, shift, a.zero * b.zero, a.infinity + b.infinity, moments)
+    return _SumLaw(first, fine, masses, error, shift, zero, infinity, moments)
 
 
 def _trimmed(law: _SumLaw) -> _SumLaw:

@@ -221,6 +221,8 @@ def test_extremes() -> None:
     assert pair(0.01, 50).epsilon(1e-6).upper == pytest.approx(DominatingPair.gaussian(0.01).epsilon(1e-6).upper)
     assert pair(0.0, 50).epsilon(1e-6).lower == math.inf
     assert pair(1.0, 50, selected=0).epsilon(1e-6).upper == 0
+    much_noise = pair(1e4, 1000).epsilon(1e-6)
+    assert 0 < much_noise.lower <= much_noise.upper <= 1e-6
     for steps in (2, 100):
         known = pair(0.05, steps).epsilon(1e-6)
         assert known.width <= 1e-3 * known.upper
