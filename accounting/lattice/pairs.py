@@ -415,8 +415,10 @@ class DominatingPair:
             return self
 
         ends = np.geomspace(0.1, _FARTHEST / size, 64)
-        small = np.flatnonzero(self.privacy_profile(ends)[1] <= _NEGLIGIBLE)
-        highest = float(ends[small[0]]) if small.size else _FARTHEST / size
+        deltas = self.privacy_profile(ends)[1]
+        small = np.flatnonzero(deltas <= _NEGLIGIBLE)
+        grown = [delta_of_group(*each, size) for each in zip(ends.tolist(), deltas.tolist(), strict=True)]
+        highest = float(ends[small[0] if small.size else np.argmin(grown)])  # beyond, a constant δ would only grow
 
         def curve(losses: Floats) -> Floats:
             epsilons = np.minimum(losses / size, highest)  # δ is smaller beyond

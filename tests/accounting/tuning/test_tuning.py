@@ -223,6 +223,17 @@ def test_extreme_numbers_have_the_best_answer(inner: DpEvent, mean: float, shape
                 assert answer <= sibling.compose(event).epsilon(delta).value
 
 
+def test_a_group_has_a_bound() -> None:
+    """It costs more than one record and, for Laplace noise, at most three times its pure ε."""
+    for inner in (dp_event.GaussianDpEvent(4.0), dp_event.LaplaceDpEvent(5.0)):
+        event = dp_event.RepeatAndSelectDpEvent(inner, 10.0, 1.0)
+        once, three = (account(event, adjacency="add_remove", delta=1e-5, unit=unit) for unit in ("record", "group(3)"))
+        assert once.value < three.value < 12
+        if isinstance(inner, dp_event.LaplaceDpEvent):
+            pure = account(event, adjacency="add_remove", delta=1e-5, unit="group(3)", method="basic").value
+            assert three.value <= pure
+
+
 def test_bad_numbers_are_refused() -> None:
     for mean, shape, words in [
         (0.5, 1.0, "mean must be at least 1"),
