@@ -282,11 +282,11 @@ def _bounded_range(accountant: Lattice, event: BoundedRangeSelectionDpEvent | Ex
 
 
 def _permute_and_flip(accountant: Lattice, event: PermuteAndFlipDpEvent) -> DominatingPair:
-    """That of Laplace noise with the same ε, which two candidates attain.
+    """That of Laplace noise with the same ε. At each ε two candidates attain it, but at each others do.
 
     Proof: docs/proofs/selection.md, Theorem 6.
     """
-    return DominatingPair.laplace(1.0, noise(event.epsilon, "epsilon") * accountant.unit.size)
+    return DominatingPair.laplace(1.0, noise(event.epsilon, "epsilon") * accountant.unit.size).as_upper_bound()
 
 
 def _discrete_gaussian(accountant: Lattice, event: DiscreteGaussianDpEvent) -> DominatingPair:

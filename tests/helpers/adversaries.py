@@ -533,7 +533,7 @@ def _permute_and_flip(event: PermuteAndFlipDpEvent, adjacency: str, size: int) -
     for before in scores:
         for risen in range(1, len(before)):
             after = [score + (size if index < risen else -size) for index, score in enumerate(before)]
-            results.append(Pair.of(_best(after, rate), _best(before, rate), error=1e-9, known=len(before) == 2))
+            results.append(Pair.of(_best(after, rate), _best(before, rate), error=1e-9, known=False))
     return results
 
 
