@@ -514,12 +514,12 @@ def _with_replacement(event: dp_event.SampledWithReplacementDpEvent, adjacency: 
 def _discrete_gaussian(event: DiscreteGaussianDpEvent, adjacency: str, size: int) -> list[Pair]:
     """A whole number that moves by the sensitivity, which a vector may do in one coordinate."""
     ends = _ends(adjacency, size)
-    shift, reach = round((ends[0] - ends[1]) * math.floor(event.sensitivity)), math.ceil(12 * event.sigma)
+    shift, reach = round((ends[0] - ends[1]) * math.floor(event.sensitivity)), math.floor(36 * event.sigma)
     points = np.arange(-reach, shift + reach + 1)
     masses = [np.exp(-((points - centre) ** 2) / (2 * event.sigma**2)) for centre in (shift, 0)]
     total = float(np.exp(-(np.arange(-3 * reach, 3 * reach + 1) ** 2) / (2 * event.sigma**2)).sum())
-    first, second = ([*(side / total).tolist(), max(0.0, 1 - side.sum() / total)] for side in masses)
-    return [Pair.of(first, second, error=1e-12, known=False)] if shift else [Pair.nothing()]
+    first, second = ((side / total).tolist() for side in masses)  # beyond, less than 1e-280 is left out
+    return [Pair.of(first, second, error=1e-12, known=event.dimension == 1)] if shift else [Pair.nothing()]
 
 
 def _permute_and_flip(event: PermuteAndFlipDpEvent, adjacency: str, size: int) -> list[Pair]:
@@ -669,6 +669,8 @@ def _best_of_runs(event: dp_event.RepeatAndSelectDpEvent, adjacency: str, size: 
     f is the generating function of K. A cell of mass x below which lies a, and above which lies v, is the best with
     probability f(a + x) − f(a), computed from v.
     """
+    if event.mean == 1 and not math.isinf(event.shape):  # one run
+        return adversaries(event.event, adjacency, size)
     runs = _NumberOfRuns.of(event.mean, event.shape)
     results = []
     for pair in adversaries(event.event, adjacency, size):

@@ -19,6 +19,7 @@ from dpassay.accounting.events import (
     ExPostSelectionDpEvent,
     ParallelDpEvent,
     PermuteAndFlipDpEvent,
+    RandomAllocationDpEvent,
     TruncatedPoissonSampledDpEvent,
 )
 
@@ -76,6 +77,9 @@ CASES = {
     "sampled with replacement": Case(
         dp_event.SampledWithReplacementDpEvent(100, 10, gaussian(4.0)),
         dp_event.SampledWithReplacementDpEvent(100, 10, gaussian(6.0)),
+    ),
+    "random allocation": Case(
+        RandomAllocationDpEvent(gaussian(1.0), 1, 4), RandomAllocationDpEvent(gaussian(1.5), 1, 4)
     ),
     "discrete gaussian": Case(DiscreteGaussianDpEvent(6.0, 1.0, 1), DiscreteGaussianDpEvent(8.0, 1.0, 1)),
     "permute-and-flip": Case(PermuteAndFlipDpEvent(0.4), PermuteAndFlipDpEvent(0.3)),
