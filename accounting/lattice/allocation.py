@@ -251,11 +251,11 @@ def _paired(a: _SumLaw, b: _SumLaw, factor: int, *, same: bool) -> _SumLaw:
     zero, infinity = a.zero * b.zero, a.infinity + b.infinity
     for at_zero, law in ((a.zero, b), (b.zero, a)):
         if at_zero:
-            left = max(0, min(-(-first // factor) - law.first, law.masses.size))  # points below all sums, moved to 0
-            zero += at_zero * float(law.masses[:left].sum())
-            infinity += at_zero * float(law.masses[:left] @ np.exp(law.log_points()[:left])) * (1 + 1e-9)
-            start = factor * (law.first + left) - first
-            kept = at_zero * law.masses[left:]
+            below = max(0, min(-(-first // factor) - law.first, law.masses.size))  # points below all sums, moved to 0
+            zero += at_zero * float(law.masses[:below].sum())
+            infinity += at_zero * float(law.masses[:below] @ np.exp(law.log_points()[:below])) * (1 + 1e-9)
+            start = factor * (law.first + below) - first
+            kept = at_zero * law.masses[below:]
             if kept.size:
                 masses[start : start + factor * (kept.size - 1) + 1 : factor] += kept
     rounding = (2 * differences.size + 16) * UNIT
