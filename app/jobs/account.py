@@ -14,6 +14,7 @@ from dp_accounting import DpEvent, dp_event
 from pydantic_core import to_jsonable_python
 
 from dpassay.accounting import events, registry
+from dpassay.accounting.accountants.base import TUNED
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.events import EpsilonDeltaDpEvent
@@ -123,7 +124,8 @@ class Account:
         whole_plan: if runs are unfinished, the bounds with the whole plan of each run in place of its charges so far.
         foreign: the files of other libraries that were read, in the order given.
         if_sampled: where it matters how records were sampled and nobody says it, the best bound for each way.
-        assumptions: what the bounds rest on, and ledgers and claims of declared procedures, besides their events.
+        assumptions: what ledgers and claims of declared procedures rest on, besides their events, and what a bound for
+            a group or for tuned runs does.
         against_claims: whether the total is within what each claim allows, sentences.
         warnings: what makes the question a poor one, sentences.
         hints: why bounds are missing or infinite, and what to state for them, sentences.
@@ -258,7 +260,12 @@ def account(
         tuple(item for basis in bases for item in basis.estimates),
         all(basis.exact for basis in bases),
     )
-    own = [item for bound in bounds for item in bound.assumptions]
+    own = [
+        item
+        for bound in bounds
+        for item in bound.assumptions
+        if item == TUNED or (inputs.unit.is_group and bound.rigor.may_support)
+    ]
     bounds = [total.under(of_files.under(bound)) for bound in bounds]
     only_files = len(inputs.readings) == len(several)
     if_sampled = tuple(_if_sampled(inputs, questions[-1][1], methods)) if only_files else ()

@@ -86,15 +86,15 @@ def test_intervals() -> None:
 
 
 def test_units_are_read_and_written() -> None:
-    for text in ("record", "user", "secret", "group(4)"):
+    for text in ("record", "user", "user(3)", "secret", "group(4)"):
         assert str(Unit.parse(text)) == text
     assert Unit.parse("group(4)") == Unit("group", 4)
     for text in ("group", "group(x)", "row", ""):
-        with pytest.raises(ValueError, match="unit must be record, user, group"):
+        with pytest.raises(ValueError, match="unit must be record, user, user\\(k\\), group"):
             Unit.parse(text)
     with pytest.raises(ValueError, match="size must be at least 1"):
         Unit.parse("group(0)")
-    with pytest.raises(ValueError, match="only a group has a size"):
+    with pytest.raises(ValueError, match="only a group or a user has a size"):
         Unit("record", 2)
     with pytest.raises(ValueError, match="unit must be one of"):
         Unit("row")

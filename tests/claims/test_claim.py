@@ -82,7 +82,11 @@ def test_a_number_in_scientific_notation_is_a_number(tmp_path: Path) -> None:
         ("name: good", "name: ../evil", "name"),
         ("name: good", "name: good\ncolour: red", "colour: unknown key; known are name, data"),
         ("name: good", "name: good\nname: twice", "'name' is given twice"),
-        ("name: good", "name: good\nunit: planet", "unit must be record, user, group(k) or secret, not 'planet'"),
+        (
+            "name: good",
+            "name: good\nunit: planet",
+            "unit must be record, user, user(k), group(k) or secret, not 'planet'",
+        ),
         ("type: ex_post", "type: magic", "guarantee"),
         ("epsilon: 3.0", "epsilon: -3.0", "epsilon must be at least 0"),
         ("epsilon: 3.0", "epsilon: .nan", "epsilon"),

@@ -515,7 +515,7 @@ def _discrete_gaussian(event: DiscreteGaussianDpEvent, adjacency: str, size: int
     """A whole number that moves by the sensitivity, which a vector may do in one coordinate."""
     ends = _ends(adjacency, size)
     shift, reach = round((ends[0] - ends[1]) * math.floor(event.sensitivity)), math.floor(36 * event.sigma)
-    points = np.arange(-reach, shift + reach + 1)
+    points = np.arange(shift - reach, reach + 1)  # where no mass underflows
     masses = [np.exp(-((points - centre) ** 2) / (2 * event.sigma**2)) for centre in (shift, 0)]
     total = float(np.exp(-(np.arange(-3 * reach, 3 * reach + 1) ** 2) / (2 * event.sigma**2)).sum())
     first, second = ((side / total).tolist() for side in masses)  # beyond, less than 1e-280 is left out

@@ -69,7 +69,11 @@ def test_the_keys_of_bounds_audits_and_rates_are_fixed(assays: dict[str, Assay])
             "sideways",
             "bounds.0.direction: Input should be 'upper' or 'lower', not 'sideways'",
         ),
-        (("bounds", 0, "unit"), "cow", "bounds.0.unit: unit must be record, user, group(k) or secret, not 'cow'"),
+        (
+            ("bounds", 0, "unit"),
+            "cow",
+            "bounds.0.unit: unit must be record, user, user(k), group(k) or secret, not",
+        ),
         (("bounds", 1, "interval"), [1, 2], "bounds.1: the value of a bound must be an end of its interval"),
         (("bounds", 0, "value"), "much", "bounds.0.value"),
         (("audits", 1, "rates", 0, "hits"), -1, "audits.1.rates.0: hits must be at least 0, not -1"),

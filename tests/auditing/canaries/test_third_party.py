@@ -616,7 +616,7 @@ def test_a_column_that_synthetic_rows_lack(customers: Path, tmp_path: Path) -> N
         (("--kind", "echo", "--canaries", 100, "--guesses", 51), "at most half of the 100 candidates"),
         (("--copies", 2), "a unit of 2 records is --unit 'group(2)' or --unit user"),
         (("--unit", "secret"), "cannot test unit secret"),
-        (("--unit", "house"), "unit must be record, user, group(k) or secret"),
+        (("--unit", "house"), "unit must be record, user, user(k), group(k) or secret"),
         (("--unit", "group(2000000)"), "at unit group(2000000) k must be at most 500000, not 2000000"),
         (("--unit", "user", "--copies", 500_001), "at unit user copies must be at most 500000, not 500001"),
         (("--unit", "group(300000)", "--canaries", 4), "4 canaries of 300000 records are more than"),
