@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
+import numpy as np
 from dp_accounting import DpEvent, dp_event
 
 from dpassay.base import validate
@@ -323,8 +324,16 @@ TRUNCATED = ("dataset_size", "sampling_probability", "truncated_batch_size", "no
 
 
 def own(event: DpEvent) -> DpEvent:
-    """An event of dp_accounting as that of this package for the same mechanism, where it has one; others unchanged."""
+    """An event in this package's form.
+
+    Numbers of NumPy become Python's, as events are told apart by their text, which NumPy shortens. An event of
+    dp_accounting becomes that of this package for the same mechanism, where it has one.
+    """
     kind = type(event)
+    if attrs.has(kind):
+        fields = {field.name: getattr(event, field.name) for field in attrs.fields(kind)}
+        changes = {name: new for name, value in fields.items() if (new := _plain(value)) is not value}
+        event = attrs.evolve(event, **changes) if changes else event
     if not kind.__module__.startswith("dp_accounting") or EVENTS.get(kind.__name__) is kind:
         return event
     fields = {field.name: getattr(event, field.name) for field in attrs.fields(kind)} if attrs.has(kind) else {}
@@ -332,6 +341,21 @@ def own(event: DpEvent) -> DpEvent:
     if known is None and kind.__name__ in EVENTS:  # a class of a later version
         known = build(kind.__name__, fields)
     return event if known is None else known
+
+
+def _plain(value: Any) -> Any:
+    """A field of an event without NumPy's types; the same object if there is nothing to change."""
+    if isinstance(value, DpEvent):
+        return own(value)
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        known: dict[int, Any] = {}  # parts are often the same object
+        items = [known[id(item)] if id(item) in known else known.setdefault(id(item), _plain(item)) for item in value]
+        return value if all(new is old for new, old in zip(items, value, strict=True)) else type(value)(items)
+    return value
 
 
 def compose(parts: Iterable[tuple[DpEvent, int]]) -> DpEvent:

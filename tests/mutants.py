@@ -463,8 +463,8 @@ ACCOUNTANTS = (
     Mutant(
         "lattice: a record of a sample of fixed size takes nobody's place",
         "accounting/lattice/accountant.py",
-        "    replaced = Lattice(Adjacency.REPLACE_ONE)\n",
-        "    replaced = Lattice(Adjacency.ADD_REMOVE)\n",
+        "    exchange = Lattice(Adjacency.REPLACE_ONE)\n",
+        "    exchange = Lattice(Adjacency.ADD_REMOVE)\n",
         (f"{BOUND}[lattice-Gaussian on a sample without replacement-replace_one]",),
     ),
     Mutant(

@@ -87,7 +87,7 @@ def _risks(lattice: Lattice, delta: float, prior: float) -> list[Risk]:
     pair, tight = lattice.pair, lattice.pair.tight
     results = [_of_bound("advantage", lattice.delta(0.0))]
     results += [_of_bound("true_positive_rate", lattice.blowup(rate), rate) for rate in FALSE_POSITIVE_RATES]
-    error = pair.bayes_risk(prior)
+    error = pair.bayes_risk(prior, direction="remove")
     results.append(
         Risk("bayes_error", error.lower, Direction.LOWER, Rigor.CERTIFIED, error if tight else None, at=prior)
     )

@@ -28,6 +28,7 @@ from dpassay.accounting.events import (
     DiscreteGaussianDpEvent,
     EpsilonDeltaDpEvent,
     ExPostSelectionDpEvent,
+    ParallelDpEvent,
     PermuteAndFlipDpEvent,
     RandomAllocationDpEvent,
     TruncatedPoissonSampledDpEvent,
@@ -67,9 +68,13 @@ class Lattice(Accountant[DominatingPair]):
     def __init__(self, adjacency: Adjacency | str, unit: Unit | str | None = None, width: float = WIDTH) -> None:
         super().__init__(adjacency, unit)
         self.width: float = validate.positive(width=width)
+        self.removed = 0
+        """Records that may be gone before the one in question is removed, in a chain of removals."""
 
     def _copy(self) -> Lattice:
-        return type(self)(self.adjacency, self.unit, self.width)
+        new = type(self)(self.adjacency, self.unit, self.width)
+        new.removed = self.removed
+        return new
 
     @property
     def pair(self) -> DominatingPair:
@@ -183,7 +188,9 @@ class Lattice(Accountant[DominatingPair]):
         try:
             return self._cost(event)
         except Unsupported:
-            return Lattice(self.adjacency).compose(event).pair.chained(self.unit.size)
+            one = Lattice(self.adjacency)
+            one.removed = self.unit.size - 1 if self.adjacency is Adjacency.ADD_REMOVE else 0
+            return one.compose(event).pair.chained(self.unit.size)
 
     def _cost(self, event: DpEvent) -> DominatingPair:
         if self.unit.is_group and not isinstance(event, _OF_GROUPS):
@@ -191,7 +198,8 @@ class Lattice(Accountant[DominatingPair]):
         return super()._cost(event)
 
     def _assumptions(self, event: DpEvent) -> tuple[str, ...]:
-        if not self.unit.is_group or self.adjacency is Adjacency.REPLACE_ONE or not self.pair.tight:
+        drawn = any(isinstance(part, dp_event.PoissonSampledDpEvent) for part in with_inner(event))
+        if not self.unit.is_group or self.adjacency is Adjacency.REPLACE_ONE or not drawn:
             return super()._assumptions(event)
         together = "The records of a group come together or go together: none comes where another goes."
         return (*super()._assumptions(event), together)
@@ -294,10 +302,12 @@ def _discrete_gaussian(accountant: Lattice, event: DiscreteGaussianDpEvent) -> D
     sigma, reach = noise(event.sigma, "sigma"), accountant.reach * Fraction(event.sensitivity)
     if not reach:
         return DominatingPair.identity()
-    if not sigma:
-        return DominatingPair.non_private()
     whole = accountant.reach * math.floor(event.sensitivity)  # what a whole number can move by
-    if event.dimension == 1 and (not whole or whole / 10 <= sigma <= 1e5):
+    if event.dimension == 1 and not whole:
+        return DominatingPair.identity()
+    if not sigma:
+        return DominatingPair.non_private().as_upper_bound()
+    if event.dimension == 1 and (whole / 10 <= sigma <= 1e5):
         return DominatingPair.discrete_gaussian(sigma, whole)
     return DominatingPair.concentrated(reach**2 / (2 * Fraction(sigma) ** 2))
 
@@ -350,6 +360,11 @@ def _sampled(accountant: Lattice, inner: DpEvent, rate: float) -> DominatingPair
         raise Unsupported(
             "lattice has no bound for sampled randomised response: a response reveals that its unit was sampled"
         )
+    if accountant.adjacency is Adjacency.ZERO_OUT and not _is_noise(inner):
+        raise Unsupported(
+            f"lattice has no bound for a sampled {type(inner).__name__} under zero_out: its cost is that of a null "
+            "record, which is not that of an absent one; use add_remove"
+        )
     try:
         return accountant._cost(inner).poisson_sampled(rate)
     except Unsupported:
@@ -365,7 +380,8 @@ def _joint_mu(event: DpEvent) -> float | None:
         return math.inf
     if part.supports(event) is not None:
         return None
-    return part.compose(event).pair.gaussian_mu
+    pair = part.compose(event).pair
+    return pair.gaussian_mu if pair.tight else None
 
 
 def _without_replacement(accountant: Lattice, event: dp_event.SampledWithoutReplacementDpEvent) -> DominatingPair:
@@ -379,16 +395,26 @@ def _without_replacement(accountant: Lattice, event: dp_event.SampledWithoutRepl
     sample = validate.integer(sample_size=event.sample_size)
     if sample > size:
         raise ValueError(f"sample_size must be at most source_dataset_size ({size}), not {sample}")
-    if sample == size and accountant.adjacency is Adjacency.ADD_REMOVE:
-        raise Unsupported("lattice has no bound for a sample of all records under add_remove; use the event inside")
+    size -= accountant.removed
+    if sample >= size and accountant.adjacency is Adjacency.ADD_REMOVE:
+        raise Unsupported(
+            "lattice has no bound for a sample of all records under add_remove, where fewer are left without the unit"
+        )
     exchanged = _exchanged(accountant, event)
     if not sample:
         return DominatingPair.identity()
-    rate = sample / size
+    rate, noiseless = sample / size, math.isinf(_joint_mu(event.event) or 0.0)
+    if noiseless:
+        return DominatingPair.non_private().as_upper_bound()
     if accountant.adjacency is Adjacency.ADD_REMOVE:
-        return exchanged.poisson_sampled(rate)
-    pair = exchanged.exchanged_in_samples(rate)
-    return pair if accountant.adjacency is Adjacency.REPLACE_ONE else pair.as_upper_bound()
+        pair = exchanged.poisson_sampled(rate)
+    else:
+        try:
+            pair = exchanged.exchanged_in_samples(rate)
+        except ValueError as reason:
+            raise Unsupported(f"lattice has no bound for {type(event.event).__name__} on a sample: {reason}") from None
+    attained = accountant.adjacency is not Adjacency.ZERO_OUT and _is_noise(event.event, drawn=False)
+    return pair if attained else pair.as_upper_bound()
 
 
 def _exchanged(accountant: Lattice, event: dp_event.SampledWithoutReplacementDpEvent) -> DominatingPair:
@@ -397,16 +423,19 @@ def _exchanged(accountant: Lattice, event: dp_event.SampledWithoutReplacementDpE
         raise Unsupported(
             "lattice has no bound for randomised response on a sample: a response reveals that its unit was sampled"
         )
-    parts = [part for part in with_inner(event.event) if not isinstance(part, _COMPOSITIONS)]
-    if accountant.adjacency is not Adjacency.REPLACE_ONE and not all(isinstance(part, _NOISE) for part in parts):
+    if any(isinstance(part, ParallelDpEvent) for part in with_inner(event.event)):
+        raise Unsupported(
+            "lattice has no bound for disjoint parts on a sample: what takes a record's place may be in another part"
+        )
+    if accountant.adjacency is not Adjacency.REPLACE_ONE and not _is_noise(event.event, drawn=False):
         raise Unsupported(
             f"lattice has no bound for {type(event.event).__name__} on a sample under {accountant.adjacency}: a record "
             "takes the place of another there, and its cost is stated for another relation; use replace_one"
         )
-    replaced = Lattice(Adjacency.REPLACE_ONE)
-    if reason := replaced.supports(event.event):
+    exchange = Lattice(Adjacency.REPLACE_ONE)
+    if reason := exchange.supports(event.event):
         raise Unsupported(f"lattice has no bound for {type(event.event).__name__} on a sample: {reason}")
-    return replaced.compose(event.event).pair
+    return exchange.compose(event.event).pair
 
 
 def _with_replacement(accountant: Lattice, event: dp_event.SampledWithReplacementDpEvent) -> DominatingPair:
@@ -414,7 +443,7 @@ def _with_replacement(accountant: Lattice, event: dp_event.SampledWithReplacemen
 
     Proof: docs/proofs/sampling.md, Theorem 7.
     """
-    size = validate.integer(minimum=1, source_dataset_size=event.source_dataset_size)
+    size = validate.integer(minimum=1, source_dataset_size=event.source_dataset_size) - accountant.removed
     draws = validate.integer(sample_size=event.sample_size)
     mu = _joint_mu(event.event)
     if mu is None:
@@ -422,8 +451,8 @@ def _with_replacement(accountant: Lattice, event: dp_event.SampledWithReplacemen
     if not draws or not mu:
         return DominatingPair.identity()
     if math.isinf(mu):
-        return DominatingPair.non_private()
-    if size == 1:
+        return DominatingPair.non_private().as_upper_bound()
+    if size <= 1:
         if accountant.adjacency is Adjacency.ADD_REMOVE:
             raise Unsupported("lattice has no bound for draws from one record under add_remove: none would be left")
         return DominatingPair.gaussian(1.0, 2 * mu * draws).as_upper_bound()
@@ -461,20 +490,22 @@ def _truncated(accountant: Lattice, event: TruncatedPoissonSampledDpEvent) -> Do
     if not rate or not mu:
         return DominatingPair.identity()
     if math.isinf(mu):
-        return DominatingPair.non_private()
+        return DominatingPair.non_private().as_upper_bound()
     from scipy.stats import binom
 
     limit = event.max_batch_size
     replaced = accountant.adjacency is Adjacency.REPLACE_ONE
     whole = DominatingPair.gaussian_mixture([1 - rate, rate], [0.0, mu], 1.0, mirrored=replaced)
-    if limit >= event.source_dataset_size:
+    if limit >= event.source_dataset_size:  # so it is for fewer
         return whole
     overflow = float(binom.sf(limit - 1, event.source_dataset_size - 1, rate))  # to a relative 1e-9
     overflow = max(overflow, 1e-300)
     cut = DominatingPair.gaussian(1.0, 2 * mu).poisson_sampled(rate * limit / (limit + 1))
     if accountant.adjacency is not Adjacency.ADD_REMOVE:
         cut = DominatingPair.gaussian(1.0, 2 * mu).exchanged_in_samples(rate * limit / (limit + 1))
-    chances = [1 - overflow * (1 - 1e-9), min(1.0, overflow * (1 + 1e-9))]
+    others = max(event.source_dataset_size - 1 - accountant.removed, 0)
+    rare = float(binom.sf(limit - 1, others, rate))
+    chances = [1 - rare * (1 - 1e-9), min(1.0, overflow * (1 + 1e-9))]
     return DominatingPair.blend([whole, cut], chances, rounded_up=True).as_upper_bound()
 
 
@@ -567,9 +598,17 @@ _NOISE = (
     dp_event.GaussianDpEvent,
     dp_event.LaplaceDpEvent,
     dp_event.DiscreteLaplaceDpEvent,
+    dp_event.SingleEpochTreeAggregationDpEvent,
     DiscreteGaussianDpEvent,
 )
 """Noise on a sum, whose cost follows from how far a record moves the sum."""
+
+
+def _is_noise(event: DpEvent, *, drawn: bool = True) -> bool:
+    """Whether an event is noise on sums, alone, composed, or, if `drawn`, on Poisson samples."""
+    kinds = (*_COMPOSITIONS, *_NOISE, *((dp_event.PoissonSampledDpEvent,) if drawn else ()))
+    return all(isinstance(part, kinds) for part in with_inner(event))
+
 
 _OF_GROUPS = (
     dp_event.NoOpDpEvent,

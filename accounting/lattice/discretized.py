@@ -88,7 +88,7 @@ class _Masses:
     def law(self) -> Law:
         kept = self.masses > 0
         masses, losses = self.masses[kept], self.losses()[kept]
-        q = masses * np.exp(-losses)
+        q = np.maximum(masses * np.exp(-losses), 1e-300)  # far to the right it may underflow
         absent = max(0.0, 1 - math.fsum(q))
         sums = math.fsum(masses) + self.infinity_mass, math.fsum(q) + absent
         error = self.excess + max(abs(total - 1) for total in sums)

@@ -392,9 +392,10 @@ class DominatingPair:
                 law = NormalMixtures([1 - rate, rate], [0.0, mu])
             else:
                 law = Sampled(part.remove if single else upper_product(laws_of(each, "remove")), rate)
-            tight = mu is not None or (single and part.tight)
+            tight = (mu is not None or (single and part.below is None)) and all(known.tight for known, _ in each)
             law, label = Symmetrized(law), f"exchanged({rate!r}, {key_of(each)})"
-            results.append(((Component(law, law, label, tight=tight, tight_alone=True, symmetric=True), 1),))
+            component = Component(law, law, label, tight=tight, tight_alone=True, symmetric=True)
+            results.append(((replace(component, log_factor=math.log(factor_of(each))), 1),))
         return DominatingPair(results or [()])
 
     def chained(self, size: int) -> DominatingPair:
@@ -782,10 +783,12 @@ def _sampled(composition: Composition, rate: float) -> DominatingPair:
         return DominatingPair.identity()
     part, count = composition[0]
     if (mu := mu_of(composition)) is not None:
-        return DominatingPair.gaussian_mixture([1 - rate, rate], [0.0, mu], 1.0)
+        pair = DominatingPair.gaussian_mixture([1 - rate, rate], [0.0, mu], 1.0)
+        return pair if all(each.tight for each, _ in composition) else pair.as_upper_bound()
     single = len(composition) == count == 1 and not part.add.upper_only
+    # A product bounds the curve of its own direction to a relative error, and that of the other to an absolute one.
     law = part.remove if single else upper_product(laws_of(composition, "remove"))
-    other = part.add.swapped() if single else law
+    other = (part.add if single else upper_product(laws_of(composition, "add"))).swapped()
     remove, add = Sampled(law, rate), Sampled(other, rate).swapped()
     label = f"sampled({rate!r}, {part.label if single else key_of(composition)})"
     tight, alone = single and part.tight and part.below is None, single and part.tight_alone

@@ -17,6 +17,9 @@ from dpassay.base import validate
 def matrix_event(noise_multiplier: float, moved: Sensitivity) -> DpEvent:
     """The event of a release of Cx + σZ: a Gaussian with noise multiplier σ over the sensitivity, rounded down.
 
+    It bounds the release from above. Where the sensitivity is not exact, no record attains it, and the lower end of an
+    interval of the event says nothing of the release.
+
     Args:
         noise_multiplier: σ over the largest norm of a record's contribution to a step, at least 0.
         moved: the sensitivity of C.

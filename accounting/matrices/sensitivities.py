@@ -105,7 +105,10 @@ def _of_dense(matrix: Floats, participation: Participation) -> Sensitivity:
 
 
 def _scaled(result: Sensitivity, exponent: int) -> Sensitivity:
-    return Sensitivity(math.ldexp(result.value, exponent), math.ldexp(result.lower, exponent), result.reason)
+    value, lower = math.ldexp(result.value, exponent), math.ldexp(result.lower, exponent)
+    if 0 < value < 1e-300:  # the scaling may round among subnormals
+        value, lower = math.nextafter(value, math.inf), math.nextafter(lower, 0.0)
+    return Sensitivity(value, lower, result.reason)
 
 
 def _as_upper(result: Sensitivity) -> Sensitivity:

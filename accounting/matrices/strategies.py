@@ -17,6 +17,7 @@ from dpassay.base.arrays import Floats
 MAX_STEPS = 10**6
 """The most steps of a Toeplitz strategy."""
 MAX_ENTRIES = 2**24
+MAX_COLUMNS = 2**13
 """The most entries of a dense strategy."""
 _MAX_FILE = 2**29
 _UNIT = 2.0**-53
@@ -119,6 +120,8 @@ def read_matrix(path: Path | str) -> Floats:
             "NumPy array of numbers" if path.suffix == ".npy" else "table of numbers with commas and without a header"
         )
         raise ValueError(f"{path}: is no {what}") from None
+    if not isinstance(content, np.ndarray):
+        raise ValueError(f"{path}: holds several arrays; a matrix is one")
     if content.ndim != 2:
         raise ValueError(f"{path}: holds an array of {content.ndim} dimensions; a matrix has 2")
     if content.size > MAX_ENTRIES:
@@ -134,6 +137,10 @@ def matrix_of(values: ArrayLike) -> Floats:
     matrix = _numbers(values, "a strategy")
     if matrix.ndim != 2 or not matrix.size:
         raise ValueError(f"a strategy is a matrix with at least one row and one column, not of shape {matrix.shape}")
+    if matrix.shape[1] > MAX_COLUMNS:
+        raise ValueError(
+            f"a strategy has at most {MAX_COLUMNS} columns, not {matrix.shape[1]}; Toeplitz ones may have more"
+        )
     if matrix.size > MAX_ENTRIES:
         raise ValueError(
             f"a strategy has at most {MAX_ENTRIES} entries, not {matrix.size}; Toeplitz ones may have more"

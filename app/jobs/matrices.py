@@ -58,8 +58,10 @@ class MatrixRelease:
     @property
     def attained(self) -> bool:
         """Whether a record attains the event: under sampling, if all columns of a group are the largest one."""
+        if self.moved.lower < self.moved.value * (1 - 1e-14):
+            return False
         if self.sampling_probability is None:
-            return self.moved.exact
+            return True
         assert isinstance(self.participation, Cyclic)
         last = (self.steps - 1) // self.participation.period * self.participation.period
         return isinstance(self.strategy, Toeplitz) and last + self.strategy.bands <= self.steps

@@ -283,6 +283,8 @@ class Allocation(Mechanism):
         "size are another mechanism, and none of these bounds holds for them.",
     )
     finds: ClassVar = {"noise": "noise_multiplier", "epochs": "epochs"}
+    sampled = True
+
     repeated = "epochs"
 
     def release(self, adjacency: str) -> DpEvent:

@@ -84,13 +84,13 @@ def mixtures(draw: st.DrawFn) -> DpEvent:
 
 @st.composite
 def samples(draw: st.DrawFn) -> DpEvent:
-    size = draw(st.integers(2, 30))
-    return dp_event.SampledWithoutReplacementDpEvent(size, draw(st.integers(1, size - 1)), draw(gaussian | laplace))
+    size = draw(st.integers(5, 30))  # so that groups of 3 leave enough
+    return dp_event.SampledWithoutReplacementDpEvent(size, draw(st.integers(1, size - 4)), draw(gaussian | laplace))
 
 
 @st.composite
 def draws(draw: st.DrawFn) -> DpEvent:
-    size = draw(st.integers(2, 12))
+    size = draw(st.integers(4, 12))
     inner = dp_event.GaussianDpEvent(draw(between(1.0, 6.0)))
     return dp_event.SampledWithReplacementDpEvent(size, draw(st.integers(1, 6)), inner)
 

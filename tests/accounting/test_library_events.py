@@ -15,6 +15,8 @@ from dpassay.accounting import events
 from dpassay.accounting.events import (
     BoundedRangeSelectionDpEvent,
     DiscreteGaussianDpEvent,
+    EpsilonDeltaDpEvent,
+    ParallelDpEvent,
     PermuteAndFlipDpEvent,
     TruncatedPoissonSampledDpEvent,
 )
@@ -130,3 +132,53 @@ def test_what_is_stated_for_a_relation_has_no_bound_where_records_are_displaced(
     assert reason is not None
     assert reason.endswith("its cost is stated for another relation; use replace_one")
     assert Lattice("replace_one").supports(event) is None
+
+
+def test_events_are_told_apart_by_every_digit() -> None:
+    """NumPy prints long arrays without their middle: two events with equal texts would be one."""
+    weights, shifts = np.full(1500, 1 / 1500), np.linspace(0, 0.01, 1500)
+    other = shifts.copy()
+    other[600:900] = np.linspace(0.004, 3, 300)
+    near, far = (dp_event.MixtureOfGaussiansDpEvent(1.0, moves, weights) for moves in (shifts, other))
+    alone = account(far, adjacency="add_remove", delta=1e-3).value
+    for parts in ([near, far], [far, near]):
+        assert account(dp_event.ComposedDpEvent(parts), adjacency="add_remove", delta=1e-3).value >= alone
+        parallel = ParallelDpEvent(parts, partition_is_public=True)
+        assert account(parallel, adjacency="add_remove", delta=1e-3).value >= alone * (1 - 1e-6)
+
+
+def test_a_null_record_on_a_sample_is_no_absent_one() -> None:
+    """A mechanism that tells how many were drawn, and by randomised response whether the only record is null.
+
+    With ε = 1 and q = 0.1 it has δ(0.5) = 0.0288, though it is 1-DP between the record and null.
+    """
+    event = dp_event.PoissonSampledDpEvent(0.1, EpsilonDeltaDpEvent(1.0))
+    reason = Lattice("zero_out").supports(event)
+    assert reason is not None
+    assert "not that of an absent one" in reason
+    assert Lattice("add_remove").supports(event) is None
+
+
+def test_what_takes_a_place_in_a_sample_may_be_in_another_part() -> None:
+    parts = ParallelDpEvent([EpsilonDeltaDpEvent(1.0)] * 2, partition_is_public=True)
+    reason = Lattice("replace_one").supports(dp_event.SampledWithoutReplacementDpEvent(3, 1, parts))
+    assert reason is not None
+    assert "may be in another part" in reason
+
+
+def test_without_noise_a_sample_reveals_no_more_than_who_was_drawn() -> None:
+    """So the bound of 1 is not attained, and there is no interval."""
+    for event in (
+        dp_event.SampledWithReplacementDpEvent(100, 10, dp_event.GaussianDpEvent(0.0)),
+        dp_event.SampledWithoutReplacementDpEvent(100, 10, dp_event.GaussianDpEvent(0.0)),
+        TruncatedPoissonSampledDpEvent(0.05, 100, 10, dp_event.GaussianDpEvent(0.0)),
+    ):
+        assert Lattice("replace_one").compose(event).delta(0.5).interval is None
+    still = Lattice("add_remove").compose(DiscreteGaussianDpEvent(0.0, 0.5, 1))
+    assert still.epsilon(1e-6).value == 0.0
+
+
+def test_other_records_that_are_drawn_at_random_attain_no_interval() -> None:
+    inner = dp_event.PoissonSampledDpEvent(0.5, dp_event.GaussianDpEvent(1.0))
+    bound = Lattice("replace_one").compose(dp_event.SampledWithoutReplacementDpEvent(3, 2, inner)).delta(0.5)
+    assert bound.interval is None

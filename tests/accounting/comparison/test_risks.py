@@ -87,3 +87,11 @@ def test_a_prior_is_a_probability() -> None:
     with pytest.raises(ValueError, match="prior must be strictly between 0 and 1"):
         risks(TRAINING, adjacency="add_remove", delta=1e-5, prior=1.0)
     assert math.isinf(risks(dp_event.NonPrivateDpEvent(), adjacency="add_remove", delta=1e-5)[-1].value)
+
+
+def test_who_guesses_is_told_apart_from_the_other_direction() -> None:
+    """σ = 0.5, rate 0.2, prior 0.9: nothing is better than to guess that the unit is in, at an error of 0.1."""
+    event = dp_event.PoissonSampledDpEvent(0.2, dp_event.GaussianDpEvent(0.5))
+    interval = of(event, "bayes_error", prior=0.9).interval
+    assert interval is not None
+    assert 0.1 in interval or interval.lower == pytest.approx(0.1, rel=1e-9)

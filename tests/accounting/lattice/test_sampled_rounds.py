@@ -113,3 +113,21 @@ def test_more_of_anything_costs_more(rate: float, sigma: float, scale: float, ro
     assert known <= epsilon(rate, sigma / 1.2, scale, rounds) * (1 + 2e-3)
     assert known <= epsilon(rate, sigma, scale / 1.2, rounds) * (1 + 2e-3)
     assert known <= epsilon(rate, sigma, scale, rounds + 1) * (1 + 2e-3)
+
+
+def test_masses_that_underflow_are_no_fault() -> None:
+    event = on_sample(0.5, [dp_event.LaplaceDpEvent(1 / 400)] * 2)
+    assert account(event, adjacency="add_remove", delta=1e-6).value <= 800
+
+
+def test_the_other_direction_is_bounded_too() -> None:
+    """Four answers at ε = 1 and twelve at ε = 0.1 that are told with probability 1e-9 reveal all with 1.2e-8."""
+    parts = [EpsilonDeltaDpEvent(1.0)] * 4 + [EpsilonDeltaDpEvent(0.1, 1e-9)] * 12
+    pair = Lattice("add_remove").compose(on_sample(0.5, parts)).pair
+    least = 0.5 * -math.expm1(12 * math.log1p(-1e-9))
+    assert pair.delta(12.0, direction="remove").upper >= least
+    both = Lattice("add_remove").compose(dp_event.ComposedDpEvent(parts)).pair
+    for loss in (0.1, 0.5):  # of Q over the mixture, from a curve that is found without a sample
+        weight = 0.5 - math.expm1(loss) * 0.5
+        exact = weight * both.delta(math.log(math.exp(loss) * 0.5 / weight), direction="add").lower
+        assert pair.delta(loss, direction="add").upper >= exact * (1 - 1e-9)
