@@ -309,7 +309,10 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "both": (["--command", "cp {input} {output}", "--function", "toy_functions:copy"], "give either --command"),
     "it fails": (["--command", f"{PYTHON} --do fail"], "the command fails on the data (exit code 3)"),
     "it writes nothing": (["--command", f"{PYTHON} --do nothing"], "its output cannot be read: there is no such file"),
-    "it writes a folder": (["--command", f"{PYTHON} --do folder"], "its output cannot be read: is a folder; name a file"),
+    "it writes a folder": (
+        ["--command", f"{PYTHON} --do folder"],
+        "its output cannot be read: is a folder; name a file",
+    ),
     "it writes garbage": (
         ["--command", f"{PYTHON} --do garbage"],
         "its output cannot be read: begins with the mark of UTF-16",
