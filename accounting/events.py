@@ -416,6 +416,7 @@ def build(name: str, fields: Mapping[str, Any]) -> DpEvent:
 
 def to_json(event: DpEvent) -> dict[str, Any]:
     """`event` as plain JSON types, ``{"type": class name, field: value, …}``, if the ledger can hold it."""
+    event = own(event)
     name = type(event).__name__
     if EVENTS.get(name) is not type(event):
         raise ValueError(f"the ledger cannot hold a {name}; it knows {', '.join(sorted(EVENTS))}")

@@ -37,6 +37,7 @@ from dpassay.accounting.accountants.zcdp import ZeroConcentrated
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.conversions import formulas
+from dpassay.accounting.events import own
 from dpassay.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, ExPostDP, Guarantee, PureDP
 from dpassay.base import validate
 from dpassay.base.arrays import Floats
@@ -122,6 +123,7 @@ class Meter:
             delta = Fraction(spend.delta) if isinstance(spend, ApproxDP) else Fraction(0)
             cost = self._certified(_cost_of_guarantee(self.accountant, spend), spend)
             return Total(_cost_of_guarantee(self.basic, spend, missing=math.inf), cost, delta)
+        spend = own(spend)  # in full: NumPy shortens the text of long arrays
         name = repr(spend)  # the same events recur; dp_accounting's events with lists are not hashable
         if name not in self._known:
             pure: Exact = math.inf if self.basic.supports(spend) else self.basic.compose(spend).cost
@@ -325,5 +327,5 @@ def split_delta(delta: float, step_delta: float, *, basic: bool) -> tuple[Fracti
     rest = Fraction(delta) - kept
     if not basic and rest <= 0:
         raise ValueError(f"step_delta must be below delta ({delta:g}), not {step_delta:g}")
-    own = float(rest)
-    return kept, own if Fraction(own) <= rest else math.nextafter(own, 0)
+    conversion = float(rest)
+    return kept, conversion if Fraction(conversion) <= rest else math.nextafter(conversion, 0)

@@ -150,7 +150,8 @@ class Lattice(Accountant[DominatingPair]):
         first = result = ask_pair(WIDTH)
         narrow = math.isfinite(first.upper) and first.upper - first.lower <= WIDTH * first.upper
         if self.width < WIDTH and not (narrow and first.upper - first.lower <= self.width * first.upper):
-            result = ask_pair(self.width)
+            finer = ask_pair(self.width)  # both hold, and a composition may be too wide for a fine lattice
+            result = Interval(max(first.lower, finer.lower), min(first.upper, finer.upper))
         upper, source = result.upper, None
         for kind in if_narrow if narrow and self.pair.tight else else_ask:
             try:
@@ -611,9 +612,7 @@ def _is_noise(event: DpEvent, *, drawn: bool = True) -> bool:
 
 
 _OF_GROUPS = (
-    dp_event.NoOpDpEvent,
-    dp_event.SelfComposedDpEvent,
-    dp_event.ComposedDpEvent,
+    *_COMPOSITIONS,
     dp_event.GaussianDpEvent,
     dp_event.LaplaceDpEvent,
     dp_event.DiscreteLaplaceDpEvent,

@@ -416,14 +416,16 @@ class DominatingPair:
             return self
 
         ends = np.geomspace(0.1, _FARTHEST / size, 64)
-        deltas = self.privacy_profile(ends)[1]
-        small = np.flatnonzero(deltas <= _NEGLIGIBLE)
-        grown = [delta_of_group(*each, size) for each in zip(ends.tolist(), deltas.tolist(), strict=True)]
+        deltas = np.minimum.accumulate(self.privacy_profile(ends)[1])
+        grown = np.array([delta_of_group(*each, size) for each in zip(ends.tolist(), deltas.tolist(), strict=True)])
+        small = np.flatnonzero(grown <= _NEGLIGIBLE)
         highest = float(ends[small[0] if small.size else np.argmin(grown)])  # beyond, a constant δ would only grow
 
         def curve(losses: Floats) -> Floats:
             epsilons = np.minimum(losses / size, highest)  # δ is smaller beyond
-            single = self.privacy_profile(epsilons)[1]
+            # A profile is as good as the lattices kept for other questions. δ at an end does not depend on them.
+            before = np.concatenate([[1.0], deltas])[np.searchsorted(ends, epsilons, side="right")]
+            single = np.minimum(self.privacy_profile(epsilons)[1], before)
             known = [delta_of_group(*each, size) for each in zip(epsilons.tolist(), single.tolist(), strict=True)]
             return np.maximum(known, -np.expm1(np.minimum(losses, 0.0)) * (1 + 2.0**-50))
 

@@ -297,11 +297,10 @@ def _against_claims(inputs: Inputs, event: DpEvent, under: Callable[[Bound], Bou
     alone = len(inputs.claims) == 1 and not inputs.ledgers and not inputs.readings
     for claim in inputs.claims:
         guarantee = None if claim.guarantee is None else claim.claimed()
+        if guarantee is None or isinstance(guarantee, SecretProtection):  # of secrets each budget has a bound
+            continue
         if isinstance(guarantee, ExPostDP):
             yield f"{claim.name} claims {describe(guarantee)}, which depends on the outputs of a run and on no plan."
-        if guarantee is None or isinstance(
-            guarantee, ExPostDP | SecretProtection
-        ):  # of secrets each budget has a bound
             continue
         found = upper_bounds(event, guarantee, adjacency=inputs.adjacency, unit=inputs.unit)
         bounds = [bound for bound in map(under, found) if bound.rigor.may_support]

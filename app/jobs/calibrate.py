@@ -124,9 +124,7 @@ class Goal:
         It is rounded to the more private side, and further if the target is not met there.
         """
         question = question_of(self.target(), self.adjacency, self.delta if self.mu is not None else None)
-        empty = accountant_factory(
-            self.method or question.method, self.adjacency, self.unit or unit_of(self.adjacency)
-        )(WIDTH)
+        empty = accountant_factory(self.method or question.method, self.adjacency, self.protected)(WIDTH)
         least = math.ceil(-math.log10(self.tolerance)) + 3  # rounding then changes little of the tolerance
         digits = Context(prec=max(least, DIGITS), rounding=ROUND_CEILING if decreasing else ROUND_FLOOR)
         value = digits.plus(Decimal(repr(result.value)))
@@ -214,9 +212,8 @@ def in_words(result: Calibration) -> list[str]:
             lines.append(f"The advantage of any test is at most {format_upper(result.bound.value)}.")
         case TradeOff(alpha=alpha):
             power = format_upper(1 - result.bound.value)
-            lines.append(
-                f"Its true positive rate at a false positive rate of {format_number(alpha)} is at most {power}."
-            )
+            at = f"at a false positive rate of {format_number(alpha)}"
+            lines.append(f"The true positive rate of any test {at} is at most {power}.")
     beyond = str(int(result.beyond)) if _is_integer(result) else format_number(result.beyond)
     if result.refuted and result.beyond_bound.interval is not None:
         lines.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 from dp_accounting import DpEvent, dp_event
 from dp_accounting.rdp import RdpAccountant
@@ -45,6 +46,16 @@ trees: st.SearchStrategy[DpEvent] = st.recursive(
 def test_events_survive_json(event: DpEvent) -> None:
     text = json.dumps(events.to_json(event), allow_nan=False)
     assert repr(events.from_json(json.loads(text))) == repr(event)
+
+
+def test_numbers_of_numpy_survive_json() -> None:
+    """A charge of a long array was refused by a line of Python's, as JSON has no arrays."""
+    counts = np.ones(2001, dtype=int)
+    counts[1000] = 7
+    tree = dp_event.SingleEpochTreeAggregationDpEvent(np.float32(0.5), counts)
+    text = json.dumps(events.to_json(dp_event.SelfComposedDpEvent(tree, np.int64(3))), allow_nan=False)
+    read = events.from_json(json.loads(text))
+    assert read == dp_event.SelfComposedDpEvent(dp_event.SingleEpochTreeAggregationDpEvent(0.5, counts.tolist()), 3)
 
 
 @examples(67, 200)

@@ -481,6 +481,22 @@ def test_an_event_that_changed_since_is_counted_anew() -> None:
     assert guard.spent().value == 1 / 8 + 1 / 8 + 1 / 4
 
 
+@pytest.mark.parametrize("method", ["gdp", "zcdp", "rdp"])
+def test_events_that_numpy_writes_alike_are_counted_apart(method: str) -> None:
+    """A filter charged the second 1/20 of its cost. Truth: a record in 2^k - 1 steps is in k levels of the tree, a
+    Gaussian of sensitivity √k each, so ρ = k/2."""
+    counts = np.ones(2001, dtype=int)
+    cheap = dp_event.SingleEpochTreeAggregationDpEvent(1.0, counts)
+    counts = counts.copy()
+    counts[1000] = 2**20 - 1
+    dear = dp_event.SingleEpochTreeAggregationDpEvent(1.0, counts)
+    assert repr(cheap) == repr(dear)
+    meter = Meter(method, "add_remove", orders=2.0 if method == "rdp" else None)
+    spent = [float(np.ravel(meter.cost(event).cost)[0]) for event in (cheap, dear)]
+    rho = spent if method == "zcdp" else [cost / 2 for cost in spent]  # gdp: μ² = 2ρ; rdp: 2ρ at order 2
+    assert rho == pytest.approx([1 / 2, 20 / 2], rel=1e-12)  # rdp rounds up
+
+
 @pytest.mark.parametrize(
     "spend",
     [
