@@ -6,6 +6,7 @@ import datetime
 import json
 import math
 import re
+import uuid
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -85,9 +86,10 @@ def check(pairs: dict[str, NeighboringData], adjacency: str, copies: int, schema
     for name, pair in pairs.items():
         assert difference(pair) == ((0 if adjacency == "add_remove" else copies), copies), name
         blank = {column: None for column, cell in pair.target.items() if UUID.fullmatch(str(cell))}  # each has its own
-        assert sum(key({**row, **blank}) == key({**pair.target, **blank}) for row in pair.neighbor) >= copies
+        target = key({**pair.target, **blank})
+        assert sum(key({**row, **blank}) == target for row in pair.neighbor) >= copies
         assert all(row.keys() == pair.target.keys() for row in (*pair.data, *pair.neighbor))
-        others = [row for row in pair.data if key(row) != key(pair.target)]
+        others = [row for row in pair.data if key({**row, **blank}) != target]
         for column in pair.novel:
             assert word(pair.target[column]) not in {word(row[column]) for row in others}, (name, column)
         for event in pair.events:
@@ -132,6 +134,18 @@ def tables(draw: st.DrawFn) -> list[dict[str, Any]]:
     kinds = draw(st.lists(st.sampled_from(sorted(CELLS)), min_size=1, max_size=5))
     size = draw(st.integers(5, 24))
     return [{f"{kind} {index}": draw(CELLS[kind]) for index, kind in enumerate(kinds)} for _ in range(size)]
+
+
+def test_a_record_that_is_in_d_but_for_its_id_is_a_copy() -> None:
+    rows = [{"name": None, "id": str(uuid.uuid5(uuid.NAMESPACE_DNS, str(index)))} for index in range(19)] + [
+        {"name": 0, "id": str(uuid.uuid5(uuid.NAMESPACE_DNS, "19"))}
+    ]
+    pairs = pairs_of(rows, "add_remove", 1, categorical=("name",))
+    pair = pairs["repeated_category"]
+    assert pair.novel == ("name",)
+    assert [row["name"] for row in pair.data].count(pair.target["name"]) == 1
+    assert len({row["id"] for row in pair.neighbor}) == len(pair.neighbor)
+    check(pairs, "add_remove", 1)
 
 
 @given(tables(), st.sampled_from(["add_remove", "replace_one"]), st.integers(1, 3), st.data())
