@@ -17,6 +17,7 @@ from .comparison.comparison import Comparison as Comparison
 from .comparison.comparison import compare as compare
 from .events import BoundedRangeSelectionDpEvent as BoundedRangeSelectionDpEvent
 from .events import RandomAllocationDpEvent as RandomAllocationDpEvent
+from .events import ShuffledBatchesDpEvent as ShuffledBatchesDpEvent
 from .events import compose as compose
 from .filters.adaptive import BudgetExhausted as BudgetExhausted
 from .filters.filter import Filter as Filter

@@ -171,8 +171,8 @@ class RandomAllocationDpEvent(DpEvent):  # type: ignore[misc]
     """`num_steps` runs of a mechanism, of which each unit takes part in exactly `num_selected`, chosen uniformly.
 
     The choices of different units are independent, as are those of different epochs: an epoch is one event. Batches
-    therefore have random sizes. Shuffled batches of a fixed size are another mechanism, since records then displace
-    each other.
+    therefore have random sizes. Shuffled batches of a fixed size are another mechanism (`ShuffledBatchesDpEvent`),
+    since records then displace each other.
     """
 
     event: DpEvent
@@ -184,6 +184,21 @@ class RandomAllocationDpEvent(DpEvent):  # type: ignore[misc]
         validate.integer(num_selected=self.num_selected)
         if self.num_selected > self.num_steps:
             raise ValueError(f"num_selected must be at most num_steps ({self.num_steps}), not {self.num_selected}")
+
+
+@attrs.frozen
+class ShuffledBatchesDpEvent(DpEvent):  # type: ignore[misc]
+    """One epoch: units are shuffled and cut into `num_batches` batches, and a mechanism runs on each.
+
+    The shuffle is uniform, anew for each epoch, and does not depend on values, nor do the sizes of batches, which are
+    public. The epoch runs to its end.
+    """
+
+    event: DpEvent
+    num_batches: int
+
+    def __attrs_post_init__(self) -> None:
+        validate.integer(minimum=1, num_batches=self.num_batches)
 
 
 @attrs.frozen
@@ -276,6 +291,7 @@ EXAMPLES: dict[str, DpEvent] = {
     "Laplace on a Poisson sample": dp_event.PoissonSampledDpEvent(0.05, dp_event.LaplaceDpEvent(2.0)),
     "Gaussian on a Poisson sample that is cut": TruncatedPoissonSampledDpEvent(0.05, 1000, 80, _SAMPLED),
     "Gaussian in some of the steps, at random": RandomAllocationDpEvent(_SAMPLED, 2, 20),
+    "Gaussian on each of shuffled batches": ShuffledBatchesDpEvent(_SAMPLED, 20),
     "Gaussian on a sample without replacement": dp_event.SampledWithoutReplacementDpEvent(100, 10, _SAMPLED),
     "Gaussian on a sample with replacement": dp_event.SampledWithReplacementDpEvent(100, 10, _SAMPLED),
     "discrete Gaussian noise on a number": DiscreteGaussianDpEvent(6.0, 1.0, 1),

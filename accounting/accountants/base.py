@@ -33,6 +33,13 @@ TUNED = (
 """What every bound on the best of a random number of runs assumes."""
 
 
+SHUFFLED = (
+    "Records are shuffled anew for each epoch, whatever their values are, and cut into batches of public sizes. Each "
+    "epoch runs to its end."
+)
+"""What every bound on shuffled batches assumes."""
+
+
 class Unsupported(DpassayError):
     """An accountant has no bound for an event at this adjacency and unit; the message is the reason."""
 
@@ -173,11 +180,22 @@ class Accountant(ABC, Generic[C]):
             height = events.tree_height(event)
             node = self._cost(dp_event.GaussianDpEvent(event.noise_multiplier))
             return self._times(node, height) if height else self._zero()
+        if isinstance(event, events.ShuffledBatchesDpEvent):
+            return self._of_shuffled(event)
         for kind in type(event).__mro__:
             if kind in self.handlers:
                 cost: C = self.handlers[kind](self, event)
                 return cost
         raise Unsupported(f"{self.name} has no bound for {type(event).__name__}")
+
+    def _of_shuffled(self, event: events.ShuffledBatchesDpEvent) -> C:
+        """The cost of one batch, since a unit is in one only. Proof: docs/proofs/sampling.md, Theorem 8."""
+        if self.adjacency is Adjacency.ADD_REMOVE:
+            raise Unsupported(
+                f"{self.name} has no bound for shuffled batches under add_remove: one unit more changes who is with "
+                "whom in all batches; use zero_out or replace_one"
+            )
+        return self._cost(event.event)
 
     @functools.cached_property
     def _curve(self) -> tuple[np.ndarray, np.ndarray]:
@@ -242,6 +260,8 @@ class Accountant(ABC, Generic[C]):
                 "Each record takes part in at most one step of all trees of an event, and whether it does changes no "
                 "step of the others."
             )
+        if any(isinstance(part, events.ShuffledBatchesDpEvent) for part in events.with_inner(event)):
+            results.append(SHUFFLED)
         if any(isinstance(part, dp_event.RepeatAndSelectDpEvent) for part in events.with_inner(event)):
             results.append(TUNED)
         return tuple(results)

@@ -31,6 +31,7 @@ from dpassay.accounting.events import (
     ParallelDpEvent,
     PermuteAndFlipDpEvent,
     RandomAllocationDpEvent,
+    ShuffledBatchesDpEvent,
     TruncatedPoissonSampledDpEvent,
     with_inner,
 )
@@ -204,6 +205,16 @@ class Lattice(Accountant[DominatingPair]):
             return super()._assumptions(event)
         together = "The records of a group come together or go together: none comes where another goes."
         return (*super()._assumptions(event), together)
+
+    def _of_shuffled(self, event: ShuffledBatchesDpEvent) -> DominatingPair:
+        """With a lower end for Gaussians, where a null record contributes 0."""
+        whole, mu = super()._of_shuffled(event), _joint_mu(event.event)
+        if event.num_batches == 1:
+            return whole
+        if not mu or math.isinf(mu):
+            return whole.as_upper_bound()
+        exchanged = self.adjacency is Adjacency.REPLACE_ONE
+        return DominatingPair.gaussian_shuffle(1.0, event.num_batches, mu, exchanged=exchanged)
 
     def _largest(self, costs: Sequence[DominatingPair], how_many: int) -> DominatingPair:
         try:

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from dpassay.accounting.conversions import formulas
-from dpassay.accounting.lattice import allocation, concentrated_curve
+from dpassay.accounting.lattice import allocation, concentrated_curve, shuffle
 from dpassay.accounting.lattice.laws import Atoms, Laplace, Law, Profile
 from dpassay.accounting.lattice.normal_mixtures import NormalMixtures
 from dpassay.base import validate
@@ -41,6 +41,7 @@ class Component:
     mu_squared: Fraction | None = None
     # a pair that this mechanism's own pair dominates, if `remove` and `add` are only known to dominate it.
     below: Component | None = None
+    tested: bool = False  # that pair is one of an explicit test, so that no lattice makes intervals narrower
     # log of a factor: the curves that are meant are those of the laws times it.
     log_factor: float = 0.0
 
@@ -71,12 +72,23 @@ def gaussian_allocation(mu: float, steps: int, drawn: tuple[int, int] | None = N
     component = replace(of_laws(upper, label=label), log_factor=excess)
     if drawn is not None and drawn[0] > 1:
         of_sum = gaussian(mu * math.sqrt(drawn[0] / drawn[1]) * (1 - 2.0**-48))
-        return replace(component, label=f"{label} of {drawn}", below=of_sum)
+        return replace(component, label=f"{label} of {drawn}", below=of_sum, tested=True)
     if steps > allocation.MAX_STEPS:
         return replace(component, tight=False)
     lower, excess = allocation.lower_law(mu, steps)
     below = replace(of_laws(lower, label=f"below({label})"), log_factor=-excess * (1 + excess))
     return replace(component, below=below)
+
+
+def gaussian_shuffle(mu: float, first: float, second: float, batches: int) -> Component:
+    """A Gaussian in the one of `batches` shuffled batches that has the unit, and what the largest sum tells of it.
+
+    Proof: docs/proofs/sampling.md, Theorem 8.
+    """
+    label = f"shuffle({mu!r}, {first!r}, {second!r}, {batches})"
+    below = of_laws(shuffle.law_of_maxima(first, second, batches), label=f"below({label})")
+    law, other = (NormalMixtures([1.0], [mu]) for _ in range(2))  # equal, but what is below has two directions
+    return Component(law, other, label, below=below, tested=True)
 
 
 def laplace(noise_multiplier: float, sensitivity: float) -> Component:

@@ -140,6 +140,34 @@ class DominatingPair:
         return DominatingPair._of(components.gaussian_allocation(mu, steps, drawn))
 
     @staticmethod
+    def gaussian_shuffle(
+        noise_multiplier: float, batches: int, sensitivity: float = 1.0, *, exchanged: bool = False
+    ) -> DominatingPair:
+        """Gaussian noise on the sum of each of `batches` shuffled batches.
+
+        From above it is the Gaussian of the one batch that has the unit. From below, what an adversary attains who
+        knows all other records, of which each has −1 where the unit has 1: by the largest sum, or by all sums together.
+
+        Args:
+            noise_multiplier: standard deviation of the noise of each batch.
+            batches: of an epoch, at least 1.
+            sensitivity: the norm of a unit's contribution.
+            exchanged: the unit is exchanged for another one, and not for a null record.
+
+        Proof: docs/proofs/sampling.md, Theorem 8.
+        """
+        validate.integer(minimum=1, batches=batches)
+        moved = (2 if exchanged else 1) * sensitivity
+        whole = DominatingPair.gaussian(noise_multiplier, moved)
+        mu = whole.gaussian_mu
+        if batches == 1 or not mu:
+            return whole
+        second = 0.0 if exchanged else mu
+        largest = DominatingPair._of(components.gaussian_shuffle(mu, second + mu, second, batches))
+        together = DominatingPair.gaussian(noise_multiplier, moved / math.sqrt(batches) * (1 - 2.0**-48))
+        return DominatingPair([*largest.alternatives, *together.alternatives])
+
+    @staticmethod
     def laplace(noise_multiplier: float, sensitivity: float = 1.0) -> DominatingPair:
         """Laplace noise of scale `noise_multiplier` on a number of the given sensitivity."""
         return DominatingPair._noisy(
@@ -467,7 +495,7 @@ class DominatingPair:
         """This pair, no longer claimed to be attained by neighbours."""
         return DominatingPair(
             [
-                tuple((replace(part, tight=False, below=None), count) for part, count in each)
+                tuple((replace(part, tight=False, below=None, tested=False), count) for part, count in each)
                 for each in self.alternatives
             ]
         )
@@ -800,7 +828,7 @@ def _sampled(composition: Composition, rate: float) -> DominatingPair:
 
 def _is_tested(composition: Composition) -> bool:
     """Whether the lower bounds are those of an explicit test, so that no lattice makes intervals narrower."""
-    return any(part.below is not None and part.below.mu is not None for part, _ in composition)
+    return any(part.tested for part, _ in composition)
 
 
 def _times(interval: Interval, factor: float) -> Interval:

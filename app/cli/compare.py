@@ -176,6 +176,8 @@ def _print(compared: Compared) -> None:
         table.add_row(bound.method, format_upper(bound.value), interval, bound.rigor, duration(row.seconds))
     console = TableConsole()
     console.print(table)
+    if compared.taken_for is not None:
+        console.print(_taken_for(compared))
     if compared.risks:
         console.print(_risks(compared.risks))
     for name, reason in result.unsupported.items():
@@ -190,6 +192,21 @@ def _print(compared: Compared) -> None:
         console.print(f"Note: {note}")
     if compared.figure is not None:
         console.print(f"Figure: {compared.figure}")
+
+
+def _taken_for(compared: Compared) -> str:
+    """What the run would cost if it were what it is often accounted as, and whether that is too little."""
+    from dpassay.base.number_format import format_lower, format_number
+
+    assert compared.taken_for is not None
+    words, claimed = compared.taken_for.words, compared.taken_for.bound.value
+    least = max((row.bound.interval.lower for row in compared.comparison.rows if row.bound.interval), default=0.0)
+    result = f"Accounted as {words}, which this is not, it would have ε ≤ {format_upper(claimed)}"
+    if least > claimed > 0:
+        return (
+            f"{result}. What ran has ε ≥ {format_lower(least)}, {format_number(round(least / claimed, 1))} times that."
+        )
+    return f"{result}; whether that holds for what ran is not known."
 
 
 def _risks(risks: Sequence[Risk]) -> Table:

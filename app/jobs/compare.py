@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from dp_accounting import DpEvent
 
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.accounting.bounds import Rigor
+from dpassay.accounting.bounds import Bound, Rigor
 from dpassay.accounting.comparison.comparison import Answers, Comparison, Row, compare, unit_of
 from dpassay.accounting.comparison.curves import Other, Panel, panels
 from dpassay.accounting.comparison.releases import (
@@ -27,7 +27,7 @@ from dpassay.accounting.interop.state import Stated
 from dpassay.accounting.lattice.accountant import Lattice
 from dpassay.accounting.ledger.evidence import Basis
 from dpassay.accounting.ledger.ledger import Ledger
-from dpassay.accounting.registry import ACCOUNTANTS
+from dpassay.accounting.registry import ACCOUNTANTS, account
 from dpassay.base import defaults, validate
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.number_format import format_number, format_upper
@@ -81,12 +81,30 @@ class ComparisonSettings:
 
 
 @dataclass(frozen=True)
+class TakenFor:
+    """The bound of what a run is often accounted as, and is not.
+
+    Attributes:
+        words: what it is taken for.
+        bound: of that.
+    """
+
+    words: str
+    bound: Bound
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON types."""
+        return {"as": self.words, "bound": self.bound.to_json()}
+
+
+@dataclass(frozen=True)
 class Compared:
     """A comparison of accountants on one mechanism.
 
     Attributes:
         about: the mechanism, in words.
         comparison: a row for each accountant.
+        taken_for: the bound of what it is often accounted as; None if it is accounted as what it is.
         risks: what the loss means for who is attacked, by ``lattice``; empty where it was not asked or has no bound.
         panels: curves; empty unless a figure was asked for.
         assumptions: of all bounds, in sentences.
@@ -99,10 +117,13 @@ class Compared:
     panels: tuple[Panel, ...] = ()
     assumptions: tuple[str, ...] = ()
     figure: Path | None = None
+    taken_for: TakenFor | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as plain JSON types; curves only if a figure was asked for."""
         out = {"mechanism": self.about, **self.comparison.to_json(), "assumptions": list(self.assumptions)}
+        if self.taken_for is not None:
+            out |= {"taken_for": self.taken_for.to_json()}
         if self.risks:
             out |= {"risks": [risk.to_json() for risk in self.risks]}
         if self.figure is not None:
@@ -144,7 +165,7 @@ def compare_mechanism(
     if unit.is_group:  # other methods answer for one record
         others = {}, {}
     about = mechanism.in_words(relation)
-    return _compare_event(
+    result = _compare_event(
         event,
         about,
         relation,
@@ -156,6 +177,11 @@ def compare_mechanism(
         basis=Basis(exact=mechanism.attained()),
         in_steps=mechanism.in_steps,
     )
+    if (known := mechanism.taken_for()) is None:
+        return result
+    words, other = known
+    bound = account(other, adjacency=relation, delta=at, unit=unit)
+    return replace(result, taken_for=TakenFor(words, bound))
 
 
 def _secret(secret: Secret, p: float, settings: ComparisonSettings) -> Compared:

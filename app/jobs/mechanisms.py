@@ -105,6 +105,10 @@ class Mechanism:
         """Whether the event is what the mechanism costs in the worst case, and not more."""
         return True
 
+    def taken_for(self) -> tuple[str, DpEvent] | None:
+        """What such a run is often accounted as, in words, and its event; None if it is accounted as what it is."""
+        return None
+
     def others(self, adjacency: str, delta: float) -> tuple[Answers, Mapping[str, Other]]:
         """Answers and curves of a method besides the accountants."""
         return {}, {}
@@ -139,7 +143,8 @@ class DpSgd(Mechanism):
 
     assumptions = (
         "Each batch is a Poisson sample: every record is in it with the sampling probability, independently. Shuffled "
-        "batches and batches of a fixed size are other mechanisms, and none of these bounds holds for them.",
+        "batches (dpassay compare shuffled) and batches of a fixed size are other mechanisms, and none of these bounds "
+        "holds for them.",
     )
     finds: ClassVar = {"noise": "noise_multiplier", "rate": "sampling_probability", "steps": "steps"}
     stands_in: ClassVar = {
@@ -280,7 +285,7 @@ class Allocation(Mechanism):
     assumptions = (
         "In every epoch each record takes part in exactly the given number of steps, chosen uniformly and "
         "independently of all other records (balls in bins), so batches have random sizes. Shuffled batches of a fixed "
-        "size are another mechanism, and none of these bounds holds for them.",
+        "size (dpassay compare shuffled) are another mechanism, and none of these bounds holds for them.",
     )
     finds: ClassVar = {"noise": "noise_multiplier", "epochs": "epochs"}
     sampled = True
@@ -306,6 +311,80 @@ class Allocation(Mechanism):
     def search(self, find: str) -> ParameterSearch:
         if find == "noise":
             return ParameterSearch("noise_multiplier", (5e-2, 1e6), 1.0, decreasing=True)
+        return ParameterSearch("epochs", (1, _MAX_STEPS), 10, integer=True)
+
+
+@dataclass(frozen=True)
+class Shuffled(Mechanism):
+    """Gaussian sums over the batches of a data set that is shuffled anew for each epoch."""
+
+    noise_multiplier: Annotated[float, "σ over the clipping norm, above 0."]
+    batches: Annotated[int | None, "Number of batches of an epoch, at least 1."] = None
+    records: Annotated[int | None, "Instead of --batches, with --batch-size: number of records."] = None
+    batch_size: Annotated[int | None, "With --records: size of a batch."] = None
+    epochs: Annotated[int, "Number of epochs, each with a new shuffle, which run to their ends."] = 1
+
+    adjacency = "zero_out"
+    finds: ClassVar = {"noise": "noise_multiplier", "epochs": "epochs"}
+    stands_in: ClassVar = {"batches": ("records", "batch_size")}
+    sampled = True
+    repeated = "epochs"
+
+    @property
+    def batch_count(self) -> int:
+        """The batches of an epoch; a `ValueError` unless they, or records and batch size, are given."""
+        if (self.records is None) != (self.batch_size is None):
+            raise ValueError("--records and --batch-size go together")
+        if (self.batches is None) == (self.records is None):
+            raise ValueError("give either --batches, or --records and --batch-size")
+        if self.batches is not None:
+            return validate.integer(minimum=1, batches=self.batches)
+        assert self.records is not None
+        assert self.batch_size is not None
+        validate.integer(minimum=1, records=self.records)
+        validate.integer(minimum=1, records=self.records)
+        return -(-self.records // validate.integer(minimum=1, maximum=self.records, batch_size=self.batch_size))
+
+    @property
+    def _rate(self) -> float:
+        """The share of records in a batch, if all but the last have one size."""
+        if self.batch_size is None or self.records is None:
+            return 1 / self.batch_count
+        return self.batch_size / self.records
+
+    def release(self, adjacency: str) -> DpEvent:
+        from dp_accounting import dp_event
+
+        from dpassay.accounting.events import ShuffledBatchesDpEvent
+
+        if adjacency == "add_remove":
+            raise ValueError(
+                "shuffled batches have a bound under zero_out and replace_one, not under add_remove, where one record "
+                "more changes who is with whom in all batches"
+            )
+        validate.positive(noise_multiplier=self.noise_multiplier)
+        return ShuffledBatchesDpEvent(dp_event.GaussianDpEvent(self.noise_multiplier), self.batch_count)
+
+    def taken_for(self) -> tuple[str, DpEvent]:
+        from dp_accounting import dp_event
+
+        step = dp_event.PoissonSampledDpEvent(self._rate, dp_event.GaussianDpEvent(self.noise_multiplier))
+        run = dp_event.SelfComposedDpEvent(step, self.batch_count * self.epochs)
+        return f"Poisson samples at the rate {format_number(self._rate)}", run
+
+    def derived(self) -> Mapping[str, float]:
+        return {} if self.batches is not None else {"batches": self.batch_count}
+
+    def in_words(self, adjacency: str) -> str:
+        of = "" if self.records is None else f" ({self.batch_size} of {self.records} records)"
+        return (
+            f"shuffled batches, noise multiplier {format_number(self.noise_multiplier)}, {self.batch_count} "
+            f"batches{of}, {self.epochs} epoch{'s' if self.epochs != 1 else ''}"
+        )
+
+    def search(self, find: str) -> ParameterSearch:
+        if find == "noise":
+            return ParameterSearch("noise_multiplier", (1e-2, 1e6), 1.0, decreasing=True)
         return ParameterSearch("epochs", (1, _MAX_STEPS), 10, integer=True)
 
 
@@ -634,6 +713,11 @@ COMPARED = {
         "Compares the accountants on Gaussian sums in which each record takes part in random steps (balls in bins).",
         "--noise-multiplier 1 --steps 1000 --epochs 20 --delta 1e-6",
     ),
+    "shuffled": Command(
+        Shuffled,
+        "Compares the accountants on shuffled batches with Gaussian noise, often accounted as Poisson samples.",
+        "--noise-multiplier 1 --batches 100 --epochs 20 --delta 1e-6",
+    ),
     "gaussian": Command(
         Gaussian,
         "Compares the accountants on Gaussian releases of the whole data set.",
@@ -676,6 +760,11 @@ CALIBRATED = {
         Allocation,
         "Finds the noise multiplier or the number of epochs if each record takes part in random steps (balls in bins).",
         "--target-epsilon 1 --delta 1e-6 --steps 1000 --epochs 20",
+    ),
+    "shuffled": Command(
+        Shuffled,
+        "Finds the noise multiplier or the number of epochs of Gaussian sums over shuffled batches.",
+        "--target-epsilon 3 --delta 1e-6 --records 60000 --batch-size 256 --epochs 20",
     ),
     "gaussian": Command(
         Gaussian,

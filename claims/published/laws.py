@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import special
 
 from dpassay.accounting import DominatingPair
+from dpassay.accounting.lattice.shuffle import law_of_maxima
 from dpassay.base.arrays import Floats
 
 Coin = tuple[float, float]
@@ -76,18 +76,9 @@ def certain_epsilon_of_maxima(
     """A lower bound on ε(δ) of the largest of `batches` noisy sums of each epoch.
 
     The sums are 0 but for noise, of standard deviation `noise_multiplier`, and one of an epoch, drawn at random, has
-    the mean ``means[0]`` or ``means[1]``. Their maximum, which is a function of what is released, is at most x with
-    probability Φ(x/σ)^(m − 1)·Φ((x − mean)/σ) wherever that one is. It is counted in bins, whose probabilities are
-    differences of what lies below, or above in the upper half: each at least a thousandth of that, and right to a
-    relative 1e-9, as logarithms of Φ are to 1e-13.
+    the mean ``means[0]`` or ``means[1]``.
     """
-    lowest, highest = float(special.ndtri_exp(math.log(1e-9) / batches)), -float(special.ndtri(1e-12 / batches))
-    edges = np.linspace(lowest, highest + max(means) / noise_multiplier, 400)
-
-    def bins(mean: float) -> Floats:
-        log_below = (batches - 1) * special.log_ndtr(edges) + special.log_ndtr(edges - mean / noise_multiplier)
-        below, above = np.exp(log_below), -np.expm1(log_below)
-        from_below, from_above = np.diff(below, prepend=0.0, append=1.0), -np.diff(above, prepend=1.0, append=0.0)
-        return np.asarray(np.where(np.append(below, 1.0) < 0.5, from_below, from_above))
-
-    return certain_epsilon(bins(means[0]), bins(means[1]), count=epochs, delta=delta, relative_error=1e-9)
+    first, second = (mean / noise_multiplier for mean in means)
+    label = f"maxima({first!r}, {second!r}, {batches})"
+    pair = DominatingPair.of(law_of_maxima(first, second, batches), label=label)
+    return pair.self_compose(epochs).epsilon(delta).lower

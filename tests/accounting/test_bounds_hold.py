@@ -40,6 +40,7 @@ from dpassay.accounting.events import (
     RandomAllocationDpEvent,
     SecretGroupsReleaseDpEvent,
     SecretReleaseDpEvent,
+    ShuffledBatchesDpEvent,
     TruncatedPoissonSampledDpEvent,
     compose,
 )
@@ -128,6 +129,7 @@ EVENTS: dict[str, st.SearchStrategy[DpEvent]] = {
     "Laplace on a Poisson sample": st.builds(dp_event.PoissonSampledDpEvent, rate, laplace),
     "Gaussian on a Poisson sample that is cut": cut_samples(),
     "Gaussian in some of the steps, at random": allocations(),
+    "Gaussian on each of shuffled batches": st.builds(ShuffledBatchesDpEvent, gaussian | laplace, st.integers(1, 3)),
     "Gaussian on a sample without replacement": samples(),
     "Gaussian on a sample with replacement": draws(),
     "discrete Gaussian noise on a number": st.builds(

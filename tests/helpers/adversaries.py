@@ -37,6 +37,7 @@ from dpassay.accounting.events import (
     RandomAllocationDpEvent,
     SecretGroupsReleaseDpEvent,
     SecretReleaseDpEvent,
+    ShuffledBatchesDpEvent,
     TruncatedPoissonSampledDpEvent,
 )
 
@@ -579,45 +580,75 @@ def _truncated(event: TruncatedPoissonSampledDpEvent, adjacency: str, size: int)
 def _allocated(event: RandomAllocationDpEvent, adjacency: str, size: int) -> list[Pair]:
     """Each unit is in some of at most three steps, all of which are seen; a unit adds 1 to a step, another one −1.
 
-    All choices of steps are tried. A step is one of some thirty cells.
+    All choices of steps are tried.
     """
     if event.num_selected in (0, event.num_steps):
         steps = [_gaussian(event.event, adjacency, size)[0]] * event.num_selected
         return [functools.reduce(Pair.times, steps, Pair.nothing())]
     other = -1 if adjacency == "replace_one" else 0
     choices = list(itertools.combinations(range(event.num_steps), event.num_selected))
-    shifts = sorted({sign * k for k in range(size + 1) for sign in (1, other)})
+    counts = [
+        [sum(i in each for each in picked) for i in range(event.num_steps)]
+        for picked in itertools.product(choices, repeat=size)
+    ]
+    second = [[other * number for number in each] for each in counts]
+    pair = _seen_steps(counts, second, event.event.noise_multiplier)
+    return [pair if other == 0 else pair.only_at_least()]
+
+
+def _shuffled(event: ShuffledBatchesDpEvent, adjacency: str, size: int) -> list[Pair]:
+    """At most three batches of up to four records, which all are seen, for all ways to cut them.
+
+    The unit's records add 1 each with it, and 0 or −1 without it; all others add −1, or 0.
+    """
+    batches = event.num_batches
+    if isinstance(event.event, dp_event.LaplaceDpEvent):
+        return _laplace(event.event, adjacency, size)  # of the one batch with the units, if its number is known
+    length = {1: 4, 2: 2}.get(batches, 1)
+    records = batches * length
+    places = set(itertools.permutations([batch for batch in range(batches) for _ in range(length)]))
+    results = []
+    for others in (-1, 0):
+
+        def sums(unit: int, others: int = others) -> list[list[int]]:
+            values = [unit] * size + [others] * (records - size)
+            return [
+                [sum(v for v, place in zip(values, each, strict=True) if place == batch) for batch in range(batches)]
+                for each in places
+            ]
+
+        without = -1 if adjacency == "replace_one" else 0
+        results.append(_seen_steps(sums(1), sums(without), event.event.noise_multiplier).only_at_least())
+    return results
+
+
+def _seen_steps(first: list[list[int]], second: list[list[int]], noise: float) -> Pair:
+    """Sums of steps with normal noise, whose means are any of some vectors, equally likely. A step is one of some
+    thirty cells."""
+    shifts = sorted({0, *itertools.chain(*first, *second)})
     zeros = [0.0] * len(shifts)
     # The same cells for all means, since cells follow from means; weights of 0 leave the law.
     laws = {
-        shift: gaussians(([1.0, *zeros], [float(shift), *map(float, shifts)]), ([1.0], [0.0]), _noise(event))
+        shift: gaussians(([1.0, *zeros], [float(shift), *map(float, shifts)]), ([1.0], [0.0]), noise)
         for shift in shifts
     }
     starts = np.arange(0, laws[0].p.size, 5)
     masses = {shift: np.add.reduceat(law.p, starts) for shift, law in laws.items()}
     low = {shift: np.minimum.reduceat(law.low, starts) for shift, law in laws.items()}
     high = {shift: np.maximum.reduceat(law.high, starts) for shift, law in laws.items()}
+    steps = len(first[0])
 
-    def for_each_choice(sign: int, values: dict[int, Array], join: np.ufunc) -> list[Array]:
-        """Of all cells, once for each choice of the units' steps."""
-        results = []
-        for picked in itertools.product(choices, repeat=size):
-            counts = [sum(i in each for each in picked) for i in range(event.num_steps)]
-            parts = [values[sign * number] for number in counts]
-            results.append(functools.reduce(lambda a, b: join.outer(a, b).ravel(), parts))
-        return results
+    def for_each(vectors: list[list[int]], values: dict[int, Array], join: np.ufunc) -> list[Array]:
+        """Of all cells, once for each vector."""
+        return [
+            functools.reduce(lambda a, b: join.outer(a, b).ravel(), [values[each] for each in vector])
+            for vector in vectors
+        ]
 
-    p = np.mean(for_each_choice(1, masses, np.multiply), axis=0)
-    q = np.mean(for_each_choice(other, masses, np.multiply), axis=0)
-    total = len(choices) ** size
-    bounds = [np.logaddexp.reduce(for_each_choice(1, side, np.add)) - math.log(total) for side in (low, high)]
-    pair = Pair(p, q, bounds[0], bounds[1], event.num_steps * (_QUADRATURE + 8 * _UNIT) + 64 * _UNIT)
-    pair = replace(pair, lost=event.num_steps * _TAIL)._merged()
-    return [pair if other == 0 else pair.only_at_least()]
-
-
-def _noise(event: RandomAllocationDpEvent) -> float:
-    return float(event.event.noise_multiplier)
+    p, q = (np.mean(for_each(vectors, masses, np.multiply), axis=0) for vectors in (first, second))
+    bounds = [np.logaddexp.reduce(for_each(first, side, np.add)) - math.log(len(first)) for side in (low, high)]
+    pair = Pair(p, q, bounds[0], bounds[1], steps * (_QUADRATURE + 8 * _UNIT) + 64 * _UNIT)
+    return replace(pair, lost=steps * _TAIL)._merged()
 
 
 def _secret(event: SecretReleaseDpEvent, adjacency: str, size: int) -> list[Pair]:
@@ -753,6 +784,7 @@ MECHANISMS: dict[type[DpEvent], Callable[[Any, str, int], list[Pair]]] = {
     ExPostSelectionDpEvent: _selection,
     TruncatedPoissonSampledDpEvent: _truncated,
     RandomAllocationDpEvent: _allocated,
+    ShuffledBatchesDpEvent: _shuffled,
     SecretReleaseDpEvent: _secret,
     SecretGroupsReleaseDpEvent: _groups,
     ParallelDpEvent: _parallel,

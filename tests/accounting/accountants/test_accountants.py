@@ -20,6 +20,7 @@ from dpassay.accounting.events import (
     ParallelDpEvent,
     PermuteAndFlipDpEvent,
     RandomAllocationDpEvent,
+    ShuffledBatchesDpEvent,
     TruncatedPoissonSampledDpEvent,
 )
 
@@ -81,6 +82,7 @@ CASES = {
     "random allocation": Case(
         RandomAllocationDpEvent(gaussian(1.0), 1, 4), RandomAllocationDpEvent(gaussian(1.5), 1, 4)
     ),
+    "shuffled batches": Case(ShuffledBatchesDpEvent(gaussian(4.0), 10), ShuffledBatchesDpEvent(gaussian(6.0), 10)),
     "discrete gaussian": Case(DiscreteGaussianDpEvent(6.0, 1.0, 1), DiscreteGaussianDpEvent(8.0, 1.0, 1)),
     "permute-and-flip": Case(PermuteAndFlipDpEvent(0.4), PermuteAndFlipDpEvent(0.3)),
     "tree": Case(

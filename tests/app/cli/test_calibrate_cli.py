@@ -11,6 +11,7 @@ import pytest
 from dp_accounting import dp_event
 
 from dpassay.accounting import accountant
+from dpassay.jobs.mechanisms import CALIBRATED
 
 EPSILON = ["--target-epsilon", 1, "--delta", 1e-5]
 SECRET = ["secret", "--p", 1e-4, "--occurrences", 80, "--sampling-probability", 0.01]
@@ -171,7 +172,7 @@ def test_bad_input_is_one_line(arguments: list[object], says: str) -> None:
 
 
 @pytest.mark.grid
-@pytest.mark.parametrize("command", ["dp-sgd", "gaussian", "tree", "matrix", "selection", "secret"])
+@pytest.mark.parametrize("command", sorted(CALIBRATED))
 def test_every_command_shows_an_example_that_runs(command: str) -> None:
     shown = " ".join(dpassay(command, "--help").stdout.split())
     example = shown.split("Example: dpassay calibrate ")[1]
