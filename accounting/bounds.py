@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.base import validate
@@ -176,6 +176,37 @@ class Bound:
             return cls(**fields)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not a bound: {error}") from None
+
+
+RiskName: TypeAlias = Literal["advantage", "true_positive_rate", "bayes_error", "mu", "regret"]
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """One number about the best test between neighbours: what a privacy loss means for who is attacked.
+
+    Attributes:
+        name: the advantage of a test, its true positive rate, the error of who guesses, the μ of Gaussian DP, or the
+            regret of that μ.
+        value: at most this, for a direction upper; at least this, for lower; `inf` if there is no finite bound.
+        direction: which side of the exact value it is on.
+        rigor: how it is justified.
+        interval: that contains the exact value; None if only one side is known.
+        at: the false positive rate, the prior, or the δ below which a Gaussian curve need not be a bound; else None.
+        assumptions: what must hold besides the description of the mechanism, one sentence each.
+    """
+
+    name: RiskName
+    value: float
+    direction: Direction
+    rigor: Rigor
+    interval: Interval | None = None
+    at: float | None = None
+    assumptions: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The number as plain JSON types."""
+        return fields_to_json(self)
 
 
 def fields_to_json(record: Any) -> dict[str, Any]:

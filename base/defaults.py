@@ -11,6 +11,8 @@ TOLERANCE = 1e-3
 """Relative, of a calibrated parameter."""
 COMPARISON_SECONDS = 8.0
 """Time limit of an accountant in a panel of a figure."""
+PRIOR = 0.5
+"""Probability that the unit is in the data, for who guesses."""
 
 # Membership inference.
 RMIA_GAMMA = 2.0

@@ -5,6 +5,7 @@ Code outside a generator's folder uses only its claim and its `FinishedRun`, and
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +15,9 @@ from typing import Any, ClassVar
 from dp_accounting import DpEvent
 
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.accounting.bounds import Bound
-from dpassay.accounting.guarantees import Guarantee
+from dpassay.accounting.bounds import Bound, Risk
+from dpassay.accounting.comparison.risks import on_run, risks
+from dpassay.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, SecretProtection
 from dpassay.accounting.ledger.evidence import Basis, basis_of
 from dpassay.accounting.ledger.run import Run
 from dpassay.accounting.ledger.run_files import open_ledger
@@ -199,6 +201,22 @@ class FinishedRun(ABC):
     def bounds_on_events(self, part: BoundedGuarantee, charged: Run) -> list[Bound]:
         """Upper bounds for a part if its events are what the run cost."""
         return upper_bounds(part.event, part.guarantee, adjacency=self.adjacency, unit=self.unit)
+
+    def risks(self, part: BoundedGuarantee, charged: Run) -> tuple[Risk, ...]:
+        """What the proof of a part means for who is attacked, by `lattice`, with all that it rests on.
+
+        Empty where the part has no finite certified bound, where its guarantee is about one output or a secret, and
+        where `lattice` has no bound. μ is told at the claimed δ, if one is claimed.
+        """
+        guarantee = part.guarantee
+        if isinstance(guarantee, ExPostDP | SecretProtection) or part.certified in (None, math.inf):
+            return ()
+        delta = guarantee.delta if isinstance(guarantee, ApproxDP) else None
+        try:
+            found = risks(part.event, adjacency=self.adjacency, unit=self.unit, delta=delta)
+        except (ValueError, ArithmeticError):  # the bounds have been told; these numbers are their words only
+            return ()
+        return on_run(found, basis_of(charged).joined(self.basis))
 
     def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> MechanismTables:
         """The tables of this mechanism."""

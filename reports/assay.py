@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dpassay.audits.verdict_wording import Name as VerdictName
 from dpassay.audits.verdict_wording import history
-from dpassay.reports.json_form import AuditResult, Bound, Missing, Number
+from dpassay.reports.json_form import AuditResult, Bound, Missing, Number, Risk
 
 SCHEMA_VERSION: Final = 1
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -205,6 +205,11 @@ class Assay(DocumentPart):
     best_upper: Bound | None = Field(default=None, description="the certified upper bound that is closest to the claim")
     best_lower: Bound | None = Field(
         default=None, description="the lower bound that refutes, else the largest that could"
+    )
+    risks: list[Risk] = Field(
+        default=[],
+        description="what the proof means for who is attacked: advantage, true positive rates, error of who guesses, μ "
+        "and its regret; empty where they do not apply. From the events, as the upper bounds are",
     )
     audits: list[AuditResult] = []
     batches: list[BatchCost] = []

@@ -13,7 +13,7 @@ from typing import Literal
 import jinja2
 from markupsafe import Markup
 
-from dpassay.accounting.bounds import Bound, Direction, Interval, Rigor
+from dpassay.accounting.bounds import Bound, Direction, Interval, Rigor, Risk
 from dpassay.audits import verdict_wording as wording
 from dpassay.audits.result import AuditResult
 from dpassay.base.number_format import (
@@ -143,6 +143,9 @@ def _rendered(assay: Assay | Release, mechanism: str) -> str:
             for index, audit in enumerate(audits)
         ],
         "earlier": [row_of(bound) for bound in earlier if bound not in of_audits],
+        "risks": [] if _contradicted(assay) else [risk_row(item) for item in assay.risks],
+        "risks_mean": text.risks_in_words(assay.risks, claim.adjacency, claim.unit) if claim else "",
+        "risks_assume": [assumptions.setdefault(words, len(assumptions) + 1) for words in _assumed(assay.risks)],
         "assumptions": list(assumptions),
         "composition": composition.describe(assay.ledger.composition) if assay.ledger.composition else None,
         "scale": claim and figures.claim_and_bounds([_as_weighed(row, assay) for row in every], claim),
@@ -158,6 +161,16 @@ def _rendered(assay: Assay | Release, mechanism: str) -> str:
         "spent_in_one": _spent_in_one(private) if private else [],
     }
     return environment().get_template("report.html.j2").render(page=page)
+
+
+def risk_row(item: Risk) -> tuple[str, ...]:
+    """A number about the best attack as a line of a table: name, bound, rigor, interval."""
+    return text.capital(text.risk_name(item)), text.risk_value(item), text.RIGOR[item.rigor], text.risk_interval(item)
+
+
+def _assumed(items: Sequence[Risk]) -> list[str]:
+    """What the numbers assume, each sentence once."""
+    return list(dict.fromkeys(words for item in items for words in item.assumptions))
 
 
 def _past(past: PastVerdict) -> tuple[str, ...]:

@@ -113,6 +113,7 @@ def _attributes(kind: type[Any]) -> dict[str, str]:
 
 
 Bound = Annotated[bounds.Bound, JsonForm(infinite=("value", "delta", "at", "interval", "ceiling"))]
+Risk = Annotated[bounds.Risk, JsonForm(infinite=("value", "interval"))]
 Rate = Annotated[result.Rate, JsonForm(computed=("rate", "interval"))]
 AuditResult = Annotated[result.AuditResult, JsonForm(in_details=("contradictions",))]
 Detectable = Annotated[detection.Detectable, JsonForm(computed=("chance",))]

@@ -31,7 +31,7 @@ from dpassay.reports.assay import (
     Secrets,
 )
 from dpassay.reports.claim import ClaimedValue, best_bound, claimed
-from dpassay.reports.json_form import Bound
+from dpassay.reports.json_form import Bound, Risk
 
 WITHHELD_EX_POST = "ex-post claim: verdict withheld"
 WITHHELD = "verdict withheld"
@@ -94,6 +94,7 @@ class Release(DocumentPart):
     digests: Digests | None
     output: Output | None = Field(default=None, description="number and lengths of the released documents")
     bounds: list[Bound] = Field(description="upper bounds on what the plan may leak")
+    risks: list[Risk] = Field(default=[], description="what they mean for who is attacked; as in an assay")
     audits: list[ReleasedAudit]
     secrets: Secrets | None
     differences: list[Difference]
@@ -131,6 +132,7 @@ def releasable(assay: Assay) -> Release:
         best_upper=best,
         shortfalls=_shortfalls(assay, best, secrets),
         bounds=bounds,
+        risks=assay.risks if planned else [],
         audits=audits,
         secrets=secrets,
         differences=[difference for difference in assay.differences if planned and not difference.private],

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from dpassay.accounting.adjacency import Unit
-from dpassay.accounting.bounds import Bound, Direction
+from dpassay.accounting.bounds import Bound, Direction, Risk
 from dpassay.base.number_format import (
     Rounding,
     format_ceiling,
     format_confidence,
+    format_interval,
     format_number,
+    format_percent,
     power_of_ten,
 )
 
@@ -102,6 +104,10 @@ GLOSSARY = {
     "clip": ("clip", "a limit on the values that one record contributes"),
     "upper bound": ("upper bound", "the privacy loss is at most this"),
     "lower bound": ("lower bound", "the privacy loss is at least this, as an attack shows"),
+    "advantage": ("advantage", "of a test: its true positive rate less its false positive rate"),
+    "true positive rate": ("true positive rate", "how often a test says that a unit is in the data if it is"),
+    "false positive rate": ("false positive rate", "how often a test says that a unit is in the data if it is not"),
+    "regret": ("regret", "how far what is proven for any test is from what the stated μ alone would say, at most"),
     "canary": ("canar(?:y|ies)", "a made-up record that is planted in the data to be looked for"),
     "ceiling": ("ceiling", "the largest lower bound that the same test could have shown"),
     "power": (r"\d+ % power", "the probability that a test detects a leak that is there"),
@@ -168,6 +174,52 @@ def ceiling(row: Bound) -> str:
 def symbol(row: Bound) -> str:
     """The letter of what a row bounds."""
     return SYMBOLS.get(row.quantity, row.quantity.replace("_", " "))
+
+
+def risk_name(item: Risk) -> str:
+    """What a number about the best test is of, such as ``true positive rate at false positive rate 0.01``."""
+    at = "" if item.at is None else format_number(item.at)
+    return {
+        "advantage": "advantage of any test",
+        "true_positive_rate": f"true positive rate at false positive rate {at}",
+        "bayes_error": f"error of who guesses, prior {at}",
+        "mu": f"μ of Gaussian DP, but for δ = {at}",
+        "regret": "regret of that μ",
+    }[item.name]
+
+
+def risk_value(item: Risk) -> str:
+    """``≤ 0.132365`` or ``≥ 0.433817``, rounded outward."""
+    if math.isinf(item.value):
+        return "no finite bound"
+    upper = item.direction is Direction.UPPER
+    return f"{'≤' if upper else '≥'} {format_number(item.value, 'up' if upper else 'down')}"
+
+
+def risk_interval(item: Risk) -> str:
+    """The interval of a number about the best test, rounded outward; a dash where none is known."""
+    return "–" if item.interval is None else format_interval(item.interval.lower, item.interval.upper)
+
+
+def risks_in_words(items: Sequence[Risk], relation: str, unit: Unit) -> str:
+    """How to read such numbers: who attacks, and the first true positive rate; empty without one."""
+    power = next((item for item in items if item.name == "true_positive_rate"), None)
+    if power is None or power.at is None:
+        return ""
+    wrong, right = format_percent(power.at), format_percent(power.value, "up")
+    start = "Somebody who sees all that is released and knows all data, but not"
+    guess = f"a blind guess reaches {wrong}."
+    if relation == "replace_one":
+        return (
+            f"{start} which of two {unit.kind}s is among them, tries to find out. Whoever wrongly says “the first” "
+            f"{wrong} of the time rightly says so at most {right} of the time; {guess}"
+        )
+    one = {"group": f"a group of {unit.size} records", "user": f"a user with at most {unit.size} records"}
+    which = one[unit.kind] if unit.is_group else f"one {unit}"
+    return (
+        f"{start} whether {which} is among them, tries to find out. Whoever is wrong about {wrong} of the "
+        f"{unit.kind}s that are not in the data is right about at most {right} of those that are; {guess}"
+    )
 
 
 def argument(row: Bound) -> str:

@@ -4,57 +4,31 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.accounting.bounds import Bound, Direction, Interval, Rigor, fields_to_json
+from dpassay.accounting.bounds import Bound, Direction, Risk, RiskName
 from dpassay.accounting.lattice.accountant import Lattice
 from dpassay.accounting.lattice.pairs import DominatingPair, WidthNotMet
+from dpassay.accounting.ledger.evidence import Basis
 from dpassay.accounting.registry import Described, event_of
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 
 FALSE_POSITIVE_RATES = (0.01, 0.001)
 """At which the power of a test is told."""
 _ALPHAS = 2001
 
 
-@dataclass(frozen=True, slots=True)
-class Risk:
-    """One number about the best test between neighbours, certified.
-
-    Attributes:
-        name: ``advantage``, ``true_positive_rate``, ``bayes_error``, ``mu`` or ``regret``.
-        value: at most this, for a direction upper; at least this, for lower.
-        direction: which side of the exact value it is on.
-        rigor: how it is justified.
-        interval: that contains the exact value; None if only one side is known.
-        at: the false positive rate, the prior, or the δ below which a Gaussian curve need not be a bound; else None.
-    """
-
-    name: str
-    value: float
-    direction: Direction
-    rigor: Rigor
-    interval: Interval | None = None
-    at: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The number as plain JSON types."""
-        return fields_to_json(self)
-
-
 def risks(
     event: Described,
     *,
     adjacency: Adjacency | str,
-    delta: float,
+    delta: float | None,
     unit: Unit | str | None = None,
-    prior: float = 0.5,
+    prior: float = defaults.PRIOR,
 ) -> tuple[Risk, ...]:
     """The numbers of a mechanism besides ε and δ, by the accountant ``lattice``.
 
@@ -67,7 +41,7 @@ def risks(
     Args:
         event: an event, a ledger or a run.
         adjacency: the neighbouring relation.
-        delta: δ in (0, 1), for μ.
+        delta: δ in (0, 1), for μ; None for no μ.
         unit: the privacy unit, by default one record.
         prior: in (0, 1).
 
@@ -83,23 +57,34 @@ def risks(
         return tuple(_risks(Lattice(adjacency, unit).compose(event_of(event)), delta, prior))
 
 
-def _risks(lattice: Lattice, delta: float, prior: float) -> list[Risk]:
+def on_run(found: Sequence[Risk], basis: Basis) -> tuple[Risk, ...]:
+    """The numbers of events as those of the run that they describe, with what that rests on.
+
+    Where the run may cost less than its events, there are no intervals, and there is no regret, which is about its own
+    curve.
+    """
+    return tuple(basis.under(risk) for risk in found if basis.exact or risk.name != "regret")
+
+
+def _risks(lattice: Lattice, delta: float | None, prior: float) -> list[Risk]:
     pair, tight = lattice.pair, lattice.pair.tight
     results = [_of_bound("advantage", lattice.delta(0.0))]
     results += [_of_bound("true_positive_rate", lattice.blowup(rate), rate) for rate in FALSE_POSITIVE_RATES]
-    error = pair.bayes_risk(prior, direction="remove")
-    results.append(
-        Risk("bayes_error", error.lower, Direction.LOWER, Rigor.CERTIFIED, error if tight else None, at=prior)
-    )
+    error, rigor, assumptions = pair.bayes_risk(prior, direction="remove"), results[0].rigor, results[0].assumptions
+    interval = error if tight else None
+    results.append(Risk("bayes_error", error.lower, Direction.LOWER, rigor, interval, prior, assumptions))
+    if delta is None:
+        return results
     mu = lattice.mu(delta)
     results.append(_of_bound("mu", mu, delta))
     if math.isfinite(mu.value) and tight:
-        results.append(Risk("regret", regret(pair, mu.value), Direction.UPPER, Rigor.CERTIFIED))
+        value = regret(pair, mu.value)
+        results.append(Risk("regret", value, Direction.UPPER, rigor, assumptions=assumptions))
     return results
 
 
-def _of_bound(name: str, bound: Bound, at: float | None = None) -> Risk:
-    return Risk(name, bound.value, bound.direction, bound.rigor, bound.interval, at)
+def _of_bound(name: RiskName, bound: Bound, at: float | None = None) -> Risk:
+    return Risk(name, bound.value, bound.direction, bound.rigor, bound.interval, at, bound.assumptions)
 
 
 def regret(pair: DominatingPair, mu: float) -> float:

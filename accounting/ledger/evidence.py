@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from dp_accounting import DpEvent
 
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.accounting.bounds import Bound, Rigor, fields_to_json
+from dpassay.accounting.bounds import Bound, Rigor, Risk, fields_to_json
 from dpassay.accounting.interop.conditions import Condition, Unstated
 from dpassay.accounting.ledger.entries import Json, LedgerError, Outcome
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.ledger.run import Run
+
+B = TypeVar("B", Bound, Risk)
 
 ASSUMPTIONS, ESTIMATES, EXACT, UNSTATED, STATED = "assumptions", "estimates", "exact", "unstated", "stated"
 """The keys of a run's description with what its `Basis` has by these names."""
@@ -57,7 +59,7 @@ class Basis:
             {**self.stated, **other.stated},
         )
 
-    def under(self, bound: Bound) -> Bound:
+    def under(self, bound: B) -> B:
         """The bound on the run's events as one on the run."""
         return replace(
             bound,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from dpassay.accounting.comparison.risks import Risk
+    from dpassay.accounting.bounds import Risk
     from dpassay.jobs.compare import Compared, ComparisonSettings
 
 
@@ -116,7 +116,7 @@ def _mechanism(name: str, command: Command) -> None:
         ("output", Output, None),
         ("title", Title, ""),
         ("seconds", Seconds, defaults.COMPARISON_SECONDS),
-        ("prior", Prior, 0.5),
+        ("prior", Prior, defaults.PRIOR),
         ("json_", Json, False),
         ("quiet", Quiet, False),
     ]
@@ -143,7 +143,7 @@ def ledger(
     output: Output = None,
     title: Title = "",
     seconds: Seconds = defaults.COMPARISON_SECONDS,
-    prior: Prior = 0.5,
+    prior: Prior = defaults.PRIOR,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -213,23 +213,11 @@ def _risks(risks: Sequence[Risk]) -> Table:
     """What the loss means, as a table."""
     from rich.table import Table
 
-    from dpassay.accounting.bounds import Direction
-    from dpassay.base.number_format import format_lower, format_number
+    from dpassay.reports import text
 
-    table = Table(title="In other words, by lattice (certified)")
-    for column in ("", "bound", "certified interval"):
+    table = Table(title=f"In other words, by lattice ({text.RIGOR[risks[0].rigor]})")
+    for column in ("", "bound", "interval"):
         table.add_column(column)
     for risk in risks:
-        at = "" if risk.at is None else format_number(risk.at)
-        name = {
-            "advantage": "advantage of any test",
-            "true_positive_rate": f"true positive rate at false positive rate {at}",
-            "bayes_error": f"error of who guesses, prior {at}",
-            "mu": f"μ of Gaussian DP, but for δ = {at}",
-            "regret": "regret of that μ",
-        }[risk.name]
-        upper = risk.direction is Direction.UPPER
-        value = f"≤ {format_upper(risk.value)}" if upper else f"≥ {format_lower(risk.value)}"
-        interval = "–" if risk.interval is None else format_interval(risk.interval.lower, risk.interval.upper)
-        table.add_row(name, value, interval)
+        table.add_row(text.risk_name(risk), text.risk_value(risk), text.risk_interval(risk))
     return table

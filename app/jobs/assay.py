@@ -14,7 +14,7 @@ from typing import Any
 from dp_accounting import dp_event
 
 from dpassay import __version__
-from dpassay.accounting.bounds import Bound
+from dpassay.accounting.bounds import Bound, Risk
 from dpassay.accounting.events import to_json
 from dpassay.accounting.guarantees import ExPostDP, Guarantee
 from dpassay.accounting.ledger.run_files import open_ledger
@@ -39,11 +39,13 @@ from dpassay.reports.release import claim_digest, releasable
 
 @dataclasses.dataclass(frozen=True)
 class Proof:
-    """What the ledger of the claimed run proves: guarantees with upper bounds, the claimed guarantee first."""
+    """What the ledger of the claimed run proves: guarantees with upper bounds, the claimed guarantee first, and what
+    that means for who is attacked."""
 
     parts: list[BoundedGuarantee]
     ledger: LedgerSummary
     warnings: list[str]
+    risks: tuple[Risk, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,6 +227,7 @@ def prove(done: FinishedRun, guarantee: Guarantee) -> Proof:
     with open_ledger(done.ledger_path, done.settings.anchor) as ledger:
         event, charged = ledger.event(name), ledger.run(name)
         parts = [dataclasses.replace(part, bounds=done.bounds(part, charged)) for part in done.parts(guarantee, event)]
+        meaning = done.risks(parts[0], charged)
         own = (row for row in ledger.events() if row.run == name)
         summary = LedgerSummary(
             head=ledger.head,
@@ -234,7 +237,7 @@ def prove(done: FinishedRun, guarantee: Guarantee) -> Proof:
             planned=event == done.plan,
         )
         runs = ledger.runs()
-    return Proof(parts, summary, private_warnings(done.claim, done.records, runs))
+    return Proof(parts, summary, private_warnings(done.claim, done.records, runs), meaning)
 
 
 def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdict) -> Assay:
@@ -256,6 +259,7 @@ def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdi
         bounds=[*claimed.bounds, *evidence.bounds],
         best_upper=verdict.best_upper,
         best_lower=verdict.best_lower,
+        risks=list(proof.risks),
         audits=evidence.audits,
         batches=tables.batches,
         tokens=tables.tokens,

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from dp_accounting import DpEvent
 
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.accounting.bounds import Bound, Rigor
+from dpassay.accounting.bounds import Bound, Rigor, Risk
 from dpassay.accounting.comparison.comparison import Answers, Comparison, Row, compare, unit_of
 from dpassay.accounting.comparison.curves import Other, Panel, panels
 from dpassay.accounting.comparison.releases import (
@@ -22,7 +22,7 @@ from dpassay.accounting.comparison.releases import (
     layer_panels,
     secret_panels,
 )
-from dpassay.accounting.comparison.risks import Risk, risks
+from dpassay.accounting.comparison.risks import on_run, risks
 from dpassay.accounting.interop.state import Stated
 from dpassay.accounting.lattice.accountant import Lattice
 from dpassay.accounting.ledger.evidence import Basis
@@ -60,7 +60,7 @@ class ComparisonSettings:
     output: Path | None = None
     title: str = ""
     seconds: float = defaults.COMPARISON_SECONDS
-    prior: float = 0.5
+    prior: float = defaults.PRIOR
     progress: Progress = field(default_factory=Progress)
 
     def check(self, methods: Sequence[str] = tuple(ACCOUNTANTS)) -> None:
@@ -314,10 +314,8 @@ def _compare_event(
     of_bounds = [item for row in result.rows for item in row.bound.assumptions]
     said = tuple(dict.fromkeys((*assumptions, *of_bounds)))
     result = replace(result, rows=tuple(replace(row, bound=basis.under(row.bound)) for row in result.rows))
-    if basis.estimates:
-        known = tuple(replace(risk, rigor=Rigor.ESTIMATE) for risk in known)
+    known = on_run(known, basis)
     if not basis.exact:  # the event may cost more than what it stands for, so other ends say nothing of that
-        known = tuple(replace(risk, interval=None) for risk in known if risk.name != "regret")
         curves = tuple(
             replace(panel, curves=tuple(replace(curve, others=()) for curve in panel.curves)) for panel in curves
         )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpassay.accounting import Adjacency, ApproxDP, Bound, ExPostDP, Guarantee, PureDP, Unit
-from dpassay.accounting.bounds import Direction, Interval, Rigor
+from dpassay.accounting.bounds import Direction, Interval, Rigor, Risk
 from dpassay.audits.implications import describe
 from dpassay.audits.result import AuditResult, Rate
 from dpassay.audits.verdict import decide
@@ -73,6 +73,20 @@ def decided(guarantee: Guarantee, bounds: list[Bound]) -> dict[str, Any]:
         "missing": result.missing,
         "bounds": bounds,
     }
+
+
+def risks(delta: float) -> list[Risk]:
+    """What a bound means for who is attacked, as the job writes it."""
+    upper, lower, certified = Direction.UPPER, Direction.LOWER, Rigor.CERTIFIED
+    assumed = SAMPLED_LAW, ROWS_INDEPENDENT
+    return [
+        Risk("advantage", 0.6633, upper, certified, Interval(0.6621, 0.6633), assumptions=assumed),
+        Risk("true_positive_rate", 0.34144, upper, certified, Interval(0.341, 0.34144), 0.01, assumed),
+        Risk("true_positive_rate", 0.12044, upper, certified, None, 0.001, assumed),
+        Risk("bayes_error", 0.16835, lower, certified, Interval(0.16835, 0.169), 0.5, assumed),
+        Risk("mu", 1.93042, upper, certified, None, delta, assumed),
+        Risk("regret", 0.00971, upper, certified, assumptions=assumed),
+    ]
 
 
 def rate(name: str, hits: int, trials: int) -> Rate:
@@ -298,6 +312,7 @@ def approx_dp(epsilon: float = 10.0) -> Assay:
             leave_one_out([loss], "The largest loss is 1.83; at δ > 0 it is an estimate."),
             reconstruction(44, 43, [one_run]),
         ],
+        risks=risks(delta),
         spent={"tokens": upper},
         ledger=LedgerSummary(
             head=HEAD, events=SLOTS * TOKENS, entries=66_563, composition=composition(MEAN), planned=True

@@ -34,6 +34,7 @@ PUBLIC = {
     "digests",
     "output",
     "protected",
+    "risks",
     "warnings",
     "not_protected",
     "limitations",

@@ -40,6 +40,7 @@ AUDIT = {
     "difference", "control_difference", "p_value", "multiplicity", "details",
 }  # fmt: skip
 RATE = {"name", "hits", "trials", "rate", "interval", "confidence"}
+RISK = {"name", "value", "direction", "rigor", "interval", "at", "assumptions"}
 MISSING = {"statement", "best_upper", "claimed"}
 
 
@@ -53,6 +54,7 @@ def test_the_keys_of_bounds_audits_and_rates_are_fixed(assays: dict[str, Assay])
         ("AuditResult", AUDIT, audit),
         ("Rate", RATE, audit["rates"][0]),
         ("Missing", MISSING, document["missing"]),
+        ("Risk", RISK, document["risks"][0]),
     ):
         assert set(parts[name]["properties"]) == keys
         assert parts[name]["additionalProperties"] is False
