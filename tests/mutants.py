@@ -831,7 +831,8 @@ class Copy:
 
     def pytest(self, tests: Sequence[str], limit: float | None = SECONDS) -> tuple[int | None, str]:
         """Runs tests; exit code (None if it ran too long) and output."""
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", *tests]
+        own = f"--basetemp={self.root.parent / 'tmp'}"  # not shared with other runs, which clean up behind each other
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", own, *tests]
         mine = self._environment()
         try:
             done = subprocess.run(command, cwd=self.root, env=mine, capture_output=True, text=True, timeout=limit)

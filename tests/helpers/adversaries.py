@@ -597,14 +597,16 @@ def _allocated(event: RandomAllocationDpEvent, adjacency: str, size: int) -> lis
 
 
 def _shuffled(event: ShuffledBatchesDpEvent, adjacency: str, size: int) -> list[Pair]:
-    """At most three batches of up to four records, which all are seen, for all ways to cut them.
+    """At most three batches of up to two records, which all are seen, for all ways to cut them.
 
-    The unit's records add 1 each with it, and 0 or −1 without it; all others add −1, or 0.
+    The unit's records add 1 each with it, and 0 or −1 without it; all others add −1, of which intervals say that it is
+    attained, or 0.
     """
     batches = event.num_batches
-    if isinstance(event.event, dp_event.LaplaceDpEvent):
-        return _laplace(event.event, adjacency, size)  # of the one batch with the units, if its number is known
-    length = {1: 4, 2: 2}.get(batches, 1)
+    if batches == 1 or isinstance(event.event, dp_event.LaplaceDpEvent):  # the one batch with the units, if it is known
+        pairs = adversaries(event.event, adjacency, size)
+        return pairs if batches == 1 else [pair.only_at_least() for pair in pairs]
+    length = 2 if batches == 2 else 1
     records = batches * length
     places = set(itertools.permutations([batch for batch in range(batches) for _ in range(length)]))
     results = []
@@ -618,7 +620,8 @@ def _shuffled(event: ShuffledBatchesDpEvent, adjacency: str, size: int) -> list[
             ]
 
         without = -1 if adjacency == "replace_one" else 0
-        results.append(_seen_steps(sums(1), sums(without), event.event.noise_multiplier).only_at_least())
+        pair = _seen_steps(sums(1), sums(without), event.event.noise_multiplier)
+        results.append(pair if others == -1 else pair.only_at_least())
     return results
 
 
@@ -646,8 +649,14 @@ def _seen_steps(first: list[list[int]], second: list[list[int]], noise: float) -
         ]
 
     p, q = (np.mean(for_each(vectors, masses, np.multiply), axis=0) for vectors in (first, second))
-    bounds = [np.logaddexp.reduce(for_each(first, side, np.add)) - math.log(len(first)) for side in (low, high)]
-    pair = Pair(p, q, bounds[0], bounds[1], steps * (_QUADRATURE + 8 * _UNIT) + 64 * _UNIT)
+
+    def ratio(vectors: list[list[int]], side: dict[int, Array]) -> Array:
+        """Bounds on the logarithm of a law over that without means, in each cell."""
+        return np.asarray(np.logaddexp.reduce(for_each(vectors, side, np.add)) - math.log(len(vectors)))
+
+    least = ratio(first, low) - ratio(second, high)
+    most = ratio(first, high) - ratio(second, low)
+    pair = Pair(p, q, least, most, steps * (_QUADRATURE + 8 * _UNIT) + 64 * _UNIT)
     return replace(pair, lost=steps * _TAIL)._merged()
 
 
