@@ -143,7 +143,7 @@ def cases() -> list[Case]:
 
 def answer(case: Case, width: float) -> Interval:
     """dpassay's interval, with nothing remembered."""
-    _forget()
+    forget()
     result = Lattice(case.adjacency, width=width).compose(case.event).epsilon(case.delta).interval
     assert result is not None, f"{case.name} is not attained by neighbours, so there is no reference"
     return result
@@ -156,7 +156,8 @@ def _caches() -> list[Callable[[], None]]:
     return [value.cache_clear for value in results.values() if hasattr(value, "cache_clear")]
 
 
-def _forget() -> None:
+def forget() -> None:
+    """Empties every cache of the accountants."""
     for clear in _caches():
         clear()
 
@@ -231,7 +232,7 @@ def _summarise(section: Section, ratios: dict[str, dict[str, float]]) -> None:
 
 
 def _asked(name: str, case: Case, parameter: float) -> float:
-    _forget()
+    forget()
     return other.PEERS[name].epsilon(case.event, case.delta, case.adjacency, parameter)
 
 

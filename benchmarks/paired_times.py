@@ -167,13 +167,18 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
 
 def fill(page: Path, sections: Sequence[Section], about: Mapping[str, Any]) -> None:
     """Puts each section between the comments <!-- NAME --> and <!-- /NAME --> of a page, if it has them."""
-    text = page.read_text(encoding="utf-8")
-    for section in sections:
-        begin, end = f"<!-- {section.name} -->\n", f"<!-- /{section.name} -->"
+    places = {section.name: section.markdown(about) for section in sections}
+    page.write_text(fill_text(page.read_text(encoding="utf-8"), places), encoding="utf-8")
+
+
+def fill_text(text: str, places: Mapping[str, str]) -> str:
+    """A page with the text of each place between its comments, if the page has them."""
+    for name, content in places.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         if begin in text and end in text:
             before, _, rest = text.partition(begin)
-            text = f"{before}{begin}{section.markdown(about)}\n{end}{rest.partition(end)[2]}"
-    page.write_text(text, encoding="utf-8")
+            text = f"{before}{begin}{content}\n{end}{rest.partition(end)[2]}"
+    return text
 
 
 Sections: TypeAlias = Mapping[str, tuple[Callable[[int], Section], int, int]]
