@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 import textwrap
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -73,7 +71,6 @@ _LOG_X, _LOG_Y = {"steps", "alpha", "p", "rounds"}, {"delta", "beta", "r"}
 _FLOORS = {"delta": 1e-12, "r": 1e-12}
 
 _HEIGHT, _GAP, _LINE = 300.0, 18.0, 17.0
-_FONT = "font-family=\"system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif\""
 
 
 def figure(comparison: Comparison, panels: Sequence[Panel], about: str, key: str = "comparison") -> Figure:
@@ -111,13 +108,8 @@ def figure(comparison: Comparison, panels: Sequence[Panel], about: str, key: str
 
 
 def standalone(figure: Figure) -> str:
-    """The wide drawing as an SVG file of its own: fixed colours of the light page, a background, text as text."""
-    palette = _palette()
-    drawing = re.sub(r"var\((--[\w-]+)\)", lambda match: palette[match[1]], figure.wide)
-    opening, rest = drawing.split(">", 1)
-    names, rest = re.split(r"(?<=</desc>)", rest, maxsplit=1)
-    background = f'<rect width="100%" height="100%" fill="{palette["--page"]}"/>'
-    return f'{opening} xmlns="http://www.w3.org/2000/svg" {_FONT}>{names}{background}{rest}\n'
+    """The wide drawing as an SVG file of its own."""
+    return svg.standalone(figure.wide)
 
 
 def image(panels: Sequence[Panel], title: str, kind: str) -> bytes:
@@ -129,13 +121,7 @@ def image(panels: Sequence[Panel], title: str, kind: str) -> bytes:
         kind: ``pdf`` or ``png``.
     """
     methods = list(dict.fromkeys(curve.method for panel in panels for curve in panel.curves))
-    return svg.image(lambda: _draw(svg.WIDE, panels, _looks(methods), _estimates(panels), title), _palette(), kind)
-
-
-def _palette() -> Mapping[str, str]:
-    """The colours of the light page, by name."""
-    style = (files("dpassay.reports") / "templates" / "style.css").read_text(encoding="utf-8").split("@media")[0]
-    return dict(re.findall(r"(--[\w-]+): (#\w+)", style))
+    return svg.image(lambda: _draw(svg.WIDE, panels, _looks(methods), _estimates(panels), title), kind)
 
 
 def _estimates(panels: Sequence[Panel]) -> Set[str]:

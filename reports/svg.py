@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 import matplotlib
@@ -34,6 +35,7 @@ WIDE, NARROW = 760, 320
 """Widths in CSS pixels. Each figure is drawn twice, so that its text is never scaled below 12 pixels."""
 
 TEXT, SMALL = 13.5, 12.5
+_FONT = "font-family=\"system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif\""
 
 HALO: dict[str, Any] = {"facecolor": PAGE, "edgecolor": "none", "pad": 1.5}
 """Behind a text that may lie on a line."""
@@ -138,14 +140,36 @@ def both(
     return Figure(key, title, description, caption, wide, narrow, tuple(header), tuple(map(tuple, table)))
 
 
-def image(draw: Callable[[], MatplotlibFigure], palette: Mapping[str, str], kind: str) -> bytes:
-    """The figure that `draw()` draws, as a file of a kind that matplotlib writes, ``pdf`` or ``png``.
+def drawn(draw: Callable[[], MatplotlibFigure], key: str, *, title: str, description: str) -> str:
+    """The figure that `draw()` draws, as an SVG file of its own."""
+    with matplotlib.rc_context(_STYLE):
+        return standalone(_svg(draw(), f"{key}-wide", title, description))
+
+
+def standalone(drawing: str) -> str:
+    """An inline `<svg>` as a file of its own: fixed colours of the light page, a background, text as text."""
+    colours = _palette()
+    drawing = re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], drawing)
+    opening, rest = drawing.split(">", 1)
+    names, rest = re.split(r"(?<=</desc>)", rest, maxsplit=1)
+    background = f'<rect width="100%" height="100%" fill="{colours["--page"]}"/>'
+    return f'{opening} xmlns="http://www.w3.org/2000/svg" {_FONT}>{names}{background}{rest}\n'
+
+
+def _palette() -> Mapping[str, str]:
+    """The colours of the light page, by name."""
+    style = (files("dpassay.reports") / "templates" / "style.css").read_text(encoding="utf-8").split("@media")[0]
+    return dict(re.findall(r"(--[\w-]+): (#\w+)", style))
+
+
+def image(draw: Callable[[], MatplotlibFigure], kind: str) -> bytes:
+    """The figure that `draw()` draws, in the colours of the light page, as a file.
 
     Args:
         draw: draws it.
-        palette: the colours of the page, by the names of its style sheet.
-        kind: of the file.
+        kind: of the file, ``pdf`` or ``png``.
     """
+    palette = _palette()
     with matplotlib.rc_context({**_STYLE, "pdf.fonttype": 42}):
         drawing = draw()
         drawing.canvas.draw()  # makes the ticks

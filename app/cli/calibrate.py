@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from dpassay.base import defaults
+from dpassay.base.errors import input_errors
 from dpassay.base.number_format import format_number
 from dpassay.base.terminal import say
 from dpassay.cli.options import (
@@ -54,6 +56,11 @@ _SECRET_TARGET: list[Option] = [
     ("p", Annotated[float, typer.Option(help=_P)], REQUIRED),
 ]
 Method = Annotated[str | None, typer.Option(help="Accountant that computes the bound. Default: the certified lattice.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", help="Draw what attacks can do against the parameter: .svg, .pdf or .png."),
+]
+Title = Annotated[str, typer.Option(help="Of the figure. Default: the mechanism in words.")]
 Tolerance = Annotated[float, typer.Option(help="Relative tolerance of the parameter that is found.")]
 
 
@@ -65,19 +72,32 @@ def _mechanism(name: str, command: Command) -> None:
     secret = mechanism.at == "p"
     parameters = options_of(mechanism, optional=mechanism.finds.values())
 
-    def run(find: str, tolerance: float, json_: bool, quiet: bool, **given: Any) -> None:
+    def run(
+        find: str, tolerance: float, output: Path | None, title: str, json_: bool, quiet: bool, **given: Any
+    ) -> None:
         from dpassay.jobs.calibrate import Goal, calibrate_mechanism, in_words
+        from dpassay.jobs.drawings import check_drawing
 
+        with input_errors():
+            check_drawing(output, title)
         parts = {name: given.pop(name) for name, _, _ in parameters}
         goal = {name.removeprefix("target_"): value for name, value in given.items()}
         goal.setdefault("adjacency", mechanism.adjacency)
         goal["unit"] = unit_of_options(mechanism, goal)
-        result = calibrate_mechanism(mechanism, Goal(**goal, tolerance=tolerance), find, parts)
+        asked = Goal(**goal, tolerance=tolerance)
+        result = calibrate_mechanism(mechanism, asked, find, parts)
         follows = mechanism(**{**parts, mechanism.finds[find]: result.value}).derived()
         lines = in_words(result) + [
             f"{name.replace('_', ' ')}: {format_number(value)}" for name, value in follows.items()
         ]
-        show({**result.to_json(), **follows}, lambda: say("\n".join(lines)), json_, quiet)
+        drawn: dict[str, Any] = {}
+        if output is not None:
+            from dpassay.jobs.calibration_figure import draw_calibration
+
+            curves = draw_calibration(mechanism, asked, find, parts, result, output, title)
+            drawn = {"risks": curves.to_json(), "figure": str(output)}
+            lines.append(f"Figure: {output}")
+        show({**result.to_json(), **follows, **drawn}, lambda: say("\n".join(lines)), json_, quiet)
 
     options = [
         *(option for option in parameters if option[2] is REQUIRED),
@@ -90,6 +110,8 @@ def _mechanism(name: str, command: Command) -> None:
         *([] if secret else [("adjacency", Adjacency, mechanism.adjacency), *unit_options(mechanism)]),
         *([] if secret else [("method", Method, None)]),
         ("tolerance", Tolerance, defaults.TOLERANCE),
+        ("output", Output, None),
+        ("title", Title, ""),
         ("json_", Json, False),
         ("quiet", Quiet, False),
     ]

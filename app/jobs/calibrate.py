@@ -157,14 +157,7 @@ def calibrate_mechanism(
     """
     with input_errors():
         target = goal.target()
-        _check_given(mechanism, given, find)
-        others = mechanism(**{**given, mechanism.finds[find]: 1})  # any value: it is replaced
-        others.event(goal.adjacency)
-        search = others.search(find)
-
-    def event(value: float) -> DpEvent:
-        return replace(others, **{search.parameter: int(value) if search.integer else value}).event(goal.adjacency)
-
+    others, search, event = varied(mechanism, goal, find, given)
     if isinstance(target, SecretProtection) and search.parameter == "sigma":
         silent = SecretProtectionAccountant(Adjacency.SECRET, Unit("secret")).compose(event(0.0)).protection(target.p)
         if silent.value <= target.r:
@@ -176,6 +169,25 @@ def calibrate_mechanism(
     return replace(
         result, bound=upper.under(result.bound), beyond_bound=None if beyond is None else upper.under(beyond)
     )
+
+
+def varied(
+    mechanism: type[Mechanism], goal: Goal, find: str, given: Mapping[str, float | int | str | None]
+) -> tuple[Mechanism, ParameterSearch, Callable[[float], DpEvent]]:
+    """A mechanism with any value of one parameter, how that is searched, and the event of each value.
+
+    Args and errors are those of `calibrate_mechanism`.
+    """
+    with input_errors():
+        _check_given(mechanism, given, find)
+        others = mechanism(**{**given, mechanism.finds[find]: 1})  # any value: it is replaced
+        others.event(goal.adjacency)
+        search = others.search(find)
+
+    def event(value: float) -> DpEvent:
+        return replace(others, **{search.parameter: int(value) if search.integer else value}).event(goal.adjacency)
+
+    return others, search, event
 
 
 def _check_given(mechanism: type[Mechanism], given: Mapping[str, object], find: str) -> None:

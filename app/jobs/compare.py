@@ -32,8 +32,8 @@ from dpassay.base import defaults, validate
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.number_format import format_number, format_upper
 from dpassay.base.outputs import check_output
-from dpassay.base.private_files import write_atomically
 from dpassay.base.progress import Progress
+from dpassay.jobs.drawings import check_drawing, write_drawing
 from dpassay.jobs.inputs import StatementWords, open_inputs
 from dpassay.jobs.mechanisms import Mechanism, Secret, Vectors
 
@@ -69,15 +69,7 @@ class ComparisonSettings:
             validate.one_of(methods, method=method)
         validate.positive(seconds=self.seconds)
         validate.open_probability(prior=self.prior)
-        if self.output is not None and self.output.suffix.lower() not in (".svg", ".pdf", ".png"):
-            raise ValueError(f"--output must end in .svg, .pdf or .png, not {self.output.name!r}")
-        if self.title and self.output is None:
-            raise ValueError("--title is that of the figure; name a file for it with -o")
-        if self.output is not None and not self.output.parent.is_dir():
-            raise ValueError(f"{self.output.parent}: there is no such folder to write the figure to")
-        if self.output is not None and self.output.is_dir():
-            raise ValueError(f"{self.output}: is a directory; name a file for the figure")
-        check_output(self.output, ())
+        check_drawing(self.output, self.title)
 
 
 @dataclass(frozen=True)
@@ -333,14 +325,13 @@ def _with_figure(compared: Compared, settings: ComparisonSettings) -> Compared:
     from dpassay.reports.comparison import figure, image, standalone
 
     title = settings.title or f"{compared.about}; {relation_in_words(result)}"
-    suffix = settings.output.suffix.lower()
-    drawing: str | bytes
-    if suffix == ".svg":
-        drawing = standalone(figure(result, compared.panels, title))
-    else:
-        drawing = image(compared.panels, title, suffix[1:])
-    with input_errors():
-        write_atomically(settings.output, drawing, 0o644)
+
+    def draw(kind: str) -> str | bytes:
+        if kind == "svg":
+            return standalone(figure(result, compared.panels, title))
+        return image(compared.panels, title, kind)
+
+    write_drawing(settings.output, draw)
     return replace(compared, figure=settings.output)
 
 
