@@ -303,7 +303,7 @@ def read_as(state: State, given: Stated, *, relation: Adjacency | None = None) -
             merged.condition(Condition.ONCE, conditions.AT_MOST_ONCE.format(who=who))
     # How records were sampled, in events and in steps.
     samplers = [*sorted(state.samplers() - {sampler}), *([sampler] if sampler is not None else [])]
-    said = [_of_sampler(item, state, shares, who) for item in samplers]
+    said = [_of_sampler(item, state, shares, who, adjacency) for item in samplers]
     if sampler is Sampler.UNKNOWN and state.sampler is None and given.sampler is None:
         merged.leave_open("sampler", said.pop())
     merged.assumptions += said
@@ -313,8 +313,7 @@ def read_as(state: State, given: Stated, *, relation: Adjacency | None = None) -
         merged.condition(Condition.EVENT, conditions.AS_ITS_EVENT)
     for sentence in _of_parallel_parts(composed, who):
         merged.condition(Condition.DISJOINT, sentence)
-    exact = sampler in (None, Sampler.POISSON) or (sampler is Sampler.FIXED and adjacency is not Adjacency.ADD_REMOVE)
-    exact = exact and state.exact and not hints
+    exact = sampler in (None, Sampler.POISSON, Sampler.FIXED) and state.exact and not hints
     if adjacency is Adjacency.REPLACE_ONE and not all(isinstance(event, _OF_THE_RELATION) for event, _ in parts):
         merged.assumptions.append(
             f"Noise multipliers are relative to the largest length of one {who}'s contribution; an exchange of two "
@@ -454,10 +453,10 @@ def _of_unit(given: Unit | None, what: str) -> str:
 def _unbounded(merged: _Merged, adjacency: Adjacency, sampler: Sampler | None) -> tuple[str, ...]:
     """Why samples have no bound at add_remove; empty if they have one.
 
-    Batches of a fixed size or of a shuffled data set are those of a public number of records. One record more changes
-    that number, and with it which others are together.
+    Batches of a shuffled data set are those of a public number of records. One record more changes that number, and
+    with it which others are together.
     """
-    if adjacency is not Adjacency.ADD_REMOVE or sampler in (None, Sampler.POISSON):
+    if adjacency is not Adjacency.ADD_REMOVE or sampler in (None, Sampler.POISSON, Sampler.FIXED):
         return ()
     how, stated = f"the sampler is {sampler}", "if batches were Poisson samples, the sampler poisson"
     if sampler is Sampler.UNKNOWN:
@@ -551,13 +550,14 @@ def _times_in(part: SampledGaussian, *, first: bool) -> int:
     return -(-(part.steps + (0 if first else epoch - 1)) // epoch)
 
 
-def _of_sampler(sampler: Sampler, state: State, shares: _Shares | None, who: str) -> str:
+def _of_sampler(sampler: Sampler, state: State, shares: _Shares | None, who: str, adjacency: Adjacency) -> str:
     steps = sum(part.steps for part in state.parts if isinstance(part, SampledGaussian))
     match sampler:
         case Sampler.POISSON:
             return f"Every {who} was in each step's batch independently, with the recorded rate, in secret."
         case Sampler.FIXED:
-            return "Each step's batch was drawn anew, uniformly, without replacement, in secret."
+            size = f"; its size does not depend on the number of {who}s" if adjacency is Adjacency.ADD_REMOVE else ""
+            return f"Each step's batch was drawn anew, uniformly, without replacement, in secret{size}."
         case Sampler.UNKNOWN:
             return (
                 f"Which {who}s were in a step did not depend on their values; each may have been in all {steps} steps."
