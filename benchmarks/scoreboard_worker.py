@@ -649,6 +649,7 @@ def answer(name: str, asked: Question) -> dict[str, Any]:
         ask = peer.ask(asked)
         if not peer.forks:
             peer.ask(Question(peer.first, 1e-5))()
+            _extend_limit()
         wall, cpu = time.perf_counter(), time.process_time()
         given = ask()
         seconds = min(time.perf_counter() - wall, time.process_time() - cpu)
@@ -666,6 +667,13 @@ def answer(name: str, asked: Question) -> dict[str, Any]:
     return result | ({"direction": given.direction} if given.direction else {})
 
 
+def _extend_limit() -> None:
+    """Gives back the processor time that imports took."""
+    limit, most = resource.getrlimit(resource.RLIMIT_CPU)
+    if limit != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_CPU, (limit + math.ceil(time.process_time()), most))
+
+
 def _number(value: float) -> float | str:
     """JSON has no infinite numbers."""
     value = float(value)
@@ -673,14 +681,14 @@ def _number(value: float) -> float | str:
 
 
 def in_a_process(
-    work: Callable[[], Mapping[str, Any]], seconds: float, wall: float, memory_gib: float
+    work: Callable[[], Mapping[str, Any]], seconds: float, idle: float, memory_gib: float
 ) -> dict[str, Any]:
-    """What `work` returns in a process that is forked for it, or how that ended.
+    """What `work` returns in a process that is forked for it, or how that ended. That a machine is busy ends nothing.
 
     Args:
         work: what is done; its result is plain JSON.
         seconds: of processor time, after which it is ended.
-        wall: seconds on the clock, after which it is ended.
+        idle: seconds on the clock without any work, after which it is ended.
         memory_gib: address space that it may have beyond what this process has now.
     """
     read, write = os.pipe()
@@ -688,14 +696,19 @@ def in_a_process(
     if not child:
         _work(work, write, seconds, memory_gib)
     os.close(write)
-    data, deadline = b"", time.monotonic() + wall
-    while select.select([read], [], [], max(0.0, deadline - time.monotonic()))[0]:
-        chunk = os.read(read, 1 << 16)
-        if not chunk:
+    data, worked, since = b"", -1.0, time.monotonic()
+    while True:
+        if select.select([read], [], [], min(idle, 1.0))[0]:
+            chunk = os.read(read, 1 << 16)
+            if not chunk:
+                break
+            data += chunk
+        runs, used = _state(child)
+        if runs or used != worked:
+            worked, since = used, time.monotonic()
+        elif time.monotonic() - since > idle:
+            os.kill(child, signal.SIGKILL)
             break
-        data += chunk
-    else:
-        os.kill(child, signal.SIGKILL)
     os.close(read)
     status = os.waitpid(child, 0)[1]
     if os.WIFSIGNALED(status):
@@ -707,6 +720,13 @@ def in_a_process(
     return result
 
 
+def _state(process: int) -> tuple[bool, float]:
+    """Whether a process wants to run, and the processor time that it has used."""
+    with open(f"/proc/{process}/stat", encoding="ascii") as file:
+        words = file.read().rpartition(")")[2].split()
+    return words[0] == "R", int(words[11]) + int(words[12])
+
+
 def _work(work: Callable[[], Mapping[str, Any]], write: int, seconds: float, memory_gib: float) -> NoReturn:
     status = 1
     try:
@@ -714,7 +734,7 @@ def _work(work: Callable[[], Mapping[str, Any]], write: int, seconds: float, mem
             now = int(file.read().split()[0]) * resource.getpagesize()
         size, whole = now + int(memory_gib * 2**30), math.ceil(seconds)
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
-        resource.setrlimit(resource.RLIMIT_CPU, (whole, whole + 1))
+        resource.setrlimit(resource.RLIMIT_CPU, (whole, resource.RLIM_INFINITY))
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
