@@ -16,7 +16,7 @@ from dp_accounting import DpEvent
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound, Risk
-from dpassay.accounting.comparison.risks import on_run, risks
+from dpassay.accounting.comparison.risks import risks_of_run
 from dpassay.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, SecretProtection
 from dpassay.accounting.ledger.evidence import Basis, basis_of
 from dpassay.accounting.ledger.run import Run
@@ -212,11 +212,8 @@ class FinishedRun(ABC):
         if isinstance(guarantee, ExPostDP | SecretProtection) or part.certified in (None, math.inf):
             return ()
         delta = guarantee.delta if isinstance(guarantee, ApproxDP) else None
-        try:
-            found = risks(part.event, adjacency=self.adjacency, unit=self.unit, delta=delta)
-        except (ValueError, ArithmeticError):  # the bounds have been told; these numbers are their words only
-            return ()
-        return on_run(found, basis_of(charged).joined(self.basis))
+        basis = basis_of(charged).joined(self.basis)
+        return risks_of_run(part.event, basis, adjacency=self.adjacency, unit=self.unit, delta=delta)
 
     def tables(self, parts: Sequence[BoundedGuarantee], audits: Sequence[AuditResult]) -> MechanismTables:
         """The tables of this mechanism."""

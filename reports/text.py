@@ -210,8 +210,9 @@ def risks_in_words(items: Sequence[Risk], relation: str, unit: Unit) -> str:
     start = "Somebody who sees all that is released and knows all data, but not"
     guess = f"a blind guess reaches {wrong}."
     if relation == "replace_one":
+        several = f"groups of {unit.size} records" if unit.kind == "group" else f"{unit.kind}s"
         return (
-            f"{start} which of two {unit.kind}s is among them, tries to find out. Whoever wrongly says “the first” "
+            f"{start} which of two {several} is among them, tries to find out. Whoever wrongly says “the first” "
             f"{wrong} of the time rightly says so at most {right} of the time; {guess}"
         )
     one = {"group": f"a group of {unit.size} records", "user": f"a user with at most {unit.size} records"}

@@ -66,6 +66,23 @@ def on_run(found: Sequence[Risk], basis: Basis) -> tuple[Risk, ...]:
     return tuple(basis.under(risk) for risk in found if basis.exact or risk.name != "regret")
 
 
+def risks_of_run(
+    event: Described, basis: Basis, *, adjacency: Adjacency | str, unit: Unit | str | None, delta: float | None
+) -> tuple[Risk, ...]:
+    """`risks` of a run that events describe, beside bounds on it; empty where `lattice` has no bound or cannot tell.
+
+    Args:
+        event: of the run.
+        basis: what bounds on the run rest on.
+        adjacency, unit, delta: as for `risks`.
+    """
+    try:
+        found = risks(event, adjacency=adjacency, unit=unit, delta=delta)
+    except (ValueError, ArithmeticError):  # the bounds are told; these numbers are only what they mean
+        return ()
+    return on_run(found, basis)
+
+
 def _risks(lattice: Lattice, delta: float | None, prior: float) -> list[Risk]:
     pair, tight = lattice.pair, lattice.pair.tight
     results = [_of_bound("advantage", lattice.delta(0.0))]

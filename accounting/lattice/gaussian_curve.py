@@ -60,7 +60,7 @@ def delta(mu: float, epsilon: float) -> Interval:
 def mus(epsilons: Floats, targets: Floats, side: int) -> Floats:
     """μ with δ_μ(ε) certified to be at least the target (side 1), or at most it (side −1), to a relative 1e-9.
 
-    ε ≥ 0 and targets in [0, 1), float64 (N,).
+    ε ≥ 0 and targets in [0, 1], float64 (N,). For side 1 μ is infinite where float64 certifies none.
     """
     low, high = np.zeros(epsilons.size), np.ones(epsilons.size)
 
@@ -73,13 +73,14 @@ def mus(epsilons: Floats, targets: Floats, side: int) -> Floats:
         if not short.any():
             break
         low, high = np.where(short, high, low), np.where(short, 2 * high, high)
+    beyond = ~enough(high)
     for _ in range(64):
         middle = (low + high) / 2
         met = enough(middle)
         low, high = np.where(met, low, middle), np.where(met, middle, high)
         if (high - low <= 1e-9 * high).all():
             break
-    return np.where(targets <= 0, 0.0, high if side > 0 else low)
+    return np.where(targets <= 0, 0.0, np.where(beyond, math.inf, high) if side > 0 else low)
 
 
 def epsilon(mu: float, target: float) -> Interval:

@@ -577,7 +577,21 @@ class DominatingPair:
                 result = Interval(result.lower, min(result.upper, float(enclosure.blowups(np.array([p]))[1][0])))
             return _times(result, factor_of(composition)), met
 
-        return self._worst(ask, direction, width)
+        result = self._worst(ask, direction, width)
+        if self.tight or result.upper < 1:
+            return result
+        high = float(self._blowups_by_profile(np.array([p]), direction)[0])
+        return Interval(result.lower, max(result.lower, high))
+
+    def _blowups_by_profile(self, points: Floats, direction: str | None) -> Floats:
+        """Upper bounds on B(p) at each p by e^ε p + δ(ε) at some ε, where a lattice for a level says nothing.
+
+        Without the mass that Q has far out, there may be no lattice that is made for p.
+        """
+        epsilons = np.concatenate([np.linspace(0, 1, 9), np.geomspace(1, 32, 33)[1:]])
+        deltas = self.privacy_profile(epsilons, direction)[1]
+        lines = np.exp(epsilons)[:, None] * points + deltas[:, None]
+        return np.asarray(np.minimum(lines.min(axis=0) * (1 + 2**-48), 1.0))
 
     def beta(self, alpha: float, *, direction: str | None = None, width: float = WIDTH) -> Interval:
         """The least type II error at type I error `alpha`, 1 − B(α); the worse direction has the smaller one."""
@@ -668,7 +682,10 @@ class DominatingPair:
             low, high = enclosure_of(composition, side).blowups(points)
             return low * factor_of(composition), np.minimum(high * factor_of(composition), 1.0)
 
-        return self._worst_arrays(ask, direction)
+        low, high = self._worst_arrays(ask, direction)
+        if self.tight or (high < 1).all():
+            return low, high
+        return low, np.maximum(low, np.minimum(high, self._blowups_by_profile(points, direction)))
 
     def trade_off(self, alphas: Floats, direction: str | None = None) -> tuple[Floats, Floats]:
         """Lower and upper bounds on the type II error β at each type I error in (0, 1)."""
@@ -793,7 +810,7 @@ def _envelope(
         above = gaussian_curve.mus(epsilons[1:], high[:-1], 1)
         most = min(most, float(above.max()))
         wide = np.flatnonzero(above > least * (1 + width / 4))
-        if most - least <= width * most or wide.size * 8 > 4000:
+        if (math.isfinite(most) and most - least <= width * most) or wide.size * 8 > 4000:
             break
         parts = [epsilons[wide] + (epsilons[wide + 1] - epsilons[wide]) * share / 8 for share in range(1, 8)]
         new = np.setdiff1d(np.concatenate(parts), epsilons)

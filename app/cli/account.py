@@ -59,6 +59,7 @@ def print_account(account: Account) -> None:
     """Prints the bounds as tables, then what is missing, the state of each ledger, and what is assumed."""
     from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
     from dpassay.cli.table_console import TableConsole
+    from dpassay.reports.text import risks_in_words
 
     console = TableConsole()
     what = "would be charged" if account.planned else "was charged"
@@ -75,7 +76,9 @@ def print_account(account: Account) -> None:
         console.print(_table(account, account.bounds, f"What {what}"))
     if account.whole_plan:
         console.print(_table(account, account.whole_plan, "If each unfinished run charges its whole plan"))
+    meaning = risks_in_words(account.risks, account.adjacency, account.unit)
     notes = [
+        *([f"in other words: {meaning}"] if meaning else []),
         *account.against_claims,
         *account.warnings,
         *account.hints,

@@ -16,11 +16,13 @@ from pydantic_core import to_jsonable_python
 from dpassay.accounting import events, registry
 from dpassay.accounting.accountants.base import TUNED
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.accounting.bounds import Bound
+from dpassay.accounting.bounds import Bound, Risk
+from dpassay.accounting.comparison.risks import risks_of_run
 from dpassay.accounting.events import EpsilonDeltaDpEvent
 from dpassay.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP, SecretProtection
 from dpassay.accounting.interop.conditions import Condition, Unstated
 from dpassay.accounting.interop.state import Sampler, Stated, read_as
+from dpassay.accounting.lattice.accountant import Lattice
 from dpassay.accounting.ledger.entries import LedgerError
 from dpassay.accounting.ledger.evidence import Basis
 from dpassay.accounting.ledger.ledger import Ledger
@@ -121,6 +123,7 @@ class Account:
         planned: whether the plan of a claim, which has not run, is part of the total.
         budgets: if secrets have several budgets, for each bound the budget of its secrets; else empty.
         ledgers: the ledgers that were read, in the order given.
+        risks: what the total means for who is attacked, by `lattice`; empty where it has no certified bound at a δ.
         whole_plan: if runs are unfinished, the bounds with the whole plan of each run in place of its charges so far.
         foreign: the files of other libraries that were read, in the order given.
         if_sampled: where it matters how records were sampled and nobody says it, the best bound for each way.
@@ -140,6 +143,7 @@ class Account:
     planned: bool = False
     budgets: tuple[SecretProtection, ...] = ()
     ledgers: tuple[LedgerState, ...] = ()
+    risks: tuple[Risk, ...] = ()
     whole_plan: tuple[Bound, ...] = ()
     foreign: tuple[ForeignFile, ...] = ()
     if_sampled: tuple[IfSampled, ...] = ()
@@ -157,6 +161,7 @@ class Account:
             "unit": str(self.unit),
             "planned": self.planned,
             "bounds": [bound.to_json() for bound in self.bounds],
+            **({"risks": [risk.to_json() for risk in self.risks]} if self.risks else {}),
             **({"whole_plan": [bound.to_json() for bound in self.whole_plan]} if self.whole_plan else {}),
             "ledgers": [ledger.to_json() for ledger in self.ledgers],
             **({"foreign": [file.to_json() for file in self.foreign]} if self.foreign else {}),
@@ -277,6 +282,7 @@ def account(
         planned=bool(claims),
         budgets=promised,
         ledgers=states,
+        risks=_risks(inputs, event, bounds, of_files.joined(total)),
         whole_plan=tuple(total.under(of_files.under(bound)) for _, bound in whole_plan),
         foreign=tuple(ForeignFile.of(*read) for read in inputs.readings),
         assumptions=tuple(dict.fromkeys((*own, *total.assumptions))),
@@ -444,6 +450,16 @@ def _common_budgets(ledgers: Sequence[Ledger], plans: Sequence[Plan]) -> tuple[S
             "secret is used in the clear, so one run may reveal what another protects; account for each run separately"
         )
     return next(iter(results))[1] if results else ()
+
+
+def _risks(inputs: Inputs, event: DpEvent, bounds: Sequence[Bound], basis: Basis) -> tuple[Risk, ...]:
+    """What the total means for who is attacked, at the δ of a certified bound of `lattice`."""
+    for bound in bounds:
+        if bound.method == Lattice.name and bound.quantity == "epsilon" and bound.rigor.may_support:
+            if math.isinf(bound.value):
+                return ()
+            return risks_of_run(event, basis, adjacency=inputs.adjacency, unit=inputs.unit, delta=bound.delta)
+    return ()
 
 
 def _realised_bound(inputs: Inputs) -> list[Bound]:

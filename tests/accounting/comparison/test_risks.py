@@ -9,8 +9,9 @@ import pytest
 from dp_accounting import DpEvent, dp_event
 from scipy import optimize, stats
 
-from dpassay.accounting.bounds import Direction
-from dpassay.accounting.comparison.risks import Risk, regret, risks
+from dpassay.accounting.bounds import Direction, Risk
+from dpassay.accounting.comparison.risks import regret, risks
+from dpassay.accounting.events import EpsilonDeltaDpEvent, RandomAllocationDpEvent
 from dpassay.accounting.lattice.accountant import Lattice
 
 TRAINING = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.05, dp_event.GaussianDpEvent(1.5)), 40)
@@ -95,3 +96,39 @@ def test_who_guesses_is_told_apart_from_the_other_direction() -> None:
     interval = of(event, "bayes_error", prior=0.9).interval
     assert interval is not None
     assert 0.1 in interval or interval.lower == pytest.approx(0.1, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        dp_event.SelfComposedDpEvent(RandomAllocationDpEvent(dp_event.GaussianDpEvent(1.0), 1, 100), 5),
+        dp_event.SelfComposedDpEvent(RandomAllocationDpEvent(dp_event.GaussianDpEvent(2.0), 1, 20), 2),
+        dp_event.ZCDpEvent(0.1),
+        EpsilonDeltaDpEvent(1.0, 1e-3),
+        dp_event.RepeatAndSelectDpEvent(TRAINING, 10, 1),
+    ],
+)
+def test_power_is_no_larger_than_the_advantage_and_every_epsilon_allow(event: DpEvent) -> None:
+    """Of pairs of which only an upper side is known: P(E) ≤ Q(E) + δ(0), and e^ε Q(E) + δ.
+
+    The second is asked at the rates that are told, up to the grid of ε and the width of its lattices, together 1.2.
+    """
+    lattice = Lattice("replace_one").compose(event)
+    advantage = lattice.delta(0.0).value
+    rates = np.array([0.1, 0.01, 0.001, 1e-6])
+    betas = lattice.pair.trade_off(rates)[0]
+    for rate, beta in zip(rates, betas, strict=True):
+        power = lattice.blowup(float(rate)).value
+        assert rate <= power <= (rate + advantage) * 1.01
+        assert 1 - beta <= (rate + advantage) * 1.01
+        for delta in (1e-2, 1e-4, 1e-6) if rate >= 1e-3 else ():
+            assert power <= (math.exp(lattice.epsilon(delta).value) * rate + delta) * 1.2
+
+
+def test_a_mu_that_nothing_certifies_is_infinite() -> None:
+    """Three records of a tuned run: what bounds δ(0) is 1, which no Gaussian reaches."""
+    training = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.0)), 1000)
+    tuned = dp_event.RepeatAndSelectDpEvent(training, 10, 1)
+    found = {risk.name: risk.value for risk in risks(tuned, adjacency="add_remove", delta=1e-5, unit="group(3)")}
+    assert found["advantage"] == 1
+    assert math.isinf(found["mu"])

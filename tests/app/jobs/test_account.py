@@ -11,6 +11,7 @@ import pytest
 from command import run as dpassay
 from dp_accounting import DpEvent, dp_event
 from ledger_forgery import rewrite_chain
+from scipy import stats
 
 from dpassay.accounting import Adjacency, Rigor, Unit, account, events
 from dpassay.accounting.conversions import formulas
@@ -61,6 +62,25 @@ def test_the_lattice_is_listed_first_and_encloses_the_exact_value(
     printed = capsys.readouterr().out
     assert "at least" in printed
     assert "at most" in printed
+
+
+def test_the_total_is_said_in_other_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of μ = 3/4: a power of Φ(Φ⁻¹(0.01) + μ) at 1 % false alarms. Nothing without a δ, nor by another accountant."""
+    spent = ledger(tmp_path / "one.sqlite", dp_event.GaussianDpEvent(2.0), dp_event.GaussianDpEvent(20**0.5 / 2.5))
+    result = account_files(spent, delta=1e-5)
+    found = {(risk.name, risk.at): risk.value for risk in result.risks}
+    assert found["mu", 1e-5] == pytest.approx(0.75, rel=1e-9)
+    assert found["advantage", None] == pytest.approx(2 * stats.norm.cdf(0.375) - 1, rel=1e-9)
+    power = stats.norm.cdf(stats.norm.ppf(0.01) + 0.75)
+    assert found["true_positive_rate", 0.01] == pytest.approx(power, rel=1e-9)
+    assert [risk["name"] for risk in result.to_json()["risks"]] == [risk.name for risk in result.risks]
+    print_table(result)
+    words = " ".join(capsys.readouterr().out.split())
+    assert "in other words: Somebody who sees all that is released" in words
+    assert 100 * power <= float(words.split("right about at most ")[1].split()[0]) <= 101 * power
+    for other in (account_files(spent), account_files(spent, delta=1e-5, method="zcdp")):
+        assert other.risks == ()
+        assert "risks" not in other.to_json()
 
 
 def test_selections_have_a_bound_without_a_lower_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

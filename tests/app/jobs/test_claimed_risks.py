@@ -64,7 +64,7 @@ def test_a_gaussian_in_closed_form(unit: str, adjacency: str, moved: int, tmp_pa
         assert risk.assumptions == bound.assumptions
     percent = 100 * stats.norm.cdf(stats.norm.ppf(0.01) + mu)
     for side in ("private", "release"):
-        page = render(document, side=side)  # type: ignore[arg-type]
+        page = render(document, side=side)
         assert TITLE in page
         shown = float(page.split(TITLE)[1].split("at most ")[1].split("%")[0])
         assert percent <= shown <= percent * 1.01
