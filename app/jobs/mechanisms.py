@@ -460,6 +460,13 @@ class TokenSelection(Mechanism):
     def release(self, adjacency: str) -> DpEvent:
         return Selection(self.count, None, self.clip, self.temperature, self.batch_size).release(adjacency)
 
+    def in_words(self, adjacency: str) -> str:
+        tokens = "1 token" if self.count == 1 else f"{self.count} tokens"
+        return (
+            f"{tokens} drawn at temperature {format_number(self.temperature)} from a mean of logits, clip "
+            f"{format_number(self.clip)}, batch size {self.batch_size}"
+        )
+
     def search(self, find: str) -> ParameterSearch:
         if find == "clip":
             scale = self.batch_size * self.temperature

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import command
@@ -173,11 +174,12 @@ def test_bad_input_is_one_line(arguments: list[object], says: str) -> None:
 
 @pytest.mark.grid
 @pytest.mark.parametrize("command", sorted(CALIBRATED))
-def test_every_command_shows_an_example_that_runs(command: str) -> None:
+def test_every_command_shows_an_example_that_runs(command: str, tmp_path: Path) -> None:
     shown = " ".join(dpassay(command, "--help").stdout.split())
     example = shown.split("Example: dpassay calibrate ")[1]
-    result = dpassay(*example.split())
+    result = dpassay(*example.split(), "-o", tmp_path / "figure.svg")
     assert result.returncode == 0, result.stderr
+    assert (tmp_path / "figure.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
 def test_targets_in_other_words_are_those_of_the_curve() -> None:

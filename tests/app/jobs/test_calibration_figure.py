@@ -109,6 +109,37 @@ def test_the_figure_of_a_secret_is_of_its_guess(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "title", "along"),
+    [
+        (
+            ["selection", "--temperature", 1.5, "--batch-size", 64, "--count", 8, "--target-epsilon", 3],
+            "8 tokens drawn at temperature 1.5 from a mean of logits, clip",
+            "clip (the smaller, the safer)",
+        ),
+        (
+            ["tree", "--steps", 8, "--target-epsilon", 3],
+            "Tree of Gaussian sums, noise multiplier",
+            "noise multiplier (the larger, the safer)",
+        ),
+        (
+            ["gaussian", "--find", "count", "--noise-multiplier", 10, "--target-epsilon", 3],
+            "releases",
+            "number of releases (the smaller, the safer)",
+        ),
+    ],
+)
+def test_the_title_and_the_axis_say_what_is_drawn(
+    arguments: list[object], title: str, along: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "figure.svg"
+    answer = drawn(*arguments, "--delta", 1e-5, "-o", file)
+    assert answer["risks"]["skipped"] == 0
+    drawing = file.read_text(encoding="utf-8")
+    assert title in drawing
+    assert drawing.count(along) == 2  # of the probabilities, and of ε
+
+
+@pytest.mark.parametrize(
     ("arguments", "says"),
     [
         ([*NOISE, "--target-advantage", 0.1, "-o", "figure.gif"], "must end in .svg, .pdf or .png, not 'figure.gif'"),
