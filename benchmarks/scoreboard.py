@@ -65,8 +65,8 @@ class Worker:
     @functools.cached_property
     def about(self) -> dict[str, str]:
         """Version of the package and of Python; empty if it is not installed."""
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        self._process = subprocess.Popen(self.command, text=True, **pipes)
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        self._process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe, stderr=nothing, text=True)
         return self._read()
 
     def ask(
@@ -286,7 +286,7 @@ def tighter(entry: Mapping[str, Any], name: str) -> float:
         return 0.0
     if cell.get("direction") or own is None:
         return 0.0
-    return max(0.0, (own - float(cell["epsilon"])) / own)
+    return max(0.0, (float(own) - float(cell["epsilon"])) / float(own))
 
 
 def lower_end_too_high(cell: Cell, entry: Mapping[str, Any]) -> float:
@@ -294,7 +294,8 @@ def lower_end_too_high(cell: Cell, entry: Mapping[str, Any]) -> float:
     known = entry["enclosures"].get(cell.get("direction") or "both", (None, None))
     if "lower" not in cell or known[0] is None:
         return 0.0
-    excess = (float(cell["lower"]) - known[1]) / known[1]
+    upper = float(known[1])
+    excess = (float(cell["lower"]) - upper) / upper
     return excess if excess > SAME else 0.0
 
 
