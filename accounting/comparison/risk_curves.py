@@ -18,7 +18,7 @@ from dpassay.accounting.lattice.accountant import Lattice
 from dpassay.accounting.lattice.pairs import WidthNotMet
 from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
 
-SECONDS = 5.0
+SECONDS = 10.0
 """Processor time of all points, after the first one."""
 
 Quantity: TypeAlias = Literal["advantage", "true_positive_rate", "epsilon", "r"]
