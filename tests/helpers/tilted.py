@@ -61,7 +61,7 @@ def _near(
     ring = np.zeros(size)
     np.add.at(ring, places % size, weights / whole)
     composed = np.fft.irfft(np.fft.rfft(ring) ** count, size)
-    index = np.arange(size) + round(target / cell) - size // 2
+    index: NDArray[np.int64] = np.arange(size) + round(target / cell) - size // 2
     sums, tilted = index * cell, composed[index % size]
     logs = count * math.log(whole) - tilt * sums
 
