@@ -592,7 +592,7 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    style = {"svg.hashsalt": "scoreboard", "svg.fonttype": "none", "font.size": 10, "font.family": "sans-serif"}
+    style: Any = {"svg.hashsalt": "scoreboard", "svg.fonttype": "none", "font.size": 10, "font.family": "sans-serif"}
     with matplotlib.rc_context(style):
         figure, axes = pyplot.subplots(1, 2, figsize=(8.4, 3.2), layout="constrained")
         for name, points in of_figure(results).items():

@@ -163,11 +163,12 @@ def _matrices() -> _Items:
     yield "tree, σ 6, 128 steps", tree, 1e-5, zero
     yield "trees of 3 epochs, restarted, σ 6, 128 steps each", times(tree, 3), 1e-5, zero
     yield "one tree over 3 epochs, σ 6, 128 steps each", tree_event(6.0, 128, 3), 1e-5, zero
-    banded = {"coefficients": [1.0, 0.5, 0.375], "noise_multiplier": 4.0, "steps": 300}
+    bands = [1.0, 0.5, 0.375]
+    banded = {"coefficients": bands, "noise_multiplier": 4.0, "steps": 300}
     thrice = {"participations": 3, "separation": 100}
     yield (
         "banded, 3 bands, σ 4, 300 steps, 3 times, 100 apart",
-        matrix_event(4.0, sensitivity(Toeplitz(banded["coefficients"], steps=300), Separated(3, separation=100))),
+        matrix_event(4.0, sensitivity(Toeplitz(bands, steps=300), Separated(3, separation=100))),
         1e-5,
         {"strategy": banded | thrice},
     )
@@ -179,8 +180,9 @@ def _matrices() -> _Items:
         1e-5,
         {"strategy": banded | thrice | {"coefficients": values}},
     )
-    strategy = {"coefficients": [1.0, 0.5, 0.375, 0.3125], "noise_multiplier": 1.5, "steps": 2000}
-    cyclic = cyclic_poisson_event(1.5, Toeplitz(strategy["coefficients"], steps=2000), 0.05)
+    bands = [1.0, 0.5, 0.375, 0.3125]
+    strategy = {"coefficients": bands, "noise_multiplier": 1.5, "steps": 2000}
+    cyclic = cyclic_poisson_event(1.5, Toeplitz(bands, steps=2000), 0.05)
     yield (
         "cyclic Poisson samples, 4 bands, σ 1.5, q 0.05, 2,000 steps",
         cyclic,

@@ -24,6 +24,7 @@ from dpassay.accounting.accountants.base import Accountant, Unsupported
 from dpassay.accounting.accountants.basic import Basic, Exact
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.conversions import formulas
+from dpassay.accounting.events import RandomAllocationDpEvent
 from dpassay.base import validate
 from dpassay.base.arrays import Floats
 
@@ -80,6 +81,11 @@ class Advanced(Accountant[Alternatives]):
 
     def _times(self, cost: Alternatives, count: int) -> Alternatives:
         return tuple(tuple((epsilon, n * count) for epsilon, n in each) for each in cost)
+
+    def _of_known_steps(self, event: RandomAllocationDpEvent) -> Alternatives:
+        if self.unit.is_group and event.num_selected > 1:  # its records may meet in some steps and not in others
+            raise Unsupported("advanced has no bound for groups whose records take part in several random steps")
+        return super()._of_known_steps(event)
 
     def _largest(self, costs: Sequence[Alternatives], how_many: int) -> Alternatives:
         times = Counter(costs)

@@ -186,7 +186,13 @@ class Accountant(ABC, Generic[C]):
             if kind in self.handlers:
                 cost: C = self.handlers[kind](self, event)
                 return cost
+        if isinstance(event, events.RandomAllocationDpEvent):
+            return self._of_known_steps(event)
         raise Unsupported(f"{self.name} has no bound for {type(event).__name__}")
+
+    def _of_known_steps(self, event: events.RandomAllocationDpEvent) -> C:
+        """The cost of random steps as if they were known. Proof: docs/proofs/allocation.md, Theorem 5."""
+        return self._times(self._cost(event.event), event.num_selected) if event.num_selected else self._zero()
 
     def _of_shuffled(self, event: events.ShuffledBatchesDpEvent) -> C:
         """The cost of one batch, since a unit is in one only. Proof: docs/proofs/sampling.md, Theorem 8."""

@@ -566,9 +566,9 @@ def _allocation(accountant: Lattice, event: RandomAllocationDpEvent) -> Dominati
     Proof: docs/proofs/allocation.md, Theorems 1, 4 and 5.
     """
     mu = _joint_mu(event.event)
-    if mu is None:
-        raise Unsupported(f"lattice has no bound for {type(event.event).__name__} in random steps, only for Gaussians")
     selected, steps = event.num_selected, event.num_steps
+    if mu is None:
+        return _allocation_of_others(accountant, event)
     if not selected or not mu:
         return DominatingPair.identity()
     if math.isinf(mu):
@@ -585,6 +585,30 @@ def _allocation(accountant: Lattice, event: RandomAllocationDpEvent) -> Dominati
     if accountant.adjacency is Adjacency.REPLACE_ONE:
         return _replaced(pair.as_upper_bound(), 2 * mu * math.sqrt(selected), repr(event))
     return pair
+
+
+def _allocation_of_others(accountant: Lattice, event: RandomAllocationDpEvent) -> DominatingPair:
+    """A mechanism that is no Gaussian, under add_remove; noise on sums also under zero_out. Otherwise the known steps'.
+
+    Proof: docs/proofs/allocation.md, Theorems 1, 4, 5 and 6.
+    """
+    single, selected = accountant._cost(event.event), event.num_selected
+    known = single.self_compose(selected)
+    if selected in (0, event.num_steps):
+        return known
+    known = known.as_upper_bound()
+    if accountant.adjacency is Adjacency.REPLACE_ONE:
+        return known
+    if accountant.adjacency is Adjacency.ZERO_OUT and not _is_noise(event.event):
+        return known
+    size, longer = divmod(event.num_steps, selected)
+    blocks = [(size, selected - longer), (size + 1, longer)]
+    try:
+        pairs = [single.allocated(length).self_compose(count) for length, count in blocks if count]
+    except ValueError:  # losses beyond the grid
+        return known
+    pair = DominatingPair.identity().compose(*pairs)
+    return pair if selected == 1 else pair.as_upper_bound()
 
 
 def _replaced(pair: DominatingPair, mu: float, label: str) -> DominatingPair:

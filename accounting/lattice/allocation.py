@@ -1,24 +1,26 @@
-"""Random allocation of a Gaussian: a unit takes part in one of t steps, chosen uniformly.
+"""Random allocation: a unit takes part in one of t steps, chosen uniformly.
 
-P is the mean of N(μe_i, 1) over the t coordinates, Q = N(0, 1). Their ratio is S/t, where S is a sum of t independent
-lognormals of mean 1 under Q. δ(ε) of both directions is the mean of a convex function of S, so a law of S that is
-larger in convex order bounds both from above, and a smaller one from below. Sums of independent variables keep the
-order. Laws live on a geometric grid. From above each sum is split between its two neighbours on the grid such that its
-mean stays; from below the sums near a point are merged into their mean.
+Of a Gaussian, P is the mean of N(μe_i, 1) over the t coordinates, Q = N(0, 1). Their ratio is S/t, where S is a sum of
+t independent lognormals of mean 1 under Q; of any other mechanism, of its ratios dP/dQ. δ(ε) of both directions is the
+mean of a convex function of S, so a law of S that is larger in convex order bounds both from above, and a smaller one
+from below. Sums of independent variables keep the order. Laws live on a geometric grid. From above each sum is split
+between its two neighbours on the grid such that its mean stays; from below the sums near a point are merged into their
+mean.
 
-Proof: docs/proofs/allocation.md, Theorems 1 to 3.
+Proof: docs/proofs/allocation.md, Theorems 1 to 3 and 6.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import ndtr
 
-from dpassay.accounting.lattice.laws import UNIT, Atoms
+from dpassay.accounting.lattice.laws import UNIT, Atoms, Law
+from dpassay.accounting.lattice.measure import Measure, enclosing_measures, points, rounded_step
 from dpassay.base.arrays import Floats
 
 LARGEST_MU = 25.0
@@ -30,16 +32,19 @@ _TAIL = 1e-20  # Q- or P-mass on each side that is moved to 0 and infinity from 
 _FINENESS = 80  # points in a standard deviation of log S
 _MAX_POINTS = 10000
 _REACH = 9.4  # standard deviations that a lognormal's grid covers; Φ(−9.4) < 1e-20
+_FINEST = 1 << 16  # how much finer the grid of a sum may be than that of its parts
+_LARGEST_LOSS = 300.0
+_UNSURE = 1e-8  # relative error of a mass that is left out from below
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SumLaw:
-    """Masses under Q of a sum of lognormals, at x_k = e^{k·spacing} for k from `first`.
+    """Masses under Q of a sum of ratios, at x_k = e^{origin + k·spacing} for k from `first`.
 
     Attributes:
-        zero: mass at 0. Only from above, as `infinity`.
+        zero: mass at 0.
         infinity: a first moment at infinity: the sum is worth this much more, with a probability of 0.
-        moments: from below, the first moment of each point's mass. The mass is at its mean, not at x_k.
+        moments: from below, the first moment of each point's mass, over e^origin. The mass is at its mean, not at x_k.
         error: relative error of all masses.
         shift: relative error of the places of the masses.
     """
@@ -52,6 +57,7 @@ class _SumLaw:
     zero: float = 0.0
     infinity: float = 0.0
     moments: Floats | None = None
+    origin: float = 0.0
 
     @property
     def last(self) -> int:
@@ -73,6 +79,14 @@ class _SumLaw:
         return self.spacing * math.sqrt(float(self.masses @ (points - mean) ** 2))
 
 
+@dataclass(frozen=True, slots=True)
+class LawOfStep:
+    """What runs in a step: the law of its loss, told apart by a label."""
+
+    label: str
+    law: Law = field(compare=False)
+
+
 @functools.lru_cache(maxsize=8)
 def upper_law(mu: float, steps: int) -> tuple[Atoms, float]:
     """A law of the loss of P over Q, and η: 1 + η times its curve bounds the exact one, in both directions.
@@ -81,33 +95,83 @@ def upper_law(mu: float, steps: int) -> tuple[Atoms, float]:
         mu: sensitivity over the standard deviation of the noise, in (0, `LARGEST_MU`].
         steps: t, from 2 to `MAX_STEPS`.
     """
-    law = _sum_law(_split_lognormal(mu, _first_spacing(mu)), steps)
-    known = law.masses > 0
-    losses, q = (law.log_points() - math.log(steps))[known], law.masses[known]
-    q, change = _normalized(q, np.exp(losses))
-    p = np.exp(losses) * q
-    shift = 2 * law.shift + 64 * UNIT * (1 + float(np.abs(losses).max()))
-    q = np.concatenate([[law.zero], q, [0.0]])
-    p = np.concatenate([[0.0], p, [law.infinity / steps * (1 + 1e-9)]])
-    return _dense(p, q, shift, losses, mu), (law.error + change) * (1 + 1e-6)
+    return _upper(_split_lognormal(mu, _first_spacing(mu)), steps, mu)
 
 
 @functools.lru_cache(maxsize=8)
 def lower_law(mu: float, steps: int) -> tuple[Atoms, float]:
     """A law of the loss of P over Q, and η: the exact curve is at least 1 − η times that of the law."""
-    law = _sum_law(_merged_lognormal(mu, _first_spacing(mu)), steps)
+    return _lower(_merged_lognormal(mu, _first_spacing(mu)), steps, mu)
+
+
+@functools.lru_cache(maxsize=16)
+def upper_law_of(step: LawOfStep, steps: int, side: int) -> tuple[Atoms, float]:
+    """As `upper_law`, of any mechanism, and for one direction.
+
+    Args:
+        step: of one step, in that direction.
+        steps: t, from 2 to `MAX_STEPS`.
+        side: 1 for the direction P over Q, −1 for that of Q over P.
+
+    Raises:
+        ValueError: if losses of one step are too large.
+    """
+    return _upper(_split(step.law, side), steps, step.law.dominating_mu, side)
+
+
+@functools.lru_cache(maxsize=8)
+def lower_law_of(step: LawOfStep, steps: int) -> tuple[Atoms, float]:
+    """As `lower_law`, of any mechanism of which more than upper bounds are known."""
+    return _lower(_merged(step.law), steps, step.law.dominating_mu)
+
+
+def _upper(single: _SumLaw, steps: int, mu: float, side: int = 0) -> tuple[Atoms, float]:
+    """The law of S/t from above: for both directions, or for one `side`.
+
+    For an increasing function a mass at 0 counts nothing, and for a decreasing one a first moment at infinity: they are
+    what both laws lack of 1.
+    """
+    law = _sum_law(single, steps)
+    known = law.masses > 0
+    losses, q = (law.log_points() + (law.origin - math.log(steps)))[known], law.masses[known]
+    ratios, zero, infinity = np.exp(losses), law.zero, law.infinity * math.exp(law.origin) / steps * (1 + 1e-9)
+    change = 0.0
+    if side:
+        total = float(q @ ratios) if side > 0 else float(q.sum())
+        factor = (1 - (infinity if side > 0 else zero)) / total
+        q, change = q * factor, abs(factor - 1) + 2 * UNIT
+        if side > 0:
+            zero = max(0.0, 1 - math.fsum(q))
+        else:
+            infinity = max(0.0, 1 - math.fsum(q * ratios))
+    if not side or (zero if side > 0 else infinity) == 0:
+        q, more = _normalized(q, ratios, 1 - zero, 1 - infinity)
+        change += more
+    shift = 2 * law.shift + 64 * UNIT * (1 + float(np.abs(losses).max()))
+    p, q = np.concatenate([[0.0], ratios * q, [infinity]]), np.concatenate([[zero], q, [0.0]])
+    return _dense(p, q, shift, losses, mu), (law.error + change) * (1 + 1e-6)
+
+
+def _lower(single: _SumLaw, steps: int, mu: float) -> tuple[Atoms, float]:
+    law = _sum_law(single, steps)
     assert law.moments is not None
     known = (law.masses > 0) & (law.moments > 0)
-    q, places = law.masses[known], law.moments[known] / law.masses[known] / steps
-    q, change = _normalized(q, places)
-    return _dense(q * places, q, 2 * law.shift + 64 * UNIT, np.log(places), mu), (law.error + change) * (1 + 1e-6)
+    q, places = law.masses[known], law.moments[known] / law.masses[known] * (math.exp(law.origin) / steps)
+    infinity = law.infinity * math.exp(law.origin) / steps * (1 - 1e-9)
+    q, change = _normalized(q, places, 1 - law.zero, 1 - infinity)
+    p, losses = np.concatenate([[0.0], q * places, [infinity]]), np.log(places)
+    q = np.concatenate([[law.zero], q, [0.0]])
+    return _dense(p, q, 2 * law.shift + 64 * UNIT, losses, mu), (law.error + change) * (1 + 1e-6)
 
 
-def _normalized(q: Floats, ratios: Floats) -> tuple[Floats, float]:
-    """Masses q with Σ q = Σ q·ratios = 1, up to the rounding of sums, and the largest relative change of one."""
+def _normalized(q: Floats, ratios: Floats, q_total: float = 1.0, p_total: float = 1.0) -> tuple[Floats, float]:
+    """Masses q with Σ q and Σ q·ratios as given, up to the rounding of sums, and the largest relative change of one."""
     high = ratios > 1
     inside = np.array([[q[~high].sum(), q[high].sum()], [q[~high] @ ratios[~high], q[high] @ ratios[high]]])
-    factors = np.linalg.solve(inside, np.ones(2))
+    if not inside[0].all():  # all on one side: one factor, and what it leaves of the other sum
+        factor = q_total / float(q.sum())
+        return q * factor, max(abs(factor - 1), abs(p_total / (factor * float(q @ ratios)) - 1)) + 2 * UNIT
+    factors = np.linalg.solve(inside, np.array([q_total, p_total]))
     return q * np.where(high, factors[1], factors[0]), float(np.abs(factors - 1).max()) + 2 * UNIT
 
 
@@ -117,6 +181,68 @@ def _dense(p: Floats, q: Floats, error: float, losses: Floats, mu: float) -> Ato
     law.discrete, law.atom, law.spacing, law.lowest, law.highest = False, None, 0.0, -math.inf, math.inf
     law.dominating_mu = mu
     return law
+
+
+def _split(law: Law, side: int) -> _SumLaw:
+    """The law from above of the ratio dP/dQ of one step, for the mean of an increasing (side 1) or decreasing convex
+    function: that of the measure from above of the loss in one direction."""
+    low, high, step = _grid(law)
+    measure, _ = enclosing_measures(law, step, step, _TAIL, low, high, upper_only=True)
+    losses, masses = measure.losses(), measure.masses
+    other = masses * np.exp(-losses)
+    rest = max(0.0, 1 - math.fsum(other))
+    error = measure.excess + 16 * UNIT * (1 + float(np.abs(losses).max()))
+    if side > 0:
+        return _on_grid(measure, float(losses[0]), other, error, zero=rest, infinity=measure.infinity_mass)
+    return _on_grid(measure, -float(losses[-1]), masses[::-1], error, zero=measure.infinity_mass, infinity=rest)
+
+
+def _on_grid(measure: Measure, start: float, masses: Floats, error: float, *, zero: float, infinity: float) -> _SumLaw:
+    shift = 64 * UNIT * (1 + max(abs(start), abs(start + measure.step * masses.size)))
+    first = round(start / measure.step)
+    origin = start - first * measure.step
+    return _SumLaw(
+        first, measure.step, masses, error, shift, zero, infinity * math.exp(-origin) * (1 + 1e-15), None, origin
+    )
+
+
+def _merged(law: Law) -> _SumLaw:
+    """The law from below of the ratio of one step: what lies around each point is merged, and the rest is left out."""
+    low, high, step = _grid(law)
+    count = max(4, math.ceil((high - low) / step) + 2)
+    tails = law.tails(points(low - step / 2, step, count + 1))
+    sides, errors = [], []
+    for above, below in ((tails.q_above, tails.q_below), (tails.p_above, tails.p_below)):
+        upper = above[:-1] <= below[1:]
+        inside = np.maximum(np.where(upper, above[:-1] - above[1:], below[1:] - below[:-1]), 0.0)
+        size = np.where(upper, above[:-1], below[1:])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            errors.append((tails.error[:-1] + tails.error[1:] + 4 * UNIT) * size / inside)
+        sides.append(inside)
+    kept = (sides[0] > 0) & (sides[1] > 0) & (errors[0] < _UNSURE) & (errors[1] < _UNSURE)
+    error = float(max(each[kept].max(initial=0.0) for each in errors)) + 16 * UNIT
+    masses, moments = (np.where(kept, side, 0.0) for side in sides)
+    first = round(low / step)
+    origin = low - first * step
+    ends = [mass * (1 - law.infinity_mass_error) for mass in (law.minus_infinity_mass, law.infinity_mass)]
+    zero, infinity = ends[0], ends[1] * math.exp(-origin) * (1 - 1e-15)
+    return _SumLaw(first, step, masses, error, 2 * error, zero, infinity, moments * math.exp(-origin), origin)
+
+
+def _grid(law: Law) -> tuple[float, float, float]:
+    """The ends of the losses of one step, beyond which P and Q have hardly any mass, and the distance of points."""
+    low, high = law.support(_TAIL, _TAIL)
+    middle = law.support(0.16, 0.16)
+    if not law.upper_only:
+        ends = law.swapped().support(_TAIL, _TAIL)
+        low, high = min(low, -ends[1]), max(high, -ends[0])
+    if max(-low, high) > _LARGEST_LOSS:
+        raise ValueError(f"losses up to {max(-low, high):.4g} in one step are too large for random steps")
+    spread = min((middle[1] - middle[0]) / 2, 2.0)
+    least = max((high - low) / _MAX_POINTS, max(-low, high) / 1e5, 1e-9)
+    if law.infinity_mass or law.minus_infinity_mass:  # sums with 0 stay where they are, beside others at log 2 and more
+        least = max(least, 1 / _MAX_POINTS)
+    return low, high, rounded_step(max(spread / _FINENESS, least))
 
 
 def _first_spacing(mu: float) -> float:
@@ -198,7 +324,7 @@ def _added(a: _SumLaw, b: _SumLaw) -> _SumLaw:
     spread = math.sqrt(_sum_variance(a, b))
     factor = 1
     length = max(a.last * a.spacing, b.last * b.spacing) - min(a.first * a.spacing, b.first * b.spacing)
-    while spacing / factor > spread / _FINENESS and length / spacing * 2 * factor <= _MAX_POINTS:
+    while factor < _FINEST and spacing / factor > spread / _FINENESS and length / spacing * 2 * factor <= _MAX_POINTS:
         factor *= 2
     same = a is b
     a = _finer(a, round(a.spacing / spacing))
@@ -227,6 +353,8 @@ def _paired(a: _SumLaw, b: _SumLaw, factor: int, *, same: bool) -> _SumLaw:
     shares = np.clip(np.expm1(log_sums - offsets * fine) / math.expm1(fine), 0.0, 1.0)
     offsets = offsets.astype(np.int64)
     first = factor * max(a.first, b.first) + int(offsets.min())
+    if max(a.zero, b.zero) > (0 if nearest else 1e6 * _TAIL):  # where one sum is 0, the other stays where it is
+        first = min(first, factor * min(a.first, b.first))
     size = factor * max(a.last, b.last) + int(offsets.max()) + 2 - first
     masses, moments = np.zeros(size), (np.zeros(size) if nearest else None)
     for difference, offset, share in zip(differences.tolist(), offsets.tolist(), shares.tolist(), strict=True):
@@ -250,7 +378,13 @@ def _paired(a: _SumLaw, b: _SumLaw, factor: int, *, same: bool) -> _SumLaw:
         masses[start + 1 : start + factor * (end - begin - 1) + 2 : factor] += upper
     zero, infinity = a.zero * b.zero, a.infinity + b.infinity
     for at_zero, law in ((a.zero, b), (b.zero, a)):
-        if at_zero:
+        if at_zero and moments is not None:
+            assert law.moments is not None
+            start = factor * law.first - first
+            to = slice(start, start + factor * (law.masses.size - 1) + 1, factor)
+            masses[to] += at_zero * law.masses
+            moments[to] += at_zero * law.moments
+        elif at_zero:
             below = max(0, min(-(-first // factor) - law.first, law.masses.size))  # points below all sums, moved to 0
             zero += at_zero * float(law.masses[:below].sum())
             infinity += at_zero * float(law.masses[:below] @ np.exp(law.log_points()[:below])) * (1 + 1e-9)
@@ -263,7 +397,7 @@ def _paired(a: _SumLaw, b: _SumLaw, factor: int, *, same: bool) -> _SumLaw:
     shift = max(a.shift, b.shift) + 64 * UNIT
     if nearest:  # a mean moves by the errors of its weights times the distance of the places that it is taken of
         shift += 2 * rounding + 2 * error * math.expm1(fine + 2 * (max(a.deviation(), b.deviation()) + shift))
-    return _SumLaw(first, fine, masses, error, shift, zero, infinity, moments)
+    return _SumLaw(first, fine, masses, error, shift, zero, infinity, moments, a.origin)
 
 
 def _trimmed(law: _SumLaw) -> _SumLaw:

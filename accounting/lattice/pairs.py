@@ -393,6 +393,33 @@ class DominatingPair:
             return self
         return DominatingPair(distinct([_sampled(each, rate).alternatives[0] for each in self.alternatives]))
 
+    def allocated(self, steps: int) -> DominatingPair:
+        """The pair if this runs in one of `steps` steps, chosen uniformly and independently of all other units.
+
+        For adding or removing a unit, or replacing it by a null record.
+
+        Args:
+            steps: at least 1.
+
+        Proof: docs/proofs/allocation.md, Theorems 1 and 6.
+        """
+        validate.integer(minimum=1, steps=steps)
+        if steps == 1:
+            return self
+        results: list[Composition] = []
+        for each in filter(None, self.alternatives):
+            part, count = each[0]
+            single = len(each) == count == 1 and part.below is None and not part.log_factor
+            laws = (
+                (part.remove, part.add) if single else tuple(upper_product(laws_of(each, side)) for side in DIRECTIONS)
+            )
+            label = part.label if single else repr(key_of(each))
+            exact = single and part.tight and not part.tight_alone
+            found = components.allocated(label, (laws[0], laws[1]), steps, exact=exact)
+            excess = steps * math.log(factor_of(each))
+            results.append(((replace(found, log_factor=found.log_factor + excess), 1),))
+        return DominatingPair(distinct(results) or [()])
+
     def exchanged_in_samples(self, rate: float) -> DominatingPair:
         """The pair if a record of a sample is exchanged with probability `rate`, given that of an exchange, this one.
 

@@ -84,9 +84,9 @@ def mixtures(draw: st.DrawFn) -> DpEvent:
 
 
 @st.composite
-def samples(draw: st.DrawFn) -> DpEvent:
+def samples(draw: st.DrawFn, inner: st.SearchStrategy[DpEvent]) -> DpEvent:
     size = draw(st.integers(5, 30))  # so that groups of 3 leave enough
-    return dp_event.SampledWithoutReplacementDpEvent(size, draw(st.integers(1, size - 4)), draw(gaussian | laplace))
+    return dp_event.SampledWithoutReplacementDpEvent(size, draw(st.integers(1, size - 4)), draw(inner))
 
 
 @st.composite
@@ -97,9 +97,13 @@ def draws(draw: st.DrawFn) -> DpEvent:
 
 
 @st.composite
-def allocations(draw: st.DrawFn) -> DpEvent:
+def allocations(draw: st.DrawFn, inner: st.SearchStrategy[DpEvent]) -> DpEvent:
     steps = draw(st.integers(1, 3))
-    return RandomAllocationDpEvent(draw(gaussian), draw(st.integers(0, steps)), steps)
+    return RandomAllocationDpEvent(draw(inner), draw(st.integers(0, steps)), steps)
+
+
+def shuffles(inner: st.SearchStrategy[DpEvent]) -> st.SearchStrategy[DpEvent]:
+    return st.builds(ShuffledBatchesDpEvent, inner, st.integers(1, 3))
 
 
 @st.composite
@@ -128,9 +132,9 @@ EVENTS: dict[str, st.SearchStrategy[DpEvent]] = {
     "Gaussian on a Poisson sample": st.builds(dp_event.PoissonSampledDpEvent, rate, gaussian),
     "Laplace on a Poisson sample": st.builds(dp_event.PoissonSampledDpEvent, rate, laplace),
     "Gaussian on a Poisson sample that is cut": cut_samples(),
-    "Gaussian in some of the steps, at random": allocations(),
-    "Gaussian on each of shuffled batches": st.builds(ShuffledBatchesDpEvent, gaussian | laplace, st.integers(1, 3)),
-    "Gaussian on a sample without replacement": samples(),
+    "Gaussian in some of the steps, at random": allocations(gaussian | laplace),
+    "Gaussian on each of shuffled batches": shuffles(gaussian | laplace),
+    "Gaussian on a sample without replacement": samples(gaussian | laplace),
     "Gaussian on a sample with replacement": draws(),
     "discrete Gaussian noise on a number": st.builds(
         DiscreteGaussianDpEvent, between(0.8, 6.0), st.sampled_from([1.0, 1.5, 2.0]), st.just(1)
@@ -188,6 +192,12 @@ def events_of(name: str, kind: str) -> st.SearchStrategy[DpEvent]:
             return composed(part)
         case "disjoint parts" | "disjoint parts, partition public":
             return parallel(part, public="public" in kind)
+        case "Gaussian in some of the steps, at random" if name == "prv":
+            return allocations(gaussian)
+        case "Gaussian on each of shuffled batches" if name == "prv":
+            return shuffles(gaussian)
+        case "Gaussian on a sample without replacement" if name == "rdp":
+            return samples(gaussian)
     return EVENTS[kind]
 
 

@@ -583,7 +583,7 @@ def _allocated(event: RandomAllocationDpEvent, adjacency: str, size: int) -> lis
     All choices of steps are tried.
     """
     if event.num_selected in (0, event.num_steps):
-        steps = [_gaussian(event.event, adjacency, size)[0]] * event.num_selected
+        steps = [adversaries(event.event, adjacency, size)[0]] * event.num_selected
         return [functools.reduce(Pair.times, steps, Pair.nothing())]
     other = -1 if adjacency == "replace_one" else 0
     choices = list(itertools.combinations(range(event.num_steps), event.num_selected))
@@ -592,7 +592,7 @@ def _allocated(event: RandomAllocationDpEvent, adjacency: str, size: int) -> lis
         for picked in itertools.product(choices, repeat=size)
     ]
     second = [[other * number for number in each] for each in counts]
-    pair = _seen_steps(counts, second, event.event.noise_multiplier)
+    pair = _seen_steps(counts, second, event.event)
     return [pair if other == 0 else pair.only_at_least()]
 
 
@@ -620,21 +620,23 @@ def _shuffled(event: ShuffledBatchesDpEvent, adjacency: str, size: int) -> list[
             ]
 
         without = -1 if adjacency == "replace_one" else 0
-        pair = _seen_steps(sums(1), sums(without), event.event.noise_multiplier)
+        pair = _seen_steps(sums(1), sums(without), event.event)
         results.append(pair if others == -1 else pair.only_at_least())
     return results
 
 
-def _seen_steps(first: list[list[int]], second: list[list[int]], noise: float) -> Pair:
-    """Sums of steps with normal noise, whose means are any of some vectors, equally likely. A step is one of some
-    thirty cells."""
+def _seen_steps(first: list[list[int]], second: list[list[int]], noise: DpEvent) -> Pair:
+    """Sums of steps with normal or Laplace noise, whose means are any of some vectors, equally likely. A step is one of
+    some thirty cells."""
+    cells = gaussians if isinstance(noise, dp_event.GaussianDpEvent) else laplaces
     shifts = sorted({0, *itertools.chain(*first, *second)})
     zeros = [0.0] * len(shifts)
     # The same cells for all means, since cells follow from means; weights of 0 leave the law.
     laws = {
-        shift: gaussians(([1.0, *zeros], [float(shift), *map(float, shifts)]), ([1.0], [0.0]), noise)
+        shift: cells(([1.0, *zeros], [float(shift), *map(float, shifts)]), ([1.0], [0.0]), noise.noise_multiplier)
         for shift in shifts
     }
+    error, lost = max(law.error for law in laws.values()), max(law.lost for law in laws.values())
     starts = np.arange(0, laws[0].p.size, 5)
     masses = {shift: np.add.reduceat(law.p, starts) for shift, law in laws.items()}
     low = {shift: np.minimum.reduceat(law.low, starts) for shift, law in laws.items()}
@@ -656,8 +658,8 @@ def _seen_steps(first: list[list[int]], second: list[list[int]], noise: float) -
 
     least = ratio(first, low) - ratio(second, high)
     most = ratio(first, high) - ratio(second, low)
-    pair = Pair(p, q, least, most, steps * (_QUADRATURE + 8 * _UNIT) + 64 * _UNIT)
-    return replace(pair, lost=steps * _TAIL)._merged()
+    pair = Pair(p, q, least, most, steps * (error + 8 * _UNIT) + 64 * _UNIT)
+    return replace(pair, lost=steps * lost)._merged()
 
 
 def _secret(event: SecretReleaseDpEvent, adjacency: str, size: int) -> list[Pair]:

@@ -21,6 +21,7 @@ from dpassay.accounting.bounds import Interval
 from dpassay.accounting.events import RandomAllocationDpEvent
 from dpassay.accounting.lattice import allocation
 from dpassay.accounting.lattice.accountant import Lattice, dominating_pair
+from dpassay.accounting.lattice.normal_mixtures import NormalMixtures
 from dpassay.accounting.lattice.pairs import DominatingPair, WidthNotMet
 from dpassay.accounting.registry import ACCOUNTANTS
 
@@ -243,11 +244,29 @@ def test_relations() -> None:
 def test_refusals() -> None:
     with pytest.raises(ValueError, match=r"num_selected must be at most num_steps \(3\), not 4"):
         RandomAllocationDpEvent(dp_event.GaussianDpEvent(1.0), 4, 3)
-    with pytest.raises(Unsupported, match="no bound for LaplaceDpEvent in random steps, only for Gaussians"):
-        dominating_pair(RandomAllocationDpEvent(dp_event.LaplaceDpEvent(1.0), 1, 3), "add_remove")
-    for name, kind in itertools.islice(ACCOUNTANTS.items(), 8):
-        if name != "lattice" and name not in ("ex_post", "secret_protection"):
-            assert "RandomAllocationDpEvent" in str(kind("add_remove").supports(event(1.0, 10)))
+    with pytest.raises(Unsupported, match="units cannot be added or removed"):
+        dominating_pair(RandomAllocationDpEvent(dp_event.RandomizedResponseDpEvent(0.5, 4), 1, 3), "add_remove")
+
+
+@pytest.mark.parametrize("name", ["zcdp", "gdp", "rdp"])
+def test_other_accountants_count_known_steps(name: str) -> None:
+    ran, known = event(1.0, 20, selected=3, epochs=2), dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(1.0), 6)
+    bounds = [ACCOUNTANTS[name]("replace_one").compose(each).epsilon(1e-6).value for each in (ran, known)]
+    assert bounds[0] == pytest.approx(bounds[1], rel=1e-12)
+
+
+def test_groups_in_several_random_steps() -> None:
+    """Of two records, each in two of three steps, all places are tried: no ρ exceeds that of two known steps."""
+    choices = list(itertools.combinations(range(3), 2))
+    worst = max(
+        sum(sum(step in each for each in both) ** 2 for step in range(3)) / 2
+        for both in itertools.product(choices, repeat=2)
+    )
+    ran = RandomAllocationDpEvent(dp_event.GaussianDpEvent(1.0), 2, 3)
+    assert ACCOUNTANTS["gdp"]("add_remove", "group(2)").compose(ran).mu().value ** 2 / 2 >= worst  # type: ignore[attr-defined]
+    laplace = RandomAllocationDpEvent(dp_event.LaplaceDpEvent(1.0), 2, 3)
+    assert "several random steps" in str(ACCOUNTANTS["advanced"]("add_remove", "group(2)").supports(laplace))
+    assert ACCOUNTANTS["advanced"]("add_remove").supports(laplace) is None
 
 
 @pytest.mark.parametrize("fraction", [0.5, 1.0])
@@ -256,3 +275,94 @@ def test_more_steps_than_are_computed(fraction: float, monkeypatch: pytest.Monke
     known = pair(1.0, round(80 * fraction))
     assert known.tight == (fraction == 0.5)
     assert known.epsilon(1e-6).upper == pair(1.0, 40).epsilon(1e-6).upper
+
+
+def every_outcome(p: list[float], q: list[float], steps: int) -> tuple[Array, Array]:
+    """The laws of all outcomes of a mechanism that runs in each step, with the unit in one of them and without it."""
+    outcomes = list(itertools.product(range(len(p)), repeat=steps))
+    second = np.array([math.prod(q[each] for each in outcome) for outcome in outcomes])
+    first = np.zeros(len(outcomes))
+    for place in range(steps):
+        sides = [[p if step == place else q for step in range(steps)]] * len(outcomes)
+        first += [
+            math.prod(side[each] for side, each in zip(row, outcome, strict=True))
+            for row, outcome in zip(sides, outcomes, strict=True)
+        ]
+    return first / steps, second
+
+
+@st.composite
+def finite_laws(draw: st.DrawFn) -> tuple[list[float], list[float]]:
+    size = draw(st.integers(2, 4))
+    weights = st.lists(st.one_of(st.just(0.0), st.floats(1e-3, 1.0)), min_size=size, max_size=size)
+    p, q = draw(weights.filter(any)), draw(weights.filter(any))
+    return [value / math.fsum(p) for value in p], [value / math.fsum(q) for value in q]
+
+
+@given(laws=finite_laws(), steps=st.integers(2, 4), epsilon=st.one_of(st.just(0.0), st.floats(1e-3, 5.0)))
+@examples(10, 150)
+def test_any_mechanism_by_all_outcomes(laws: tuple[list[float], list[float]], steps: int, epsilon: float) -> None:
+    """Losses may be infinite, of either sign."""
+    known = DominatingPair.finite(*laws)
+    if not any(a and b for a, b in zip(*laws, strict=True)):  # everything is revealed
+        with pytest.raises(ValueError, match="too large"):
+            known.allocated(steps)
+        return
+    allocated = known.allocated(steps)
+    both = every_outcome(*laws, steps)
+    for direction, (first, second) in zip(DIRECTIONS, (both, both[::-1]), strict=True):
+        exact = float(np.maximum(first - math.exp(epsilon) * second, 0.0).sum())
+        found = allocated.delta(epsilon, direction=direction)
+        assert found.lower <= exact * (1 + 1e-9) + 1e-15
+        assert exact <= found.upper * (1 + 1e-9) + 1e-18
+
+
+@pytest.mark.parametrize("noise", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("epsilon", [0.0, 0.2, 0.6])
+def test_laplace_by_quadrature(noise: float, epsilon: float) -> None:
+    """Two steps: the mean over the other step, of which the loss is −1/b, 1/b, or in between with a density."""
+    nodes, weights = np.polynomial.legendre.leggauss(400)
+    places = nodes / noise
+    ratios = np.exp(np.concatenate([[-1 / noise, 1 / noise], places]))
+    masses = np.concatenate([[0.5, math.exp(-1 / noise) / 2], np.exp(-(1 / noise + places) / 2) / 4 * weights / noise])
+    sums, both = np.add.outer(ratios, ratios) / 2, np.multiply.outer(masses, masses)
+    assert both.sum() == pytest.approx(1, rel=1e-12)
+    removed = float((both * np.maximum(sums - math.exp(epsilon), 0)).sum())
+    added = float((both * np.maximum(1 - math.exp(epsilon) * sums, 0)).sum())
+    known = dominating_pair(RandomAllocationDpEvent(dp_event.LaplaceDpEvent(noise), 1, 2), "add_remove")
+    for direction, exact in zip(DIRECTIONS, (removed, added), strict=True):
+        found = known.delta(epsilon, direction=direction)
+        assert found.lower - 2e-5 <= exact <= found.upper + 2e-5  # the error of the rule where the mean bends
+        assert found.upper - found.lower <= 2e-3 * found.upper + 1e-9
+
+
+@pytest.mark.parametrize(("noise", "steps"), [(1.0, 2), (1.0, 100), (2.0, 1000), (0.5, 10)])
+def test_a_gaussian_as_any_mechanism(noise: float, steps: int) -> None:
+    """By its measures, and by the masses of lognormals: both enclose the same numbers."""
+    law = NormalMixtures([1.0], [1 / noise])
+    general = DominatingPair.of(law, law, label=f"normal({noise})").allocated(steps)
+    special = DominatingPair.gaussian_allocation(noise, steps)
+    for direction, delta in itertools.product(DIRECTIONS, (1e-3, 1e-6, 1e-10)):
+        ours, theirs = (each.epsilon(delta, direction=direction) for each in (general, special))
+        assert max(ours.lower, theirs.lower) <= min(ours.upper, theirs.upper)
+        assert ours.upper == pytest.approx(theirs.upper, rel=2e-3)
+
+
+def test_mechanisms_that_only_have_bounds() -> None:
+    """What is no noise on sums has, in known steps, the cost of those; nothing costs more than that."""
+    delta = 1e-6
+    for inner, relation in itertools.product(
+        (dp_event.LaplaceDpEvent(1.0), dp_event.ZCDpEvent(0.1), dp_event.PoissonSampledDpEvent(0.1, NORMAL)),
+        ("add_remove", "zero_out", "replace_one"),
+    ):
+        for selected in (1, 3):
+            known = Lattice(relation).compose(RandomAllocationDpEvent(inner, selected, 100)).epsilon(delta)
+            steps = Lattice(relation).compose(dp_event.SelfComposedDpEvent(inner, selected)).epsilon(delta)
+            assert 0 < known.value <= steps.value * (1 + 1e-3)
+            stated = isinstance(inner, dp_event.ZCDpEvent)
+            amplified = relation == "add_remove" or (relation == "zero_out" and not stated)
+            assert (known.value < 0.5 * steps.value) is amplified
+            assert (known.interval is not None) is (amplified and selected == 1 and not stated)
+
+
+NORMAL = dp_event.GaussianDpEvent(1.0)

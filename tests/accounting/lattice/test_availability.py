@@ -34,6 +34,7 @@ from dpassay.accounting.events import (
     ParallelDpEvent,
     PermuteAndFlipDpEvent,
     RandomAllocationDpEvent,
+    ShuffledBatchesDpEvent,
     TruncatedPoissonSampledDpEvent,
     with_inner,
 )
@@ -111,6 +112,7 @@ new_leaves = st.one_of(
     ),
     st.builds(dp_event.SingleEpochTreeAggregationDpEvent, noises, st.integers(1, 300)),
     st.builds(RandomAllocationDpEvent, gaussians, st.integers(0, 3), st.integers(3, 100)),
+    st.builds(ShuffledBatchesDpEvent, st.one_of(gaussians, laplaces), powers(0, 5).map(round)),
     st.builds(dp_event.RepeatAndSelectDpEvent, st.one_of(gaussians, laplaces), powers(0, 2), powers(-1, 1)),
     rounds,
     truncated,

@@ -7,6 +7,7 @@ import math
 import re
 import tempfile
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -255,8 +256,16 @@ def test_impossible_steps_are_refused(little: Any, path: Path) -> None:
 
         with pytest.raises(ValueError, match="the ledger cannot hold a Unknown"):
             run.step(charge=Charge(key="s", event=Unknown(), stage="s"))
-        with pytest.raises(LedgerError, match="convert it first"):
-            run.step(charge=Charge(key="s", event=dp_event.DiscreteLaplaceDpEvent(0.1, np.int64(1)), stage="s"))
+        with pytest.raises(LedgerError, match="not Fraction; convert it first"):
+            run.step(charge=Charge(key="s", event=dp_event.DiscreteLaplaceDpEvent(Fraction(1, 10), 1), stage="s"))
+
+
+def test_numbers_of_numpy_are_charged_as_numbers(little: Any, path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        run = little.begin(ledger)
+        run.step(charge=Charge(key="s", event=dp_event.DiscreteLaplaceDpEvent(0.1, np.int64(1)), stage="s"))
+    with Ledger.open(path) as ledger:
+        assert ledger.event() == dp_event.DiscreteLaplaceDpEvent(0.1, 1)
 
 
 def test_a_part_belongs_to_one_partition(little: Any, path: Path) -> None:
