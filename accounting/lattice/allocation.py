@@ -32,6 +32,7 @@ _TAIL = 1e-20  # Q- or P-mass on each side that is moved to 0 and infinity from 
 _FINENESS = 80  # points in a standard deviation of log S
 _MAX_POINTS = 10000
 _REACH = 9.4  # standard deviations that a lognormal's grid covers; Φ(−9.4) < 1e-20
+_RARE = 1e-14  # a mass at 0 that may be moved
 _FINEST = 1 << 16  # how much finer the grid of a sum may be than that of its parts
 _LARGEST_LOSS = 300.0
 _UNSURE = 1e-8  # relative error of a mass that is left out from below
@@ -324,6 +325,8 @@ def _added(a: _SumLaw, b: _SumLaw) -> _SumLaw:
     spread = math.sqrt(_sum_variance(a, b))
     factor = 1
     length = max(a.last * a.spacing, b.last * b.spacing) - min(a.first * a.spacing, b.first * b.spacing)
+    if max(a.zero, b.zero) > _RARE:  # sums with 0 stay, others are log 2 further on
+        length += math.log(2)
     while factor < _FINEST and spacing / factor > spread / _FINENESS and length / spacing * 2 * factor <= _MAX_POINTS:
         factor *= 2
     same = a is b
@@ -353,7 +356,7 @@ def _paired(a: _SumLaw, b: _SumLaw, factor: int, *, same: bool) -> _SumLaw:
     shares = np.clip(np.expm1(log_sums - offsets * fine) / math.expm1(fine), 0.0, 1.0)
     offsets = offsets.astype(np.int64)
     first = factor * max(a.first, b.first) + int(offsets.min())
-    if max(a.zero, b.zero) > (0 if nearest else 1e6 * _TAIL):  # where one sum is 0, the other stays where it is
+    if max(a.zero, b.zero) > (0 if nearest else _RARE):  # where one sum is 0, the other stays where it is
         first = min(first, factor * min(a.first, b.first))
     size = factor * max(a.last, b.last) + int(offsets.max()) + 2 - first
     masses, moments = np.zeros(size), (np.zeros(size) if nearest else None)

@@ -300,7 +300,7 @@ def finite_laws(draw: st.DrawFn) -> tuple[list[float], list[float]]:
 
 
 @given(laws=finite_laws(), steps=st.integers(2, 4), epsilon=st.one_of(st.just(0.0), st.floats(1e-3, 5.0)))
-@examples(10, 150)
+@examples(20, 400)
 def test_any_mechanism_by_all_outcomes(laws: tuple[list[float], list[float]], steps: int, epsilon: float) -> None:
     """Losses may be infinite, of either sign."""
     known = DominatingPair.finite(*laws)
