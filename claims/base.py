@@ -7,7 +7,7 @@ import re
 import typing
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import BeforeValidator, Field, create_model, model_validator
 
@@ -198,6 +198,9 @@ class Claim(Strict):
     public: Public
     guarantee: GuaranteeClaim | None = None
     audits: Sequence[str] = []
+
+    newer_parameters: ClassVar[Mapping[str, Any]] = {}
+    """Parameters that runs of earlier versions do not record, with the value that those runs had."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -34,11 +34,15 @@ NOTHING_MORE = Basis()
 def described(claim: Claim) -> dict[str, Json]:
     """The claim as its run begins with it.
 
-    Paths describe a machine, addresses a network; fingerprints and the run's digest cover their content.
+    Paths describe a machine, addresses a network; fingerprints and the run's digest cover their content. A parameter
+    that runs of earlier versions do not record is left out where it has the value of those runs, which are resumed.
     """
     body: dict[str, Any] = claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})
     for hidden in ("centres", "embedder", "secrets", "endpoint", "judge", "first_table"):
         body["parameters"].pop(hidden, None)
+    for name, earlier in claim.newer_parameters.items():
+        if body["parameters"].get(name) == earlier:
+            del body["parameters"][name]
     body["public"].pop("columns", None)
     return body
 

@@ -90,7 +90,12 @@ class Secrets(DocumentPart):
     private_records: int
     releases: int = Field(description="noisy releases in all")
     sigma: float = Field(description="standard deviation of the noise, for an occurrence of length 1")
-    expected_sample: float = Field(description="private records that one release draws, on average")
+    inclusion: Literal["coins", "weights"] = Field(
+        default="coins", description="whether private records are drawn for each release, or count with fixed weights"
+    )
+    expected_sample: float = Field(
+        description="private records that one release draws, on average; or the sum of their fixed weights"
+    )
 
 
 class Lengths(DocumentPart):

@@ -226,13 +226,19 @@ def _given(values: Any) -> Rows:
     return [(text.capital(str(key).replace("_", " ")), text.quoted(value)) for key, value in given.items()]
 
 
+_TAKING_PART = {
+    "coins": "Private records in a release, on average",
+    "weights": "Sum of the weights of private records in a release",
+}
+
+
 def secret_rows(secrets: Secrets) -> Rows:
     """Which records hold secrets, and how they are released."""
     return [
         ("Records that hold a secret", text.plain(secrets.private_records)),
         ("Records without a secret", text.plain(secrets.public_records)),
         ("Noisy releases", text.plain(secrets.releases)),
-        ("Private records in a release, on average", format_number(secrets.expected_sample)),
+        (_TAKING_PART[secrets.inclusion], format_number(secrets.expected_sample)),
         ("Noise σ, for an occurrence of length 1", format_number(secrets.sigma)),
     ]
 

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from dp_accounting import DpEvent, dp_event
 from numpy.typing import ArrayLike
 
@@ -133,7 +134,8 @@ class SecretProtectionAccountant(Accountant[Releases]):
         return self._enclosed(interval, quantity, attained=not any(events.with_parallel_parts(self.event)), **at)
 
     def _assumptions(self, event: DpEvent) -> tuple[str, ...]:
-        return (_PUBLIC, _FRESH) if self.cost else ()
+        drawn = any(np.count_nonzero(kind.weights) > 1 for view in releases_by_kind(self.cost) for kind in view)
+        return (_PUBLIC, *([_FRESH] if drawn else [])) if self.cost else ()
 
     def _zero(self) -> Releases:
         return Counter()

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from dpassay.accounting import events
 from dpassay.accounting.events import SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
 from dpassay.accounting.guarantees import SecretProtection
+from dpassay.accounting.secret_protection.conversions import mu_for
 from dpassay.accounting.secret_protection.noise import least_noise, r_of_rounds
 from dpassay.accounting.secret_protection.poisson_binomial_laws import Occurrences, envelope, occurrences, trimmed
 from dpassay.base import validate
@@ -91,6 +92,53 @@ def certified_noise(sigma: float, asked: Sequence[tuple[Occurrences, SecretProte
             if sigma > 1e30:
                 raise ValueError(f"no noise is certified to reach r = {goal.r!r} for p = {goal.p!r}; give a larger r")
     return sigma
+
+
+def releases_of_lengths(
+    lengths: Sequence[float], goals: Sequence[SecretProtection], rounds: int = 1, remainder: float = 0.0
+) -> tuple[float, tuple[SecretReleaseDpEvent, ...]]:
+    """The noise of a sum in which secrets always occur, and one release of it as each of several groups sees it.
+
+    A secret of group g adds a vector of length at most `lengths[g]` to every release. So all releases together are one
+    Gaussian, with μ = √rounds·length/σ. The noise is certified in the way `SecretProtectionAccountant` reads it.
+
+    Proof: docs/proofs/secret-weights.md, Theorem 3.
+
+    Args:
+        lengths: of each group, ≥ 0.
+        goals, rounds, remainder: as for `releases_for_groups`.
+
+    Returns:
+        The standard deviation σ of the noise, and for each group an event whose noise multiplier is σ/length, rounded
+        down.
+
+    Raises:
+        ValueError: if there are not as many goals as groups, or no noise is certified to reach a goal.
+    """
+    validate.integer(minimum=1, rounds=rounds)
+    for length in lengths:
+        validate.non_negative(lengths=length)
+    mus = [mu_for(goal.p, goal.r) for goal in goals]
+    needed = [length / mu if mu else math.inf for length, mu in zip(lengths, mus, strict=True) if length]
+    sigma, step = math.sqrt(rounds) * max(needed, default=0.0), 2.0**-44
+    while True:
+        if sigma > 1e30:
+            raise ValueError("r is too close to p: no noise is certified to reach it; give a larger r")
+        releases = tuple(_certain_release(sigma, length, remainder) for length in lengths)
+        certified = (
+            r_of_rounds(law_of(release), release.noise_multiplier, goal.p, rounds).upper <= goal.r
+            for release, goal in zip(releases, goals, strict=True)
+        )
+        if all(certified):
+            return sigma, releases
+        sigma, step = sigma * (1 + step), 2 * step
+
+
+def _certain_release(sigma: float, length: float, remainder: float) -> SecretReleaseDpEvent:
+    """A release in which a secret always occurs, and moves the sum by at most `length`; or never, if that is 0."""
+    if not length:
+        return SecretReleaseDpEvent(sigma, (1.0,))
+    return SecretReleaseDpEvent(max(0.0, math.nextafter(sigma / length, -math.inf)), (0.0, 1.0), remainder)
 
 
 def _distinct_laws(secrets: Sequence[ArrayLike], tail: float) -> list[Occurrences]:

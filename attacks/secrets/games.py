@@ -28,7 +28,13 @@ from dpassay.attacks.secrets.reconstruction import ReleaseFunction, SecretGuesse
 from dpassay.base import validate
 from dpassay.base.arrays import Floats, Integers
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
-from dpassay.mechanisms.secret_evolution.clustering import NoisyClusters, PublicClusters, release, release_as_published
+from dpassay.mechanisms.secret_evolution.clustering import (
+    Inclusion,
+    NoisyClusters,
+    PublicClusters,
+    release,
+    release_as_published,
+)
 
 Noise = Literal["recorded", "os"]
 Variant = Literal["sound", "as_published"]
@@ -55,10 +61,12 @@ class SecretGame:
     Attributes:
         clusters: public; cluster v is that of value v.
         vectors: shape (V, d), the record with each value; clusters.assign gives 0, …, V − 1.
-        probabilities: shape (m,), the public probability that each record with the secret is included.
+        probabilities: shape (m,), the public probability that each record with the secret is included; with inclusion
+            ``weights`` its weight.
         sigma: σ₁ of the release.
         rounds: number of releases with fresh noise.
         variant: ``sound`` or ``as_published``.
+        inclusion: of a sound release, ``coins`` or ``weights``.
     """
 
     clusters: PublicClusters
@@ -67,11 +75,15 @@ class SecretGame:
     sigma: float
     rounds: int
     variant: Variant = "sound"
+    inclusion: Inclusion = "coins"
 
     def __post_init__(self) -> None:
         validate.non_negative(sigma=self.sigma)
         validate.integer(minimum=1, rounds=self.rounds)
         validate.one_of(("sound", "as_published"), variant=self.variant)
+        validate.one_of(("coins", "weights"), inclusion=self.inclusion)
+        if self.inclusion == "weights" and (self.variant == "as_published" or not self.probabilities.sum() > 0):
+            raise ValueError("weights need a sound release and at least one record with a weight above 0")
         if not np.array_equal(self.clusters.assign(self.vectors), np.arange(len(self.vectors))):
             raise ValueError("the record with value v must be nearest to cluster v")
 
@@ -84,6 +96,7 @@ class SecretGame:
         *,
         rounds: int = 1,
         variant: Variant = "sound",
+        inclusion: Inclusion = "coins",
     ) -> SecretGame:
         """The embeddings that reveal most about a value: V ≥ 2 equally likely ones, and σ₁ ≥ 0."""
         lean = _directions(validate.integer(minimum=2, values=values))
@@ -93,16 +106,19 @@ class SecretGame:
         longest = float(np.linalg.norm(np.concatenate([centres, records]).astype(np.float64), axis=1).max())
         clusters = PublicClusters(centres, np.full(values, _SIZE, dtype=np.int64), longest * (1 + 1e-6))
         drawn = np.asarray(probabilities, dtype=np.float64)
-        return cls(clusters, _BEYOND * records, drawn, sigma, rounds, variant)
+        return cls(clusters, _BEYOND * records, drawn, sigma, rounds, variant, inclusion)
 
     @property
     def model(self) -> SecretModel:
-        """The attacker's model of the y_v: their noise is that of the release over the length of an occurrence."""
+        """The attacker's model of the y_v: their noise is that of the release over the length of an occurrence.
+
+        Records with fixed weights are one occurrence, as long as the sum of their weights.
+        """
         noise = self.sigma * math.sqrt(2) if self.variant == "sound" else self.sigma
         return SecretModel.uniform(
             len(self.vectors),
-            max(noise, _MIN_NOISE) / math.sqrt(self._squared_length),
-            weights=poisson_binomial(self.probabilities),
+            max(noise, _MIN_NOISE) / math.sqrt(self._squared_length) / self._occurrence_weight,
+            weights=poisson_binomial(self.probabilities) if self.inclusion == "coins" else (0.0, 1.0),
             rounds=self.rounds,
         )
 
@@ -160,6 +176,7 @@ class SecretGame:
             "noise": noise,
             "games": games,
             "at a time": a_time,
+            **({} if self.inclusion == "coins" else {"inclusion": self.inclusion}),
         }
         right = repeat(some, -(-games // a_time), seed=seed, folder=folder, progress=step, settings=settings)
         return SecretGuesses(
@@ -174,7 +191,7 @@ class SecretGame:
         )
 
     def without_noise(self) -> SecretGame:
-        """The same game with every record included and almost no noise, for the control."""
+        """The same game with every record included, with weight 1, and almost no noise, for the control."""
         return dataclasses.replace(self, probabilities=np.ones_like(self.probabilities), sigma=_CONTROL_NOISE)
 
     def _release(self, value: int, source: Source) -> NoisyClusters:
@@ -182,7 +199,8 @@ class SecretGame:
         if self.variant == "as_published":
             return release_as_published(self.clusters, records, self.probabilities, self.sigma, source)
         assigned = np.full(len(records), value, dtype=np.int64)  # precomputed, as in a run
-        return release(self.clusters, records, self.probabilities, self.sigma, source, assigned=assigned)
+        chosen = (self.clusters, records, self.probabilities, self.sigma, source)
+        return release(*chosen, inclusion=self.inclusion, assigned=assigned)
 
     def _seen(self, noisy: NoisyClusters) -> Floats:
         """The y_v of one release, shape (V,); the shift of a centre and the released size determine the offset."""
@@ -190,7 +208,12 @@ class SecretGame:
         divisor = np.maximum(sizes, noisy.sizes) if self.variant == "sound" else sizes
         offsets = (noisy.centres - self._centres) * (divisor / (2 * self.clusters.radius))[:, None]
         inner = noisy.sizes - sizes + (offsets * self._occurrences).sum(axis=1)
-        return np.asarray(inner / self._squared_length)
+        return np.asarray(inner / (self._squared_length * self._occurrence_weight))
+
+    @property
+    def _occurrence_weight(self) -> float:
+        """The weight of an occurrence in the attacker's model."""
+        return 1.0 if self.inclusion == "coins" else float(self.probabilities.sum())
 
     @property
     def _centres(self) -> Floats:

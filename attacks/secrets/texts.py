@@ -9,7 +9,8 @@ With u_{v,i} the count and offset that record i adds under value v, and each rec
     P[y | v] ∝ Σ_S Π_{i∈S} ρ_i Π_{i∉S} (1 − ρ_i) exp((⟨y, u_S⟩ − ‖u_S‖²/2)/σ²),  u_S = Σ_{i∈S} u_{v,i},
 
 over all sets S of the records that are most likely to be included but not certain to be, up to ten; for the others the
-mean is used. The bound holds for any guess; with more than ten records the guess is good but not optimal.
+mean is used. The bound holds for any guess; with more than ten records the guess is good but not optimal. Where records
+have fixed weights, nothing is drawn: u_S is the sum of w_i u_{v,i}, and the guess is optimal.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dpassay.base import validate
 from dpassay.base.arrays import Floats, Integers
 from dpassay.mechanisms.embedding.embedder import Embedder, all_embedded
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
-from dpassay.mechanisms.secret_evolution.clustering import NoisyClusters, PublicClusters, release
+from dpassay.mechanisms.secret_evolution.clustering import Inclusion, NoisyClusters, PublicClusters, release
 
 _SUMMED = 10  # number of records over whose subsets the likelihood is summed
 
@@ -39,9 +40,10 @@ class TextGame:
     Attributes:
         clusters: public, of the claim.
         vectors: shape (V, m, d), the embedding of each record with each value.
-        probabilities: shape (m,), the probability that each record is included.
+        probabilities: shape (m,), the probability that each record is included; with inclusion ``weights`` its weight.
         sigma: σ₁ > 0 of the release.
         rounds: number of releases.
+        inclusion: ``coins`` or ``weights``.
     """
 
     clusters: PublicClusters
@@ -49,6 +51,7 @@ class TextGame:
     probabilities: Floats
     sigma: float
     rounds: int = 1
+    inclusion: Inclusion = "coins"
     _sums: _LikelihoodTerms = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -58,7 +61,10 @@ class TextGame:
             raise ValueError(
                 "vectors must have shape (V, m, d) with V at least 2 and one probability for each of m records"
             )
-        object.__setattr__(self, "_sums", _LikelihoodTerms.of(self.clusters, self.vectors, self.probabilities))
+        validate.one_of(("coins", "weights"), inclusion=self.inclusion)
+        summed = _SUMMED if self.inclusion == "coins" else 0
+        terms = _LikelihoodTerms.of(self.clusters, self.vectors, self.probabilities, summed)
+        object.__setattr__(self, "_sums", terms)
 
     @classmethod
     def of_texts(
@@ -72,6 +78,7 @@ class TextGame:
         sigma: float,
         *,
         rounds: int = 1,
+        inclusion: Inclusion = "coins",
     ) -> TextGame:
         """The game in which each value replaces the secret wherever it occurs.
 
@@ -81,7 +88,7 @@ class TextGame:
             texts: m records that hold the secret; private.
             secret: as spelled in the texts.
             values: V distinct values that it could have.
-            probabilities: shape (m,), the probability that each record is included.
+            probabilities, inclusion: of the records.
             sigma: σ₁.
             rounds: number of releases.
 
@@ -94,7 +101,7 @@ class TextGame:
             raise ValueError("texts must have at least one record, and every record must hold the secret")
         written = [text.replace(secret, value) for value in values for text in texts]
         vectors = all_embedded(embedder, written).reshape(len(values), len(texts), -1)
-        return cls(clusters, vectors, np.asarray(probabilities, dtype=np.float64), sigma, rounds)
+        return cls(clusters, vectors, np.asarray(probabilities, dtype=np.float64), sigma, rounds, inclusion)
 
     def play(
         self, games: int, *, seed: int, source: Source | None = None, progress: Step | None = None
@@ -133,7 +140,8 @@ class TextGame:
         return np.asarray(logsumexp(exponent / (2 * self.sigma**2) + self._sums.prior, axis=1))
 
     def _released(self, value: int, source: Source) -> NoisyClusters:
-        return release(self.clusters, self.vectors[value], self.probabilities, self.sigma, source)
+        chosen = (self.clusters, self.vectors[value], self.probabilities, self.sigma, source)
+        return release(*chosen, inclusion=self.inclusion)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +151,8 @@ class _LikelihoodTerms:
     Attributes:
         cluster: shape (V, m), the cluster of each record under each value.
         added: shape (V, m, 1 + d), the count and offset that the record adds there.
-        drawn: shape (m, sets), whether a record is in a set; its probability for records that are not summed over.
+        drawn: shape (m, sets), whether a record is in a set; the probability or weight of records that are not summed
+            over.
         lengths: shape (V, sets), half the squared length of the total that a set adds.
         prior: shape (sets,), the log-probability of each set.
     """
@@ -155,14 +164,15 @@ class _LikelihoodTerms:
     prior: Floats
 
     @classmethod
-    def of(cls, clusters: PublicClusters, vectors: NDArray[np.float32], chances: Floats) -> _LikelihoodTerms:
+    def of(cls, clusters: PublicClusters, vectors: NDArray[np.float32], chances: Floats, most: int) -> _LikelihoodTerms:
+        """The terms for sums over the sets of at most `most` records."""
         rows = vectors.astype(np.float64)
         cluster = clusters.assign(rows.reshape(-1, rows.shape[2])).reshape(rows.shape[:2])
         norms = np.linalg.norm(rows, axis=2, keepdims=True)
         clipped = rows * np.minimum(1, clusters.radius / np.maximum(norms, 1e-300))
         offsets = (clipped - clusters.vectors[cluster]) / (2 * clusters.radius)
         added = np.concatenate([np.ones_like(norms), offsets], axis=2)
-        summed = np.argsort(-chances * (chances < 1), kind="stable")[:_SUMMED]
+        summed = np.argsort(-chances * (chances < 1), kind="stable")[:most]
         sets = (np.arange(1 << len(summed)) >> np.arange(len(summed))[:, None] & 1).astype(np.float64)
         drawn = np.repeat(chances[:, None], sets.shape[1], axis=1)
         drawn[summed] = sets

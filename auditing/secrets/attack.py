@@ -14,6 +14,7 @@ from dpassay.base import defaults
 from dpassay.base.arrays import Floats
 from dpassay.base.private_files import create_once
 from dpassay.base.progress import Progress
+from dpassay.mechanisms.secret_evolution.clustering import Inclusion
 
 MAX_VALUES = 100_000
 """The most values of a secret in a game."""
@@ -29,6 +30,7 @@ def audit_secret(
     *,
     rounds: int,
     variant: Variant,
+    inclusion: Inclusion = "coins",
     guarantee: SecretProtection,
     folder: Path | None = None,
     confidence: float = defaults.CONFIDENCE,
@@ -39,17 +41,19 @@ def audit_secret(
     The number of games depends on the arguments alone, so it is fixed before the first is played.
 
     Args:
-        drawn: the probability that each record with the secret takes part, shape (m,).
+        drawn: the probability that each record with the secret takes part, or its weight, shape (m,).
         sigma: σ₁ of the release.
         rounds: releases.
         variant: ``sound`` or ``as_published``.
+        inclusion: ``coins``, or ``weights`` if `drawn` are weights.
         guarantee: the claim; the secret has ⌈1/p⌉ values.
         folder: keeps the games; private. None to keep none.
         confidence: of the audit.
         progress: where to show the games.
     """
     show = progress or Progress()
-    game = SecretGame.worst_case(number_of_values(guarantee.p), drawn, sigma, rounds=rounds, variant=variant)
+    values = number_of_values(guarantee.p)
+    game = SecretGame.worst_case(values, drawn, sigma, rounds=rounds, variant=variant, inclusion=inclusion)
     seed = _saved_seed(folder)
 
     def play(of: SecretGame, noise: Noise, games: int, name: str, title: str) -> SecretGuesses:

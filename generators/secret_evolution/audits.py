@@ -61,7 +61,7 @@ def secret_reconstruction(
     Args:
         variant: of the release.
         incidence: where secrets occur.
-        noise: of the claimed run, with the inclusion probabilities.
+        noise: of the claimed run, with the inclusion probabilities or the weights.
         guarantee: the claim, for every secret.
         folder: keeps the games; private.
         confidence: of the audit.
@@ -84,6 +84,7 @@ def secret_reconstruction(
         noise.sigma,
         rounds=noise.rounds,
         variant=variant,
+        inclusion=noise.inclusion,
         guarantee=guarantee,
         folder=folder,
         confidence=confidence,
@@ -92,12 +93,13 @@ def secret_reconstruction(
 
 
 def weakest_secret(incidence: Incidence, noise: SecretNoise, p: float, labels: Integers | None = None) -> Floats | None:
-    """The inclusion probabilities of the records of the least protected secret at p, shape (m,).
+    """The inclusion probabilities or weights of the records of the least protected secret at p, shape (m,).
 
     With `labels`, of its records of one label. None if no secret occurs in a record that may be drawn.
 
-    Secrets are ranked by a lower bound on r, which depends on occurrences and inclusion probabilities, both public. The
-    choice affects the power of the audit, not its validity.
+    Secrets are ranked by a lower bound on r, which depends on occurrences and inclusion probabilities, both public; or
+    by the sum of the weights, of which r is an increasing function. The choice affects the power of the audit, not its
+    validity.
     """
     matrix, chances = incidence.matrix, np.asarray(noise.probabilities, dtype=np.float64)
     by_law: dict[bytes, Floats] = {}
@@ -112,6 +114,8 @@ def weakest_secret(incidence: Incidence, noise: SecretNoise, p: float, labels: I
     if not by_law:
         return None
     ranked = sorted(by_law.values(), key=lambda drawn: -float(drawn.sum()))[:_RANKED]
+    if noise.inclusion == "weights":
+        return ranked[0]
     return max(ranked, key=lambda drawn: lower_r_of_rounds(occurrences(drawn, 1e-12 * p), noise.sigma, p, noise.rounds))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
@@ -122,6 +122,8 @@ class SecretEvolutionClaim(EvolutionClaim):
     guarantee: SecretProtectionClaim | None = None
     audits: Sequence[Literal["secret_reconstruction"]] = []
 
+    newer_parameters: ClassVar[Mapping[str, Any]] = {"inclusion": "coins"}
+
     def check(self) -> None:
         super().check()
         if self.adjacency is not Adjacency.SECRET:
@@ -152,7 +154,9 @@ class SecretEvolutionClaim(EvolutionClaim):
             return Plan(mechanism.plan(indices), indices.fingerprint, indices.budgets)
 
     def assumptions(self) -> list[str]:
+        weighted = "Each private record counts in every release with a weight that follows from where secrets occur."
         return [
+            *([weighted] if self.parameters.inclusion == "weights" else []),
             "Where secrets occur is public, and with it which records hold one. With another value, each secret would "
             "have been found at the same places.",
             "Records without a secret are public.",

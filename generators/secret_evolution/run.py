@@ -84,6 +84,7 @@ class SecretEvolutionRun(EvolutionRun):
             private_records=int(indices.private.sum()),
             releases=self.mechanism.paid_releases,
             sigma=noise.sigma,
+            inclusion=noise.inclusion,
             expected_sample=noise.expected_sample,
         )
         return MechanismTables(secrets=secrets)

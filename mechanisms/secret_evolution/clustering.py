@@ -1,10 +1,13 @@
 """The release of secret-protected evolution: public clusters, shifted by private records that hold secrets, plus noise.
 
-Each private record is included with its own probability, is assigned to its nearest *public* centre, and adds 1 to that
-cluster's count and an offset of length at most 1 to its sum: together a vector of length at most √2, whatever the other
-records are. Counts and sums jointly get Gaussian noise of √2·σ₁, where σ₁ is the noise for occurrences of length 1, so
-a release is `SecretReleaseDpEvent(σ₁, …)`. The released centres and sizes are functions of the noisy numbers and of
-public ones.
+Each private record that takes part is assigned to its nearest *public* centre, and adds its weight w to that cluster's
+count and w times an offset of length at most 1 to its sum: together a vector of length at most √2·w, whatever the other
+records are. By ``coins`` a record takes part with its own probability, with weight 1; by ``weights`` it takes part in
+every release, with its own weight. Counts and sums jointly get Gaussian noise of √2·σ₁, where σ₁ is the noise for
+vectors of length 1, so a release is `SecretReleaseDpEvent(σ₁, …)`, or with σ₁ over the weight of a secret's records if
+weights are fixed. The released centres and sizes are functions of the noisy numbers and of public ones.
+
+Proof for weights: docs/proofs/secret-weights.md, Theorems 1 and 2.
 
 `release_as_published` is the published algorithm, for comparison. There a record is assigned to the nearest of sums
 that grow, so adding one record can change the assignment of all later ones. Nothing bounds what it reveals.
@@ -18,7 +21,7 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,8 +34,14 @@ from dpassay.mechanisms.embedding.embedder import Vectors
 from dpassay.mechanisms.primitives.nearest import nearest
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
+Inclusion = Literal["coins", "weights"]
+"""How private records take part in a release: each with its probability and weight 1, or always with its own weight."""
+
 MAX_RECORDS = 2**22
-"""The largest number of private records for which sums of offsets are exact in float64."""
+"""The largest number of private records for which sums of weights and of offsets are exact in float64."""
+
+WEIGHT_BITS = 30
+"""Weights are multiples of 2⁻³⁰, and so are the numbers that get noise."""
 
 _UNITS = 2**29  # per radius: positions are integer multiples of R/2²⁹, offsets of 2R/2³⁰
 _WITHIN = 1 - 2.0**-30
@@ -131,6 +140,7 @@ def release(
     sigma: float,
     source: Source = OS_ENTROPY,
     *,
+    inclusion: Inclusion = "coins",
     assigned: Integers | None = None,
 ) -> NoisyClusters:
     """One release: private records are sampled, counted and summed by cluster, and all numbers jointly get noise.
@@ -138,9 +148,12 @@ def release(
     Args:
         clusters: public.
         vectors: shape (n, d), of the private records; values that are not finite count as 0, longer ones are clipped.
-        probabilities: shape (n,), ρ_i, the probability that each record is included.
-        sigma: σ₁, for occurrences of length 1; each of the K(1 + d) numbers gets noise of √2·σ₁.
+        probabilities: shape (n,), ρ_i in [0, 1], the probability that each record is included; with inclusion
+            ``weights`` its weight.
+        sigma: σ₁, for vectors of length 1; each of the K(1 + d) numbers gets noise of √2·σ₁.
         source: of sampling and noise.
+        inclusion: ``coins``, or ``weights``: nothing is drawn, and each record counts with ρ_i, rounded down to a
+            multiple of 2⁻³⁰.
         assigned: `clusters.assign(vectors)`, if it is already computed.
 
     Returns:
@@ -152,9 +165,22 @@ def release(
     chances = _checked_probabilities(clusters, vectors, probabilities)
     if assigned is not None and assigned.shape != chances.shape:
         raise ValueError(f"assigned must have one cluster for each of {len(vectors)} private records")
-    counts, sums = exact_sums(clusters, vectors, source.bernoulli(chances), assigned)
-    exact = np.concatenate([counts.astype(np.float64), np.ldexp(sums.astype(np.float64), -30).ravel()])
+    validate.one_of(("coins", "weights"), inclusion=inclusion)
+    taken = rounded_weights(chances) if inclusion == "weights" else source.bernoulli(chances)
+    counts, sums = exact_sums(clusters, vectors, taken, assigned)
+    exact = np.ldexp(np.concatenate([counts, sums.ravel()]).astype(np.float64), -WEIGHT_BITS)
     return _noisy_clusters(clusters, source.add_gaussian(exact, joint_scale(sigma)))
+
+
+def rounded_weights(weights: Floats) -> Floats:
+    """Weights from 0 to 1, rounded down to multiples of 2⁻³⁰.
+
+    Raises:
+        ValueError: if a weight is not from 0 to 1.
+    """
+    if not ((weights >= 0) & (weights <= 1)).all():
+        raise ValueError("weights must be numbers from 0 to 1")
+    return np.asarray(np.ldexp(np.floor(np.ldexp(weights, WEIGHT_BITS)), -WEIGHT_BITS), dtype=np.float64)
 
 
 def shrink_to_public(noisy: NoisyClusters, clusters: PublicClusters, sigma: float) -> NoisyClusters:
@@ -183,29 +209,40 @@ def _james_stein(rows: Floats, noise: Floats) -> Floats:
 def exact_sums(
     clusters: PublicClusters,
     vectors: NDArray[np.floating],
-    drawn: Bools,
+    weights: Floats | Bools,
     assigned: Integers | None = None,
 ) -> tuple[Integers, Integers]:
-    """The counts, shape (K,), and sums of offsets in units of 2⁻³⁰, shape (K, d), of a `release` whose included records
-    are drawn, before noise. Not differentially private; do not release.
+    """The counts, shape (K,), and sums of offsets, shape (K, d), of a `release`, before noise, in units of 2⁻³⁰. Not
+    differentially private; do not release.
 
-    A vector x, clipped to R, is rounded toward 0 to integer multiples X of R/2²⁹, and so is each centre. In
+    A vector x, clipped to R, is rounded toward 0 to integer multiples X of R/2²⁹, and so is each centre C. In
     floating-point arithmetic x is scaled by (1 − 2⁻³⁰)/max(R, |x|), whose relative error is below (d + 8)·2⁻⁵³ < 2⁻³¹,
-    so |X| ≤ 2²⁹ for d ≤ 2²¹. The offset X − C from its centre is an integer vector of length at most 2³⁰, which counts
-    as 1.
+    so |X| ≤ 2²⁹ for d ≤ 2²¹. So X − C is an integer vector of length at most 2³⁰. A record of weight W/2³⁰ adds W to
+    its count, and to its sum W·(X − C)/2³⁰ with every coordinate rounded toward 0, which is no longer than W.
+
+    Args:
+        weights: shape (n,), of the records, multiples of 2⁻³⁰ from 0 to 1; or whether each is drawn, with weight 1.
+        clusters, vectors, assigned: as for `release`.
     """
     dimension = clusters.vectors.shape[1]
     counts, sums = np.zeros(clusters.count, dtype=np.int64), np.zeros((clusters.count, dimension), dtype=np.int64)
-    index = np.flatnonzero(drawn)
+    units = np.ldexp(np.asarray(weights, dtype=np.float64), WEIGHT_BITS).astype(np.int64)
+    centres, index = positions_of(clusters.vectors, clusters.radius), np.flatnonzero(units)
     for start in range(0, len(index), max(1, BLOCK // dimension)):
         part = index[start : start + max(1, BLOCK // dimension)]
-        rows = vectors[part]
+        rows, weight = vectors[part], units[part]
         cluster = clusters.assign(rows) if assigned is None else assigned[part]
-        counts += np.bincount(cluster, minlength=clusters.count)
-        items = np.ones(len(part), dtype=np.int64)
-        members = csr_array((items, (cluster, np.arange(len(part)))), shape=(clusters.count, len(part)))
-        sums += np.asarray(members @ positions_of(rows, clusters.radius), dtype=np.int64)
-    return counts, sums - counts[:, None] * positions_of(clusters.vectors, clusters.radius)
+        members = csr_array((np.ones_like(part), (cluster, np.arange(len(part)))), shape=(clusters.count, len(part)))
+        counts += np.asarray(members @ weight, dtype=np.int64)
+        offsets = positions_of(rows, clusters.radius) - centres[cluster]
+        sums += np.asarray(members @ _weighted(offsets, weight), dtype=np.int64)
+    return counts, sums
+
+
+def _weighted(offsets: Integers, weights: Integers) -> Integers:
+    """Integer vectors times W/2³⁰, each coordinate rounded toward 0; products stay below 2⁶⁰."""
+    products = offsets * weights[:, None]
+    return np.asarray(np.where(products < 0, -(-products >> WEIGHT_BITS), products >> WEIGHT_BITS), dtype=np.int64)
 
 
 def joint_scale(sigma: float) -> float:

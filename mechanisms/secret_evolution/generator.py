@@ -1,7 +1,7 @@
 """Secret-protected evolution: text evolution whose selection depends on private records only through noisy clusters.
 
 Records without a secret are public. Their clusters are computed before any private record is read. In each release,
-private records are sampled, each shifts its nearest cluster, and the noisy centres and sizes are released
+private records are sampled or weighted, each shifts its nearest cluster, and the noisy centres and sizes are released
 (`secret_evolution.clustering`). They vote for candidates that a language model generated, and the candidates with the
 most votes are varied (`mechanisms.evolution`). Private records have no other use. The value of each secret is
 protected, wherever it occurs; the places where it occurs, and hence the split into public and private records, are
@@ -46,7 +46,7 @@ from dpassay.mechanisms.primitives import charged
 from dpassay.mechanisms.primitives.charged import RunMismatchError
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 from dpassay.mechanisms.secret_evolution import clustering, voting
-from dpassay.mechanisms.secret_evolution.clustering import NoisyClusters, PublicClusters
+from dpassay.mechanisms.secret_evolution.clustering import Inclusion, NoisyClusters, PublicClusters
 from dpassay.mechanisms.secret_evolution.detection import SecretSource, find_secrets
 from dpassay.mechanisms.secret_evolution.incidence import DetectedSecrets, Incidence, texts_digest
 from dpassay.mechanisms.secret_evolution.inclusion import SecretNoise
@@ -66,8 +66,10 @@ class SecretEvolution:
         rounds, synthetic, variations, lookahead: as of `AugPE`.
         clusters: K, the number of public clusters of each label.
         radius: R, the length to which embeddings are clipped; 1 leaves embeddings as they are.
-        expected_sample: the mean number of private records in a release; None includes records in proportion to their
-            weights, those with the largest weight with certainty.
+        inclusion: ``coins`` draws private records for each release, each with its own probability; with ``weights``
+            each counts with its own weight in every release.
+        expected_sample: the mean number of private records in a release, or the sum of their weights; None includes
+            records in proportion to the weights of the linear program, those with the largest one with certainty.
         releases: ``every_round`` charges T releases, ``once`` charges one that serves all rounds.
         labels: the public set of labels, each with its own clusters and candidates; empty pools all records.
         embedder: ``builtin`` (fitted on the public records), or the folder or hub id of a `sentence-transformers`
@@ -84,6 +86,7 @@ class SecretEvolution:
     variations: int
     clusters: int
     radius: float = 1.0
+    inclusion: Inclusion = field(default="coins", repr=False)  # not in the inputs of runs of earlier versions
     expected_sample: float | None = None
     releases: Literal["every_round", "once"] = "every_round"
     lookahead: int = 0
@@ -106,15 +109,18 @@ class SecretEvolution:
         evolution_run.check_settings(self.labels, self.embedder)
         validate.integer(minimum=1, clusters=self.clusters)
         validate.positive(radius=self.radius)
+        validate.one_of(("coins", "weights"), inclusion=self.inclusion)
         validate.one_of(("every_round", "once"), releases=self.releases)
         validate.one_of(("sound", "as_published"), variant=self.variant)
         if self.expected_sample is not None:
             validate.positive(expected_sample=self.expected_sample)
         _ = self.settings  # checks the total number of texts
-        if self.variant == "as_published" and (self.expected_sample is not None or self.releases == "once"):
+        if self.variant == "as_published" and (
+            self.expected_sample is not None or self.releases == "once" or self.inclusion == "weights"
+        ):
             raise ValueError(
-                "expected_sample and releases are parameters of the sound variant: as published every round has its "
-                "own release, with about one record; leave them out"
+                "expected_sample, releases and inclusion are parameters of the sound variant: as published every round "
+                "has its own release, with about one record that is drawn; leave them out"
             )
 
     def _budgets(self) -> list[tuple[float, float]]:
@@ -152,13 +158,13 @@ class SecretEvolution:
         return find_secrets([record.text for record in records], self.secrets, SecretProtection(self.p, self.r))
 
     def noise(self, incidence: Incidence) -> SecretNoise:
-        """The noise of a release, and the inclusion probability of each record; public, like the places.
+        """The noise of a release, and the probability or weight of each record; public, like the places.
 
         Raises:
             ValueError: if no certified noise is enough.
         """
         indices = _Places(incidence.fingerprint, incidence)
-        return _noise(self.variant, self.paid_releases, self.expected_sample, indices)
+        return _noise(self.variant, self.paid_releases, self.expected_sample, self.inclusion, indices)
 
     def plan(self, incidence: Incidence) -> DpEvent:
         """The event that a whole run charges, in the ledger's canonical form; a function of public places."""
@@ -238,7 +244,8 @@ class SecretEvolution:
         indices = self.check(records, writer, incidence)
         charged.check_run(run, self.plan(indices), source)
         embedder = self.load_embedder(records, indices)
-        public = (self, indices.fingerprint, writer.fingerprint, embedder.fingerprint)
+        newer = () if self.inclusion == "coins" else (self.inclusion,)
+        public = (self, indices.fingerprint, writer.fingerprint, embedder.fingerprint, *newer)
         evolution_run.note_inputs(run, records, public)
         with Journal(journal, self.settings.about(writer, embedder)) as candidates:
             releases = _Releases(self, records, indices, embedder, run, source)
@@ -254,7 +261,7 @@ class EvolutionResult:
         texts: the last selection, label by label.
         releases: the noisy clusters of each label, release by release.
         detected: how many secrets each source found, and in how many records.
-        noise: of each release, and the inclusion probabilities of the records.
+        noise: of each release, and the probabilities or weights of the records.
     """
 
     texts: tuple[SyntheticText, ...]
@@ -306,7 +313,7 @@ class _Releases:
         for part in self._parts:
             arguments = (part.clusters, part.vectors, part.probabilities, self.noise.sigma, self.source)
             if mechanism.variant == "sound":
-                noisy = clustering.release(*arguments, assigned=part.assigned)
+                noisy = clustering.release(*arguments, inclusion=mechanism.inclusion, assigned=part.assigned)
             else:
                 noisy = clustering.release_as_published(*arguments)
             drawn.append(_written(noisy))
@@ -363,11 +370,13 @@ class _Places:
 
 
 @functools.lru_cache(maxsize=2)
-def _noise(variant: str, releases: int, expected_sample: float | None, indices: _Places) -> SecretNoise:
+def _noise(
+    variant: str, releases: int, expected_sample: float | None, inclusion: Inclusion, indices: _Places
+) -> SecretNoise:
     """The noise of a run, cached because the plan, the check and the run each need it."""
     if variant == "as_published":
         return SecretNoise.as_published(indices.incidence, rounds=releases)
-    return SecretNoise.fit(indices.incidence, rounds=releases, expected_sample=expected_sample)
+    return SecretNoise.fit(indices.incidence, rounds=releases, expected_sample=expected_sample, inclusion=inclusion)
 
 
 def _written(noisy: NoisyClusters) -> dict[str, str]:

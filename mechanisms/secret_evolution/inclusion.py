@@ -2,8 +2,9 @@
 
 A linear program distributes the budgets of the secrets over the records: max Σ w_i with Σ w_i ≤ η_j over the records of
 secret j and 0 ≤ w_i ≤ 1, η_j = Φ⁻¹(1 − p_j) − Φ⁻¹(1 − r_j). Record i is then included with a probability ρ_i that is
-proportional to w_i. The guarantee does not rest on the program: for any ρ, σ comes from the exact blow-up over all
-rounds of the occurrences under ρ, and is certified in the form in which the accountant reads it from the event.
+proportional to w_i (``coins``), or counts with weight ρ_i in every round (``weights``). The guarantee does not rest on
+the program: for any ρ, σ comes from the exact blow-up over all rounds, of the occurrences under ρ or of one Gaussian,
+and is certified in the form in which the accountant reads it from the event.
 
 Records with the same secrets share a variable, and its weight equally. Apart from that the program has vertex
 solutions: at most as many of its variables as there are secrets lie strictly between their limits. It counts records,
@@ -28,9 +29,10 @@ from scipy.optimize import linprog
 from dpassay.accounting.events import SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
 from dpassay.accounting.secret_protection.accountant import secret_release
 from dpassay.accounting.secret_protection.conversions import mu_for
-from dpassay.accounting.secret_protection.groups import Release, releases_for_groups
+from dpassay.accounting.secret_protection.groups import Release, releases_for_groups, releases_of_lengths
 from dpassay.base import validate
 from dpassay.base.arrays import Floats
+from dpassay.mechanisms.secret_evolution.clustering import WEIGHT_BITS, Inclusion, rounded_weights
 from dpassay.mechanisms.secret_evolution.incidence import Incidence
 
 _DISCRETISED = 1e-300  # above the total variation distance of noise on a grid of 2⁻¹⁰⁷⁴ from the Gaussian
@@ -40,16 +42,18 @@ _NOTHING = 1e-9  # weights below this are indistinguishable from 0 at the solver
 
 @dataclass(frozen=True, eq=False)
 class SecretNoise:
-    """The inclusion probabilities of the records, and the noise for them.
+    """The inclusion probabilities or the weights of the records, and the noise for them.
 
     Attributes:
         probabilities: float64 of shape (n,), multiples of 2⁻⁶⁴: the probability that each record is included in a
-            round, independently. 0 for public records, which are used without noise.
-        sigma: standard deviation σ₁ of the noise for occurrences of length 1. It is larger than the events' noise
-            multiplier by a relative 2⁻⁵⁰, so that its float64 product with √2 is at least √2 times the multiplier.
+            round, independently. With inclusion ``weights``, multiples of 2⁻³⁰: the weight with which it counts in
+            every round. 0 for public records, which are used without noise.
+        sigma: standard deviation σ₁ of the noise for occurrences of length 1. It is larger than the noise for which the
+            events are charged by a relative 2⁻⁵⁰, so that its float64 product with √2 is at least √2 times that.
         rounds: number of releases, with fresh noise and fresh occurrences, for which `sigma` is computed.
         releases: one release for each budget, accounted as it runs.
         published: the same by the published accounting; equal to `releases` if created by `fit`.
+        inclusion: ``coins`` or ``weights``.
     """
 
     probabilities: Floats
@@ -57,25 +61,45 @@ class SecretNoise:
     rounds: int
     releases: tuple[Release, ...]
     published: tuple[Release, ...]
+    inclusion: Inclusion = "coins"
 
     @classmethod
-    def fit(cls, incidence: Incidence, *, rounds: int, expected_sample: float | None = None) -> Self:
-        """Inclusion probabilities from the linear program, and the smallest certified noise for them.
+    def fit(
+        cls,
+        incidence: Incidence,
+        *,
+        rounds: int,
+        expected_sample: float | None = None,
+        inclusion: Inclusion = "coins",
+    ) -> Self:
+        """Inclusion probabilities or weights from the linear program, and the smallest certified noise for them.
 
-        Several secrets of one budget are covered by one distribution of occurrences that is stochastically larger than
-        each.
+        By coins, several secrets of one budget are covered by one distribution of occurrences that is stochastically
+        larger than each. By weights, a secret's records move a release by at most √2 times the sum of their weights,
+        which is one Gaussian for all rounds; of several secrets the largest sum counts.
+
+        Proof for weights: docs/proofs/secret-weights.md, Theorems 1 to 3.
 
         Args:
             incidence: which secrets are in which records.
             rounds: total number of releases, ≥ 1.
-            expected_sample: the mean number of private records in a round, ρ = min(1, cw); by default ρ = w/max w.
+            expected_sample: the mean number of private records in a round, or the sum of their weights, ρ = min(1, cw);
+                by default ρ = w/max w.
+            inclusion: ``coins`` or ``weights``.
 
         Raises:
             ValueError: if the sample is impossible, or no certified noise is enough for a budget.
         """
         validate.integer(minimum=1, rounds=rounds)
-        weights = inclusion_weights(incidence)
-        chances = _round_up(_scaled(weights, expected_sample))
+        validate.one_of(("coins", "weights"), inclusion=inclusion)
+        shares = _scaled(inclusion_weights(incidence), expected_sample)
+        if inclusion == "weights":
+            weights = rounded_weights(shares)
+            sigma, certain = releases_of_lengths(
+                _largest_sums(incidence, weights), incidence.budgets, rounds, _DISCRETISED
+            )
+            return cls(weights, sigma * _ABOVE, rounds, certain, certain, inclusion)
+        chances = _round_up(shares)
         own = releases_for_groups(_groups(incidence, chances), incidence.budgets, rounds, _DISCRETISED)
         return cls(chances, max(map(_sigma, own), default=0.0) * _ABOVE, rounds, own, own)
 
@@ -100,7 +124,7 @@ class SecretNoise:
 
     @property
     def expected_sample(self) -> float:
-        """The mean number of private records in a round."""
+        """The mean number of private records in a round; with inclusion ``weights`` the sum of their weights."""
         return float(self.probabilities.sum())
 
     def event(self) -> DpEvent:
@@ -191,6 +215,14 @@ def _groups(incidence: Incidence, chances: Floats) -> list[list[Floats]]:
         [rows[secret] for secret in np.flatnonzero(incidence.group == group)] or [np.zeros(0)]
         for group in range(len(incidence.budgets))
     ]
+
+
+def _largest_sums(incidence: Incidence, weights: Floats) -> list[float]:
+    """For each budget, the largest sum of weights of the records of one secret, rounded up; 0 if none occurs."""
+    units = np.ldexp(weights, WEIGHT_BITS).astype(np.int64)  # exact, and so are their sums
+    sums = np.asarray(incidence.matrix.astype(np.int64) @ units, dtype=np.float64)
+    largest = [float(sums[incidence.group == group].max(initial=0.0)) for group in range(len(incidence.budgets))]
+    return [math.nextafter(math.ldexp(each, -WEIGHT_BITS), math.inf) if each else 0.0 for each in largest]
 
 
 def _sigma(release: Release) -> float:

@@ -296,7 +296,7 @@ def test_noise_of_counts_and_centres(tmp_path: Path) -> None:
     assert event.weights[PLACES] == pytest.approx(1.0, abs=1e-12)
     end = np.array([[1.0, 0.0]])
     counts, sums = exact_sums(PublicClusters(end, np.ones(1, dtype=np.int64), 1.0), -end, np.ones(1, dtype=np.bool_))
-    occurrence = math.hypot(counts[0], np.linalg.norm(np.ldexp(sums.astype(np.float64), -30)))
+    occurrence = math.hypot(counts[0], np.linalg.norm(sums)) / 2**30
     angles = [f"{secret * 360_000 // SECRETS}" for secret in range(SECRETS)]
     public = PublicClusters.fit(Circle().embed(angles), SECRETS, seed=0)
     noise = []

@@ -26,6 +26,16 @@ def with_secrets(assay: Assay, *groups: SecretGroup) -> Assay:
     return assay.model_copy(update={"secrets": secrets, "claim": assay.claim | {"parameters": parameters}})
 
 
+def test_weights_are_not_called_records(assays: dict[str, Assay]) -> None:
+    assay = with_secrets(assays["approx_dp"], group(0.1))
+    assert assay.secrets is not None
+    weighted = assay.model_copy(update={"secrets": assay.secrets.model_copy(update={"inclusion": "weights"})})
+    label = "Sum of the weights of private records in a release"
+    for side in ("private", "release"):
+        assert f'scope="row">{label}</th><td role="cell">12.5</td>' in render(weighted, side=side)  # type: ignore[arg-type]
+        assert label not in render(assay, side=side)  # type: ignore[arg-type]
+
+
 def group(certified: float | None) -> SecretGroup:
     return SecretGroup(secrets=3, records=9, p=0.01, claimed=0.2, certified=certified)
 

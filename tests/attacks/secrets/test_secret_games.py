@@ -171,6 +171,23 @@ def best_of_one_sure(noise: float, values: int) -> float:
     return float(np.trapezoid(stats.norm.pdf(x - LENGTH / noise) * stats.norm.cdf(x) ** (values - 1), x))
 
 
+def test_records_with_weights_are_one_occurrence() -> None:
+    """Without noise the attacker sees 1; with noise the best guess is that of the sum of the weights."""
+    weights = np.array([1.0, 0.5, 0.25])
+    clear = SecretGame.worst_case(10, weights, 0.0, inclusion="weights")
+    seen = clear.against("recorded")(np.array([4]), np.random.default_rng(1))[0, 0]
+    assert seen[4] == pytest.approx(1, rel=1e-6)
+    assert np.abs(np.delete(seen, 4)).max() < 1e-6
+    game = SecretGame.worst_case(10, weights, 1.75, inclusion="weights")
+    assert game.model.success() == pytest.approx(best_of_one_sure(math.sqrt(2), 10), rel=1e-4)
+    result = game.play("recorded", 1000, seed=3)
+    check(result.right, result.games, best_of_one_sure(math.sqrt(2), 10))
+    assert game.without_noise().play("recorded", 50, seed=1).right == 50
+    for wrong in ({"weights": np.zeros(3)}, {"variant": "as_published"}):
+        with pytest.raises(ValueError, match="weights need a sound release and at least one record"):
+            SecretGame.worst_case(10, wrong.pop("weights", weights), 1.0, inclusion="weights", **wrong)  # type: ignore[arg-type]
+
+
 def test_games_go_on_where_they_were_interrupted(tmp_path: Path) -> None:
     game = SecretGame.worst_case(10, np.ones(1), 1.0)
     whole = game.play("recorded", 120, seed=5)

@@ -15,7 +15,7 @@ from dpassay.attacks.secrets.games import SecretGame
 from dpassay.attacks.secrets.texts import TextGame
 from dpassay.mechanisms.embedding.embedder import HashedNgrams
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Recorded
-from dpassay.mechanisms.secret_evolution.clustering import PublicClusters, release
+from dpassay.mechanisms.secret_evolution.clustering import NoisyClusters, PublicClusters, release
 
 
 def scattered(values: int, records: int, seed: int, dimension: int = 3) -> tuple[PublicClusters, np.ndarray]:
@@ -51,6 +51,24 @@ def test_the_posterior_is_that_of_bayes() -> None:
         wanted.append(total)
     got = np.exp(game.log_likelihood(noisy) - game.log_likelihood(noisy).max())
     assert got / got.sum() == pytest.approx(np.array(wanted) / sum(wanted), rel=1e-5)
+
+
+def test_the_posterior_of_weights_is_that_of_one_gaussian() -> None:
+    """Twelve records with weights: squared distances to what each value adds, which the release without noise shows."""
+    clusters, vectors = scattered(3, 12, seed=2)
+    weights = np.linspace(0.0, 1.0, 12)
+    game = TextGame(clusters, vectors, weights, 1.3, inclusion="weights")
+    source, clear = Recorded(5), Recorded(0)
+    noisy = release(clusters, vectors[0], weights, 1.3, source, inclusion="weights")
+    means = [release(clusters, rows, weights, 0.0, clear, inclusion="weights") for rows in vectors]
+
+    def numbers(of: NoisyClusters) -> np.ndarray:
+        moved = (of.centres - clusters.vectors) * np.maximum(clusters.sizes, of.sizes)[:, None] / 2
+        return np.concatenate([of.sizes - clusters.sizes, moved.ravel()])
+
+    wanted = np.array([-((numbers(noisy) - numbers(mean)) ** 2).sum() / (4 * 1.3**2) for mean in means])
+    got = game.log_likelihood(noisy)
+    assert got - got[0] == pytest.approx(wanted - wanted[0], abs=1e-5)
 
 
 def test_certain_records_need_no_sum() -> None:

@@ -11,6 +11,7 @@ import yaml
 
 from dpassay.accounting.guarantees import SecretProtection
 from dpassay.base.errors import InputError
+from dpassay.generators.ledger_run import described
 from dpassay.generators.registry import json_schema, read_claim
 from dpassay.mechanisms.secret_evolution.detection import ListedSecrets, PatternSecrets
 
@@ -44,6 +45,22 @@ def write(folder: Path, text: str) -> Path:
     path = folder / "claim.yaml"
     path.write_text(text)
     return path
+
+
+def test_inclusion_is_recorded_where_it_is_not_that_of_earlier_versions(tmp_path: Path) -> None:
+    """A run of coins begins as it always did; one of weights says so, and what is assumed of them."""
+    coins = read_claim(write(tmp_path, SECRETS))
+    assert "inclusion" not in described(coins)["parameters"]  # type: ignore[operator]
+    assert described(
+        read_claim(write(tmp_path, SECRETS.replace("  p: 1", "  inclusion: coins\n  p: 1", 1)))
+    ) == described(coins)
+    weights = read_claim(write(tmp_path, SECRETS.replace("  p: 1", "  inclusion: weights\n  p: 1", 1)))
+    assert described(weights)["parameters"]["inclusion"] == "weights"  # type: ignore[index,call-overload]
+    sentence = "Each private record counts in every release with a weight that follows from where secrets occur."
+    assert sentence in weights.assumptions()
+    assert sentence not in coins.assumptions()
+    with pytest.raises(InputError, match=r"parameters\.inclusion: .*'coins' or 'weights'"):
+        read_claim(write(tmp_path, SECRETS.replace("  p: 1", "  inclusion: dice\n  p: 1", 1)))
 
 
 def test_a_claim_is_the_mechanism_it_describes(tmp_path: Path) -> None:

@@ -122,6 +122,22 @@ def test_a_sound_run_and_its_resumption(tmp_path: Path, monkeypatch: pytest.Monk
     assert play(tmp_path, made, result) == first
 
 
+def test_a_run_with_weights(tmp_path: Path) -> None:
+    """The secret whose records weigh most is attacked; a quarter of the noise is refuted, four times as much is not."""
+    result = places(list(range(11)), [3], [11])
+    fitted = SecretNoise.fit(result, rounds=2, inclusion="weights")
+    chosen = weakest_secret(result, fitted, CLAIM.p)
+    assert chosen is not None
+    assert chosen.sum() == max(fitted.probabilities[where].sum() for where in (list(range(11)), [3], [11]))
+    quiet = play(tmp_path / "quiet", dataclasses.replace(fitted, sigma=4 * fitted.sigma), result)
+    assert quiet.controls_passed is True
+    assert max(bound.value for bound in quiet.bounds) < CLAIM.r
+    loud = play(tmp_path / "loud", dataclasses.replace(fitted, sigma=fitted.sigma / 4), result)
+    best = loud.details["best_guess"][0]
+    assert abs(loud.rates[0].hits - 300 * best) < 4.9 * np.sqrt(300 * best * (1 - best)) + 1
+    assert loud.bounds[0].value > CLAIM.r
+
+
 def test_a_run_as_published_is_refuted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Published steps and noise. 3000 games of the best guess miss it with probability below 1e-6."""
     monkeypatch.setattr(attack, "_MAX_GAMES", 3000)

@@ -74,7 +74,7 @@ def layout(seed: int, count: int, centres: int, dimension: int) -> tuple[PublicC
 def squared_change(with_secret: tuple[NDArray[np.int64], ...], without: tuple[NDArray[np.int64], ...]) -> int:
     """The squared length of the change of counts and sums, in units of 2⁻⁶⁰; whole numbers, exact."""
     counts, sums = (a - b for a, b in zip(with_secret, without, strict=True))
-    return sum(int(n) ** 2 for n in counts) * 2**60 + sum(int(n) ** 2 for n in sums.ravel())
+    return sum(int(n) ** 2 for n in counts) + sum(int(n) ** 2 for n in sums.ravel())
 
 
 def largest_ratio(
@@ -126,7 +126,7 @@ def test_the_published_sums_move_by_far_more() -> None:
     assert np.square(after - before).sum() == 51**2 + 50**2 > 2
     sound = exact_sums(LINE, ONE_MORE, everyone), exact_sums(LINE, POINTS, everyone[1:])
     assert squared_change(*sound) <= 2 * 2**60
-    assert (sound[0][0] - sound[1][0]).tolist() == [1, 0]
+    assert (sound[0][0] - sound[1][0]).tolist() == [2**30, 0]
 
 
 def test_running_sums_fail_the_sweep() -> None:
@@ -134,7 +134,7 @@ def test_running_sums_fail_the_sweep() -> None:
         clusters: PublicClusters, vectors: Floats, drawn: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         counts, sums = running_sums(clusters, vectors, drawn)
-        return counts, np.rint(sums / (2 * clusters.radius) * 2**30).astype(np.int64)
+        return counts << 30, np.rint(sums / (2 * clusters.radius) * 2**30).astype(np.int64)
 
     vectors = np.concatenate([[[-1.0]], np.full((40, 1), 0.01)])
     others = np.arange(41) > 0
@@ -188,7 +188,7 @@ def test_strange_vectors_and_ties() -> None:
     twins = PublicClusters(np.array([[0.0, 1], [1, 0], [1, 0]]), np.array([1, 1, 1]), 1.0)
     assert twins.assign(np.array([[1.0, 0], [2, 2], [0, -1]])).tolist() == [1, 0, 1]
     counts, sums = exact_sums(clusters, vectors, np.ones(6, dtype=np.bool_))
-    assert counts.tolist() == [2, 1, 3]
+    assert counts.tolist() == [2 << 30, 1 << 30, 3 << 30]
     # Offsets in units of 2R: (.5, 0) − (.5, 0) and (0, −.5) − (.5, 0) for the first; 2⁻²⁸ for three roundings.
     assert np.allclose(sums / 2**30, [[-0.5, -0.5], [0.0, 0.0], [0.0, -0.75]], rtol=0, atol=2.0**-28)
 
@@ -211,7 +211,7 @@ def test_all_numbers_get_noise_once_and_enough() -> None:
     release(clusters, vectors, np.ones(40), 1.7, source)
     ((values, scale),) = source.asked
     counts, sums = exact_sums(clusters, vectors, np.ones(40, dtype=np.bool_))
-    assert values.tolist() == [*counts.tolist(), *(Fraction(int(n), 2**30) for n in sums.ravel())]
+    assert values.tolist() == [Fraction(int(n), 2**30) for n in (*counts, *sums.ravel())]
     assert scale == joint_scale(1.7)
     for sigma in (0.1, 1.0, 1.7, 123.456, 1e-6):
         ratio = Fraction(joint_scale(sigma)) ** 2 / Fraction(sigma) ** 2

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.guarantees import SecretProtection
+from dpassay.accounting.ledger.entries import LedgerError
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.ledger.run import Run
 from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
@@ -26,6 +27,7 @@ from dpassay.data.records import Record
 from dpassay.mechanisms.models.endpoint import EndpointError
 from dpassay.mechanisms.primitives.charged import RunMismatchError
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
+from dpassay.mechanisms.secret_evolution import clustering
 from dpassay.mechanisms.secret_evolution.detection import ListedSecrets, PatternSecrets
 from dpassay.mechanisms.secret_evolution.generator import EvolutionResult, SecretEvolution
 
@@ -105,6 +107,12 @@ VARIANTS: list[dict[str, Any]] = [
     {"labels": LABELS},
     {"releases": "once", "labels": LABELS},
     {"expected_sample": 2.5},
+    {"inclusion": "weights", "labels": LABELS},
+    {
+        "inclusion": "weights",
+        "releases": "once",
+        "secrets": (PatternSecrets(r"\bzx3\d{4}\b", r=0.2), PatternSecrets("zx[12]")),
+    },
     {"lookahead": 1, "rounds": 2},
     {"radius": 0.5},
     {"rounds": 1},
@@ -323,7 +331,67 @@ def test_each_occurrence_moves_a_release_by_at_most_root_two(code: int, seed: in
     assert largest > 1
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_through_the_run_itself_another_value_moves_no_more(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With weights, nothing is drawn, and a secret's records move what gets noise by at most √2 times their weights.
+
+    Against the reference in which they have none, whatever text stands in their place and in every round, while all
+    that was released is the same.
+    """
+    chosen, records = SecretEvolution(**{**SMALL, "rounds": 2, "inclusion": "weights"}), some_records(())
+    source = Counting(seed)
+    result = write(chosen, records, tmp_path, source)
+    assert not source.drawn
+    indices, weights = chosen.incidence(records), result.noise.probabilities
+    holders = np.zeros(len(records), dtype=bool)
+    holders[indices.matrix[[0]].indices] = True
+    spent, kept = float(weights[holders].sum()), ~holders[indices.private]
+    assert spent > 0
+    rounded, largest = clustering.rounded_weights, 0.0
+    for number, value in enumerate((CODES[0], "zx99999", f"zx99999 {'zebra ' * 9}")):
+        changed = [
+            dataclasses.replace(x, text=x.text.replace(CODES[0], value)) if y else x
+            for x, y in zip(records, holders, strict=True)
+        ]
+        with_value, reference = Forced(seed, source.noisy), Forced(seed, source.noisy)
+        again = write(chosen, changed, tmp_path, with_value, name=f"with-{number}")
+        with monkeypatch.context() as patch:
+            patch.setattr(clustering, "rounded_weights", lambda given: rounded(given * kept))
+            without = write(chosen, changed, tmp_path, reference, name=f"without-{number}")
+        assert again.texts == without.texts == result.texts
+        for first, second in zip(with_value.exact, reference.exact, strict=True):
+            moved = float(np.linalg.norm(first - second))
+            assert moved <= math.sqrt(2) * spent
+            largest = max(largest, moved)
+    assert largest > 0.5 * spent
+
+
 # Interrupted runs
+
+
+def test_runs_of_coins_are_described_as_by_earlier_versions(tmp_path: Path) -> None:
+    """Their inputs are those of a mechanism without `inclusion`; weights are other inputs."""
+    assert "inclusion" not in repr(SecretEvolution(**SMALL))
+    records, coins = some_records(()), SecretEvolution(**{**SMALL, "r": 1.0})
+    write(coins, records, tmp_path, Recorded(1))
+    weights = dataclasses.replace(coins, inclusion="weights")
+    with pytest.raises((RunMismatchError, LedgerError)):
+        write(weights, records, tmp_path, Recorded(1))
+
+
+def test_an_interrupted_run_of_weights_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen, records = SecretEvolution(**{**SMALL, "inclusion": "weights"}), some_records(())
+    whole = write(chosen, records, tmp_path, Recorded(1), name="whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "step", killed_at(5))
+        with pytest.raises(KeyboardInterrupt):
+            write(chosen, records, tmp_path, Recorded(1))
+    again = write(chosen, records, tmp_path, Recorded(2))
+    assert len(again.releases) == len(whole.releases) == 3
+    with opened(tmp_path) as ledger:
+        assert ledger.event() == chosen.plan(chosen.incidence(records))
 
 
 @pytest.mark.grid
@@ -458,6 +526,8 @@ def test_the_journal_alone_is_enough_or_none(tmp_path: Path) -> None:
         ({"radius": 0.0}, "radius must be above 0"),
         ({"expected_sample": 0.0}, "expected_sample must be above 0"),
         ({"releases": "twice"}, "releases must be one of every_round, once"),
+        ({"inclusion": "dice"}, "inclusion must be one of coins, weights"),
+        ({"variant": "as_published", "inclusion": "weights"}, "parameters of the sound variant"),
         ({"lookahead": -1}, "lookahead must be at least 0"),
         ({"labels": "tree"}, "labels must be a tuple"),
         ({"labels": ("tree", "tree")}, "each label once"),

@@ -160,6 +160,25 @@ def test_no_adversary_exceeds_r(layout: tuple[Incidence, int, float | None, np.r
             assert guessed(chances, values, sigma) <= goal.r * (1 + ROUNDING)
 
 
+@examples(12, 30, derandomize=True)
+@given(layouts())
+def test_no_adversary_exceeds_r_of_weights(layout: tuple[Incidence, int, float | None, np.random.Generator]) -> None:
+    """The same where every record of the secret takes part, its vector times its weight."""
+    indices, rounds, sample, generator = layout
+    noise = SecretNoise.fit(indices, rounds=rounds, expected_sample=sample, inclusion="weights")
+    sigma = math.sqrt(2) * noise.sigma
+    for secret, group in enumerate(indices.group):
+        goal = indices.budgets[group]
+        weights = noise.probabilities[indices.matrix[[secret]].indices]
+        weights = weights[weights > 0]
+        if not weights.size:
+            continue
+        values = [(weights @ vectors_of(generator, weights.size))[None] for _ in range(math.ceil(1 / goal.p) % 5 or 2)]
+        assert success(np.ones(1), values[0], sigma, goal.p, rounds) <= goal.r * (1 + ROUNDING)
+        if sigma and 1 / goal.p <= 4:
+            assert guessed(np.ones(1), values, sigma) <= goal.r * (1 + ROUNDING)
+
+
 def adversary(noise: SecretNoise, goal: SecretProtection, sigma: float) -> tuple[float, float]:
     """Of one secret in all records, with all vectors at (1, 1): success on fine cells, and the least it can fall short.
 
