@@ -32,8 +32,8 @@ def test_weights_are_not_called_records(assays: dict[str, Assay]) -> None:
     weighted = assay.model_copy(update={"secrets": assay.secrets.model_copy(update={"inclusion": "weights"})})
     label = "Sum of the weights of private records in a release"
     for side in ("private", "release"):
-        assert f'scope="row">{label}</th><td role="cell">12.5</td>' in render(weighted, side=side)  # type: ignore[arg-type]
-        assert label not in render(assay, side=side)  # type: ignore[arg-type]
+        assert f'scope="row">{label}</th><td role="cell">12.5</td>' in render(weighted, side=side)
+        assert label not in render(assay, side=side)
 
 
 def group(certified: float | None) -> SecretGroup:

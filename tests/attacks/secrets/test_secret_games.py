@@ -185,7 +185,7 @@ def test_records_with_weights_are_one_occurrence() -> None:
     assert game.without_noise().play("recorded", 50, seed=1).right == 50
     for wrong in ({"weights": np.zeros(3)}, {"variant": "as_published"}):
         with pytest.raises(ValueError, match="weights need a sound release and at least one record"):
-            SecretGame.worst_case(10, wrong.pop("weights", weights), 1.0, inclusion="weights", **wrong)  # type: ignore[arg-type]
+            SecretGame.worst_case(10, wrong.pop("weights", weights), 1.0, inclusion="weights", **wrong)
 
 
 def test_games_go_on_where_they_were_interrupted(tmp_path: Path) -> None:

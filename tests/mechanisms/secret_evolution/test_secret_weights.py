@@ -189,8 +189,7 @@ def test_it_takes_less_noise_than_coins() -> None:
     result = places([list(range(40))], 40, SecretProtection(1e-4, 1e-3), group=[0])
     for rounds, least in ((1, 1.2), (10, 1.02)):
         coins, weights = (
-            SecretNoise.fit(result, rounds=rounds, expected_sample=0.6, inclusion=how)  # type: ignore[arg-type]
-            for how in ("coins", "weights")
+            SecretNoise.fit(result, rounds=rounds, expected_sample=0.6, inclusion=how) for how in ("coins", "weights")
         )
         assert weights.expected_sample == pytest.approx(coins.expected_sample, rel=1e-6)
         assert coins.sigma > least * weights.sigma
