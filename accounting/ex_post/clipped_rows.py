@@ -26,6 +26,8 @@ NOT_NUMBERS = "logits must be numbers, with at least one finite entry per row an
 MANY_COLUMNS = 1 / 2  # if more columns are live, all are treated as live: gathering them would cost more
 MANY_ENTRIES = 1 / 4  # if more entries of a row are above the bottom, the whole row is summed
 
+MAX_TAIL = 32.0
+"""How far below their largest public logits may be, halved: differences of two such rows are int32 numbers of steps."""
 _MAX_CLIP = 64.0  # so that a clipped logit is an int32 number of grid steps: 64/GRID = 2^30
 BLOCK = 2**17  # entries, 1 MiB of float64
 _COLUMNS, _ROWS = 1024, 8
@@ -79,6 +81,37 @@ def clip_steps(logits: ArrayLike, clip: float) -> Steps:
     return _clipped(flat, _tops(flat), limit).reshape(raw.shape)
 
 
+def centred_steps(logits: ArrayLike, public: Steps, clip: float, tail: float) -> Steps:
+    """Rows of logits less public ones, clipped to [−c, c], in whole steps of `GRID`; a function of each row by itself.
+
+    With z a row and f the public one, both from `clip_steps` with `tail`, the differences are z − f − t, where
+    t = ⌊(max(2z − f) + min(z − 2f))/2⌋ puts them evenly about 0: the offset of a row's logits does not matter, and
+    tokens that neither the row nor the public logits make likely count little. Everything is exact in whole steps, so
+    the result is the same wherever it is computed.
+
+    Args:
+        logits: raw, shape (B, V).
+        public: f, shape (V,), in steps.
+        clip: c.
+        tail: at most `MAX_TAIL`.
+
+    Returns:
+        Shape (B, V), int32.
+
+    Proof: docs/proofs/centred.md, Assumptions.
+    """
+    limit, raw = integer_clip(clip), np.asarray(logits)
+    if raw.ndim != 2 or raw.shape[1:] != public.shape:
+        raise ValueError(f"logits must have shape (records, {len(public)}), not {raw.shape}")
+    tops, bottom = _tops(raw), integer_clip(tail)
+    centred, wide = np.empty(raw.shape, dtype=np.int32), public.astype(np.int64)
+    for rows in _blocks(*raw.shape):
+        row = _clipped(raw[rows], tops[rows], bottom).astype(np.int64)
+        shift = ((2 * row - wide).max(axis=1) + (row - 2 * wide).min(axis=1)) >> 1
+        centred[rows] = np.clip(row - wide - shift[:, None], -limit, limit)
+    return centred
+
+
 def check_clip(clip: float) -> None:
     """Checks that the grid of logits can represent a clip: it is from 2⁻²⁴ to 64."""
     validate.positive(clip=clip)
@@ -105,6 +138,14 @@ class StepRows:
 
     def live_steps(self, part: slice) -> Steps:
         return self._steps[:, part]
+
+    def steps(self) -> Steps:
+        """The whole batch, shape (B, V)."""
+        return self._steps
+
+    def sums(self) -> Integers:
+        """The sum over the rows, shape (V,), in grid steps."""
+        return np.asarray(self._steps.sum(axis=0, dtype=np.int64))
 
 
 class LogitRows:

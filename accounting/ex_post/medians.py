@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpassay.accounting.adjacency import Adjacency
-from dpassay.accounting.ex_post.clipped_rows import GRID, Rows, StepRows, Steps, integer_clip
+from dpassay.accounting.ex_post.clipped_rows import GRID, MAX_TAIL, Rows, StepRows, Steps, integer_clip
 from dpassay.base import validate
 from dpassay.base.arrays import Floats, Integers
 
@@ -61,7 +61,8 @@ class Medians:
     Attributes:
         size: the number of rows B.
         clip: c, rounded down to the grid.
-        median: shape (V,): the logits that are released (divided by τ); the fallback for an empty batch.
+        median: shape (V,): the logits that are released (divided by τ), public ones included; the fallback for an
+            empty batch.
         adjacency: the neighbouring relation of `left`, `right` and, by default, of `costs`.
     """
 
@@ -70,6 +71,8 @@ class Medians:
     median: Floats
     adjacency: Adjacency
     _fallback: Floats
+    _public: Floats | None  # shape (V,), added to every median
+    _peak: float  # the largest logit of any median, subtracted from exponents so that no sum overflows
     _live: Integers  # the columns where the middle is not all −c
     _ranks: Steps  # the middle there: a, b, d of an odd batch; w, a, b, d of an even one
     _rows: Rows
@@ -83,6 +86,7 @@ class Medians:
         clip: float,
         adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
         fallback: ArrayLike | None = None,
+        public: ArrayLike | None = None,
     ) -> Medians:
         """The medians of a batch.
 
@@ -91,6 +95,8 @@ class Medians:
             clip: the c it was clipped with.
             adjacency: add_remove or replace_one.
             fallback: shape (V,), the public clipped logits that an empty batch releases; None is the uniform law.
+            public: shape (V,), public logits that are added to every median, for rows from `centred_steps`; an empty
+                batch then releases them, and there is no other fallback.
 
         Raises:
             ValueError: if the shape or the adjacency is invalid, or an entry is outside [−c, c].
@@ -106,7 +112,8 @@ class Medians:
             if not (steps.max() <= limit and steps.min() >= -limit):
                 raise ValueError(f"the batch has entries outside [−{clip}, {clip}]; clip it with clip_logits first")
             integers[index] = steps
-        return cls.of_rows(StepRows(integers, clip), clip=clip, adjacency=adjacency, fallback=fallback)
+        rows = StepRows(integers, clip)
+        return cls.of_rows(rows, clip=clip, adjacency=adjacency, fallback=fallback, public=public)
 
     @classmethod
     def of_rows(
@@ -116,19 +123,39 @@ class Medians:
         clip: float,
         adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
         fallback: ArrayLike | None = None,
+        public: ArrayLike | None = None,
     ) -> Medians:
-        """The medians of a batch stored elsewhere and clipped with the same c; its entries are not checked."""
+        """The medians of a batch stored elsewhere and clipped with the same c; its entries are not checked.
+
+        With `public` logits, every column of the batch must be live.
+        """
         limit = integer_clip(clip)
         size, vocabulary = rows.shape
         half = size // 2
         live, ranks = rows.middle(range(half - 1, half + 2) if size % 2 else range(half - 2, half + 2))
-        base = _fallback_vector(fallback, vocabulary, limit)
+        added = None if public is None else _public_vector(public, vocabulary)
+        if added is not None and (fallback is not None or len(live) < vocabulary):
+            raise ValueError("public logits need rows whose columns are all live, and no fallback beside them")
+        empty = _fallback_vector(fallback, vocabulary, limit) if added is None else added
         if size:
             median = np.full(vocabulary, -limit * GRID)
             median[live] = ranks[1] * GRID if size % 2 else (ranks[1].astype(np.int64) + ranks[2]) * (GRID / 2)
+            if added is not None:
+                median += added
         else:
-            median = base
-        return cls(size, limit * GRID, median, _checked_adjacency(adjacency), base, live, ranks, rows)
+            median = empty
+        peak = limit * GRID if added is None else limit * GRID + float(added.max())
+        relation = _checked_adjacency(adjacency)
+        return cls(size, limit * GRID, median, relation, empty, added, peak, live, ranks, rows)
+
+    @property
+    def reach(self) -> float:
+        """Half of the largest difference of two logits of a median: c, and half of the range of public logits."""
+        return self.clip if self._public is None else self.clip + float(np.ptp(self._public)) / 2
+
+    def slack(self, temperature: float) -> float:
+        """A bound on the float64 error of a difference of two log-probabilities of these medians, and of γ."""
+        return slack(len(self.median), self.reach, temperature)
 
     @property
     def left(self) -> Floats:
@@ -178,7 +205,7 @@ class Medians:
 
         Args:
             token: the sampled x, in [0, V).
-            temperature: τ > 0, with 2c/τ at most 600.
+            temperature: τ > 0, with 2·`reach`/τ at most 600.
             adjacency: add_remove or replace_one; by default the object's own.
             rounding: a bound on |log p̃(y)/p(y)| between the law that was sampled and the exact softmax; twice this
                 bound is added to u⁻ and u⁺.
@@ -191,7 +218,7 @@ class Medians:
         """
         self._check(token, temperature)
         relation = self.adjacency if adjacency is None else _checked_adjacency(adjacency)
-        error = slack(len(self.median), self.clip, temperature)
+        error = self.slack(temperature)
         base = self.log_probability(token, temperature)
         if relation is Adjacency.REPLACE_ONE:
             lowest, highest = self._replacement_extremes(token, temperature, base)
@@ -212,7 +239,7 @@ class Medians:
     def _check(self, token: int, temperature: float) -> None:
         if not 0 <= token < len(self.median):
             raise ValueError(f"token must be between 0 and {len(self.median) - 1}, not {token!r}")
-        check_temperature(self.clip, temperature)
+        check_temperature(self.reach, temperature)
 
     def _interval(self, adjacency: Adjacency) -> tuple[Pair, Pair]:
         """L and R of docs/proofs/ex-post.md, Theorem 1; for replace_one the hull over all rows."""
@@ -229,17 +256,20 @@ class Medians:
             return self.median
         vector = np.full(len(self.median), -self.clip)
         vector[self._live] = self._midpoint(pair)
-        return vector
+        return vector if self._public is None else vector + self._public
 
     def _root(self, rank: int, temperature: float) -> Floats:
-        """exp((z − c)/2τ) of a middle row, at most 1, so that no sum overflows.
+        """exp((z + f − peak)/2τ) of a middle row with the public logits f, if any: at most 1.
 
         The weight of a vector halfway between two rows is the product of theirs. Cached, since every cost of a batch
         uses three or four of them.
         """
         key = rank, temperature
         if key not in self._roots:
-            self._roots[key] = np.exp((self._ranks[rank] * GRID - self.clip) / (2 * temperature))
+            logits = self._ranks[rank] * GRID
+            if self._public is not None:
+                logits = logits + self._public
+            self._roots[key] = np.exp((logits - self._peak) / (2 * temperature))
         return self._roots[key]
 
     def _clipped_weight(self, token: int, temperature: float) -> float:
@@ -257,11 +287,12 @@ class Medians:
         index = self._place(token)
         if index is None:
             return -self.clip
-        return (int(self._ranks[pair[0], index]) + int(self._ranks[pair[1], index])) * (GRID / 2)
+        logit = (int(self._ranks[pair[0], index]) + int(self._ranks[pair[1], index])) * (GRID / 2)
+        return logit if self._public is None else logit + float(self._public[token])
 
     def _log_law(self, others: Pair, own: Pair, token: int, temperature: float) -> float:
         """log softmax(w/τ)_x for w = `others` except w_x = `own`_x."""
-        exponent = (self._at(own, token) - self.clip) / temperature
+        exponent = (self._at(own, token) - self._peak) / temperature
         return exponent - math.log(self._weight_of_others(others, token, temperature) + math.exp(exponent))
 
     def _weight_of_others(self, pair: Pair, token: int, temperature: float) -> float:
@@ -276,19 +307,19 @@ class Medians:
 
     def _log_probabilities(self, others: Floats, own: Floats, temperature: float) -> Floats:
         """Log-probability of the token with logits `own` if all others weigh `others`; both of one shape."""
-        exponent = (own - self.clip) / temperature
+        exponent = (own - self._peak) / temperature
         return np.asarray(exponent - np.log(others + np.exp(exponent)))
 
     def _log_fallback(self, token: int, temperature: float) -> float:
         """log softmax(w/τ)_x for w = the fallback."""
-        exponents = (self._fallback - self.clip) / temperature
+        exponents = (self._fallback - self._peak) / temperature
         return float(exponents[token]) - math.log(float(np.exp(exponents).sum()))
 
     def _gamma(self, token: int, temperature: float, base: float) -> float:
         """γ = max{log 1/α, log β} of Definition 4, with [a, d] of an odd batch and [a, b] of an even one."""
         left, right = ((0, 0), (2, 2)) if self.size % 2 else ((1, 1), (2, 2))
         low, centre, high = (
-            (value - self.clip) / temperature
+            (value - self._peak) / temperature
             for value in (self._at(left, token), float(self.median[token]), self._at(right, token))
         )
         log_total = centre - base
@@ -361,6 +392,17 @@ def _checked_adjacency(adjacency: Adjacency | str) -> Adjacency:
     if adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
         raise ValueError(f"ex-post costs are defined under add_remove and replace_one, not {str(adjacency)!r}")
     return Adjacency(adjacency)
+
+
+def _public_vector(public: ArrayLike, vocabulary: int) -> Floats:
+    vector = np.asarray(public, dtype=np.float64)
+    steps = np.rint(vector / GRID)
+    if vector.shape != (vocabulary,) or not (np.abs(vector) <= MAX_TAIL).all() or not (steps * GRID == vector).all():
+        raise ValueError(
+            f"public logits must have shape ({vocabulary},) and be multiples of 2⁻²⁴ of at most {MAX_TAIL:g}, as from "
+            f"clip_logits, not shape {vector.shape}"
+        )
+    return vector
 
 
 def _fallback_vector(fallback: ArrayLike | None, vocabulary: int, limit: int) -> Floats:

@@ -51,7 +51,7 @@ class LeaveOneOut:
     Args:
         records: number of records of the run.
         aggregate: ``median``, ``mean`` or ``none``.
-        clip: c of the clipped logits; not used for ``none``.
+        clip: the largest aggregated logit: c, for centred rows plus the tail; not used for ``none``.
         temperature: τ.
         denominator: s of the mean.
         rounding: a bound on |log p̃(y)/p(y)| between the sampled distribution and the exact softmax. Without protection
@@ -103,7 +103,7 @@ class LeaveOneOut:
         return cls(
             records,
             aggregate=mechanism.aggregate,
-            clip=mechanism.clip,
+            clip=mechanism.largest_logit,
             temperature=mechanism.temperature,
             denominator=(mechanism.denominator or mechanism.batch_size) if mechanism.aggregate == "mean" else None,
             rounding=0.0 if mechanism.aggregate == "none" else mechanism.rounding,
@@ -120,6 +120,7 @@ class LeaveOneOut:
         token: int,
         document: int,
         position: int,
+        public: NDArray[np.floating] | None = None,
     ) -> None:
         """Adds one released token; see `Observer`."""
         rows = np.asarray(records, dtype=np.int64)
@@ -133,9 +134,9 @@ class LeaveOneOut:
             if medians is None:
                 raise ValueError("medians must be given if the aggregate is median")
             losses = medians.leave_one_out(token, self._temperature)
-            error = slack(len(medians.median), medians.clip, self._temperature)
+            error = medians.slack(self._temperature)
         else:
-            losses, error = self._mean(np.asarray(clipped, dtype=np.float64), token)
+            losses, error = self._mean(np.asarray(clipped, dtype=np.float64), public, token)
         self._add(rows, losses, error + 2 * self._rounding)
 
     @property
@@ -166,9 +167,9 @@ class LeaveOneOut:
         # The addition rounds its result by at most half a unit in the last place.
         self._errors[rows] += error + _UNIT_ROUNDOFF * np.abs(self._losses[rows])
 
-    def _mean(self, clipped: Floats, token: int) -> tuple[Floats, float]:
+    def _mean(self, clipped: Floats, public: NDArray[np.floating] | None, token: int) -> tuple[Floats, float]:
         """Log-ratios of the distributions of Σ z with and without each row; sums are exact on the logits' grid."""
-        total = clipped.sum(axis=0)
+        total = clipped.sum(axis=0) if public is None else clipped.sum(axis=0) + public
         base = self._log_laws(total[None, :], token)
         return base - self._log_laws(total - clipped, token), self._slack(clipped)
 
@@ -326,9 +327,11 @@ def scoring_error(mechanism: PrivateInference, model: LanguageModel, generation:
     otherwise `ROW_MARGIN` times the model's row difference, a spot check with a factor that is not derived.
     Clipping moves a logit by at most 2d (its own error and that of its row's largest), a median or the mean of at most
     that many rows by no more, and log softmax(·/τ) by at most twice that over τ; two distributions are compared. A
-    mean's batch can be larger than its denominator, by a factor of `crowding`.
+    mean's batch can be larger than its denominator, by a factor of `crowding`. A centred row and the public logits move
+    by at most 12d in all: 2d for the row and the public logits each, 6d for the shift that puts their difference about
+    0, and 2d for the public logits that are added.
     """
-    clip, temperature, rounding = mechanism.clip, mechanism.temperature, 0.0
+    clip, temperature, rounding = mechanism.largest_logit, mechanism.temperature, 0.0
     if mechanism.aggregate == "none":
         clip, rounding = _UNPROTECTED_CLIP * temperature, token_sampler.selection_rounding(_UNPROTECTED_CLIP, 1.0)
     else:
@@ -337,7 +340,8 @@ def scoring_error(mechanism: PrivateInference, model: LanguageModel, generation:
     if mechanism.aggregate == "mean":
         largest = float(np.max(generation.slot_sizes, initial=0)) + 1
         crowding = max(1.0, largest / (mechanism.denominator or mechanism.batch_size))
-    forward = 8 * ROW_MARGIN * generation.row_difference * crowding / temperature
+    moved = 2 if mechanism.center is None else 12
+    forward = 4 * moved * ROW_MARGIN * generation.row_difference * crowding / temperature
     return forward + 2 * rounding + slack(model.vocabulary_size, clip, temperature)
 
 

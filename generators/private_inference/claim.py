@@ -18,6 +18,12 @@ from dpassay.mechanisms.private_inference.generator import PrivateInference
 ROWS_ALIKE = "The kernels compute each row of a batch alike, whatever the other rows hold."
 """The assumption on kernels. At which shapes it was verified is part of what a run begins with."""
 
+PUBLIC_LOGITS = (
+    "The predictions without a record, about which those of the records are clipped, are public: neither the model nor "
+    "the prompt was made from the private records."
+)
+"""The assumption on the center of clipped rows."""
+
 PrivateInferenceParameters: Any = parameters_model(
     "PrivateInferenceParameters",
     PrivateInference,
@@ -69,9 +75,14 @@ class PrivateInferenceClaim(EmbeddingClaim):
                 "Private inference with its protection taken out, as a control: each synthetic document is written by "
                 "the language model from one record of a batch"
             )
+        centred = (
+            ", and counts by how its prediction differs from the one without a record"
+            if parameters.get("center")
+            else ""
+        )
         return (
             "Private inference: each token of a synthetic document is drawn from an aggregate over a batch of records, "
-            "each of which is shown to the language model on its own"
+            f"each of which is shown to the language model on its own{centred}"
         )
 
     def parameter_warnings(self) -> list[str]:
@@ -108,6 +119,8 @@ class PrivateInferenceClaim(EmbeddingClaim):
             said.append(ROWS_ALIKE)
         if self.public.context_tokens is not None:
             said.append("The public length of contexts was not set by the private records.")
+        if self.parameters.center is not None:
+            said.append(PUBLIC_LOGITS)
         if self.parameters.centres is not None:
             said += ["The centres of clusters were not made from the private records.", EMBEDDED_ALONE]
         return said

@@ -1,5 +1,7 @@
 """Aggregates several next-token predictions into one distribution: medians or means of clipped logits.
 
+Centred rows are clipped about public logits, which are added to the aggregate (docs/proofs/centred.md).
+
 Clipped logits are integer multiples of 2⁻²⁴ (`ex_post.clipped_rows.GRID`), so medians and sums do not depend on the
 order of the records, and a removed record leaves no rounding behind. Operations on all rows run where the logits are:
 in numpy on the CPU, in torch on a GPU, with bitwise equal results. The distribution and its costs are computed in numpy
@@ -15,14 +17,24 @@ import torch
 from numpy.typing import NDArray
 
 from dpassay.accounting.adjacency import Adjacency
-from dpassay.accounting.ex_post.clipped_rows import GRID, LogitRows, clip_logits, integer_clip
+from dpassay.accounting.ex_post.clipped_rows import (
+    GRID,
+    LogitRows,
+    StepRows,
+    Steps,
+    centred_steps,
+    clip_logits,
+    clip_steps,
+    integer_clip,
+)
 from dpassay.accounting.ex_post.medians import Cost, Medians
 from dpassay.base.arrays import Floats
 from dpassay.mechanisms.primitives import token_sampler
 from dpassay.mechanisms.primitives.randomness import Source
-from dpassay.mechanisms.private_inference.device_rows import DeviceRows
+from dpassay.mechanisms.private_inference.device_rows import CentredDeviceRows, DeviceRows
 
 Logits = NDArray[np.floating] | torch.Tensor
+ClippedRows = LogitRows | DeviceRows | StepRows | CentredDeviceRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +44,24 @@ class Aggregate:
     Attributes:
         scores: shape (V,). For a mean they are sums, and clip and temperature include the denominator, so that no
             division rounds.
-        clip: c, times the denominator of a mean.
+        clip: c, times the denominator of a mean; for centred rows c and the tail of the public logits.
         temperature: τ, likewise.
         batch: shape (B, V), the aggregated logits: clipped, on the device of the model, or raw without protection.
         medians: from which the costs of a median are computed.
+        public: shape (V,), what of the scores is public; None for nothing.
     """
 
     scores: Floats
     clip: float
     temperature: float
-    batch: LogitRows | DeviceRows | Logits
+    batch: ClippedRows | Logits
     medians: Medians | None = None
+    public: Floats | None = None
 
     @property
     def clipped(self) -> Floats:
         """The aggregated logits, shape (B, V): clipped, or raw without protection; copied from a GPU on access."""
-        if isinstance(self.batch, LogitRows | DeviceRows):
+        if isinstance(self.batch, ClippedRows):
             return np.asarray(self.batch.steps() * GRID, dtype=np.float64)
         return np.asarray(_on_cpu(self.batch), dtype=np.float64)
 
@@ -67,6 +81,13 @@ def clipped_rows(logits: Logits, clip: float) -> LogitRows | DeviceRows:
     return LogitRows(_on_cpu(logits), clip)
 
 
+def centred_rows(logits: Logits, public: Steps, clip: float, tail: float) -> StepRows | CentredDeviceRows:
+    """The centred rows of raw logits, shape (B, V): in numpy on the CPU, in torch on a GPU."""
+    if isinstance(logits, torch.Tensor) and logits.device.type != "cpu":
+        return CentredDeviceRows(logits, public, clip, tail)
+    return StepRows(centred_steps(_on_cpu(logits), public, clip, tail), clip)
+
+
 def _on_cpu(logits: Logits) -> NDArray[np.floating]:
     return logits.cpu().numpy() if isinstance(logits, torch.Tensor) else logits
 
@@ -78,9 +99,18 @@ def median(
     clip: float,
     temperature: float,
     adjacency: Adjacency,
+    tail: float | None = None,
 ) -> Aggregate:
     """The coordinate-wise median of a slot's raw logits, shape (B, V), clipped to c; an empty slot uses the public
-    `fallback`, shape (V,), which is needed for B ≤ 1."""
+    `fallback`, shape (V,), which is needed for B ≤ 1.
+
+    With a `tail`, rows are centred at the fallback, which is then always needed and clipped with the tail."""
+    if tail is not None:
+        assert fallback is not None
+        center = clip_steps(_on_cpu(fallback), tail)
+        centred, added = centred_rows(logits, center, clip, tail), np.asarray(center * GRID, dtype=np.float64)
+        medians = Medians.of_rows(centred, clip=clip, adjacency=adjacency, public=added)
+        return Aggregate(medians.median, medians.clip + tail, temperature, centred, medians, added)
     rows = clipped_rows(logits, clip)
     public = None if fallback is None else clip_logits(_on_cpu(fallback), clip)
     medians = Medians.of_rows(rows, clip=clip, adjacency=adjacency, fallback=public)
@@ -106,14 +136,24 @@ def mean(
     clip: float,
     temperature: float,
     denominator: int,
+    tail: float | None = None,
 ) -> Aggregate:
     """The sum of a slot's clipped logits, raw of shape (B, V), over a fixed public denominator s, with a public
-    `anchor`, shape (V,), that is always added, if there is one; 0, uniform sampling, for an empty slot."""
+    `anchor`, shape (V,), that is always added, if there is one; 0, uniform sampling, for an empty slot.
+
+    With a `tail`, rows are centred at the anchor, which is clipped with the tail and added s times."""
+    integer_bound = integer_clip(clip) * GRID  # so that the floor of the sampler is on the grid too, and is not rounded
+    if tail is not None:
+        assert anchor is not None
+        center = clip_steps(_on_cpu(anchor), tail)
+        centred, times = centred_rows(logits, center, clip, tail), center.astype(np.int64) * denominator
+        total, added = (np.asarray(steps * GRID, dtype=np.float64) for steps in (times + centred.sums(), times))
+        bound = (integer_bound + integer_clip(tail) * GRID) * denominator
+        return Aggregate(total, bound, temperature * denominator, centred, public=added)
     rows = clipped_rows(logits, clip)
     scores: Floats = np.asarray(rows.sums() * GRID, dtype=np.float64)  # exact in float64 up to 2²³ rows
     if anchor is not None:
         scores += clip_logits(_on_cpu(anchor), clip)
-    integer_bound = integer_clip(clip) * GRID  # so that the floor of the sampler is on the grid too, and is not rounded
     return Aggregate(scores, integer_bound * denominator, temperature * denominator, rows)
 
 

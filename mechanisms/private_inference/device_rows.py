@@ -57,6 +57,10 @@ class DeviceRows:
         self._least = torch.nextafter(least, torch.full_like(least, -torch.inf))  # see `LogitRows`
         self._live: torch.Tensor | None = None  # columns; None for all of them
 
+    def on_device(self) -> torch.Tensor:
+        """All clipped logits, shape (B, V), int32."""
+        return self._clipped(self._raw)
+
     def steps(self) -> Steps:
         """All clipped logits on the CPU, shape (B, V)."""
         integers = np.empty(self.shape, dtype=np.int32)
@@ -73,7 +77,7 @@ class DeviceRows:
         inside = [rank for rank in ranks if 0 <= rank < size]
         if inside and len(live):
             indices = slice(inside[0] - ranks[0], inside[-1] - ranks[0] + 1)
-            values = [self._ranked(self._clipped(self._gathered(part)), inside) for part in self._parts(len(live))]
+            values = [_order_statistics(self._clipped(self._gathered(part)), inside) for part in self._parts(len(live))]
             result[indices] = torch.cat(values, dim=1).cpu().numpy()
         fill_outside(result, ranks, size, self._limit)
         return live, result
@@ -121,11 +125,6 @@ class DeviceRows:
             return self._raw[:, part]
         return self._raw.index_select(1, self._live[part])
 
-    def _ranked(self, steps: torch.Tensor, ranks: list[int]) -> torch.Tensor:
-        """Rows of the sorted batch, shape (len(ranks), columns)."""
-        columns = steps.T.contiguous()
-        return torch.stack([torch.kthvalue(columns, rank + 1, dim=1).values for rank in ranks])
-
     def _clipped(self, raw: torch.Tensor) -> torch.Tensor:
         """Shape (B, columns), int32: max(−c, z − top + c) in grid steps."""
         return self._above(raw, self._tops[:, None]).sub_(self._limit).to(torch.int32)
@@ -138,3 +137,65 @@ class DeviceRows:
     def _parts(self, columns: int) -> Iterator[slice]:
         width = max(1, ENTRIES // max(1, self.shape[0]))
         return (slice(start, min(start + width, columns)) for start in range(0, columns, width))
+
+
+class CentredDeviceRows:
+    """A batch of raw logits on any torch device, less public ones and clipped; bitwise equal to `centred_steps`.
+
+    Every column counts as live. Unlike `DeviceRows`, the whole batch is kept as 32-bit numbers.
+
+    Args:
+        logits: shape (B, V), float32 or float64.
+        public: shape (V,), in steps, clipped with `tail`.
+        clip: c.
+        tail: at most `MAX_TAIL`.
+
+    Raises:
+        ValueError: as for `centred_steps`.
+    """
+
+    def __init__(self, logits: torch.Tensor, public: Steps, clip: float, tail: float) -> None:
+        self.shape: tuple[int, int] = (logits.shape[0], logits.shape[1])
+        self._limit = integer_clip(clip)
+        self._steps = torch.empty(self.shape, dtype=torch.int32, device=logits.device)
+        wide = torch.from_numpy(public.astype(np.int64)).to(logits.device)
+        height = max(1, ENTRIES // self.shape[1])
+        for start in range(0, self.shape[0], height):
+            rows = slice(start, start + height)
+            row = DeviceRows(logits[rows], tail).on_device().long()
+            shift = ((2 * row - wide).amax(dim=1) + (row - 2 * wide).amin(dim=1)) >> 1
+            self._steps[rows] = (row - wide - shift[:, None]).clamp_(-self._limit, self._limit).int()
+
+    def steps(self) -> Steps:
+        """The whole batch on the CPU, shape (B, V)."""
+        steps: Steps = self._steps.cpu().numpy()
+        return steps
+
+    def middle(self, ranks: range) -> tuple[Integers, Steps]:
+        """All columns and the batch sorted there; see `Rows`."""
+        size, vocabulary = self.shape
+        result = np.empty((len(ranks), vocabulary), dtype=np.int32)
+        inside = [rank for rank in ranks if 0 <= rank < size]
+        width = max(1, ENTRIES // max(1, size))
+        for start in range(0, vocabulary if inside else 0, width):
+            columns = slice(start, start + width)
+            values = _order_statistics(self._steps[:, columns], inside)
+            result[inside[0] - ranks[0] : inside[-1] - ranks[0] + 1, columns] = values.cpu().numpy()
+        fill_outside(result, ranks, size, self._limit)
+        return np.arange(vocabulary), result
+
+    def live_steps(self, part: slice) -> Steps:
+        """Shape (B, columns), on the CPU; see `Rows`."""
+        steps: Steps = self._steps[:, part].cpu().numpy()
+        return steps
+
+    def sums(self) -> Integers:
+        """The sum over the rows, shape (V,), in grid steps."""
+        sums: Integers = self._steps.sum(dim=0, dtype=torch.int64).cpu().numpy()
+        return sums
+
+
+def _order_statistics(steps: torch.Tensor, ranks: list[int]) -> torch.Tensor:
+    """Rows of the sorted batch, shape (len(ranks), columns)."""
+    columns = steps.T.contiguous()
+    return torch.stack([torch.kthvalue(columns, rank + 1, dim=1).values for rank in ranks])

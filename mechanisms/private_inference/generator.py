@@ -7,8 +7,12 @@ Each slot generates exactly its token budget, document after document. The aggre
 - ``mean``: the sum over a fixed public denominator s changes by at most c/s per coordinate, so each token is a
   bounded-range selection with η = 2c/(sτ); 4c/(sτ) if a row is replaced (replace_one, contexts of several records);
   8c/(sτ) for both.
-- ``median``: η = 4c/τ before the run; the realised ex-post cost is computed from the batch and recorded in the ledger.
+- ``median``: η = 4c/τ before the run (2c/τ if rows are centred and none is replaced); the realised ex-post
+  cost is computed from the batch and recorded in the ledger.
 - ``none``: the unprotected control. Each document is generated from one record.
+
+With ``center: public``, a record's logits less those of the prompt without a record are clipped, and the public ones
+are added to the aggregate: a smaller c then keeps what a record adds (docs/proofs/centred.md).
 
 With public centres, a record is hashed into the slots of its cluster: noisy counts of clusters are released first, and
 given them a record's cluster is a function of its own text (`clusters`).
@@ -22,6 +26,7 @@ Source: Amin et al., "Private Prediction for Large-Scale Synthetic Text Generati
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,7 +37,7 @@ from dp_accounting import DpEvent, dp_event
 from dpassay.accounting import events
 from dpassay.accounting.adjacency import SINGLE_UNITS, Adjacency, Unit
 from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
-from dpassay.accounting.ex_post.clipped_rows import check_clip
+from dpassay.accounting.ex_post.clipped_rows import GRID, MAX_TAIL, check_clip
 from dpassay.base import validate
 from dpassay.data.records import Record
 from dpassay.mechanisms.models.end_rule import EndRule
@@ -49,6 +54,8 @@ if TYPE_CHECKING:
 
 RECORD_TOKENS = 64
 """Number of tokens of each record for which a context has room, if the claim states no length."""
+TAIL = 10.0
+"""With ``center: public``, public logits more than 2·TAIL·τ below the largest are raised to that."""
 MAX_SLOTS = 100_000
 """The largest number of slots of all labels: each is a part of the plan, and has its own documents."""
 MAX_TOKENS = 10**9
@@ -70,6 +77,8 @@ class PrivateInference:
         records_per_context: k, the (mean) number of records in a context.
         denominator: s of the mean; batch_size by default.
         anchor: whether a mean always includes the clipped logits of the prompt without an example (s then counts it).
+        center: ``public`` clips each record's logits less those of the prompt without a record to [−c, c], and adds the
+            public ones to the aggregate; None clips the logits themselves. c/τ is then at most 10.
         prefix: a public text with which every document begins; never sampled, never charged.
         template: of the prompt: ``pretrained`` or ``instruction`` (`prompts`), or a template in Jinja or `str.format`
             with ``examples`` and ``label``; None is the embedded model's own form for that model, ``pretrained`` for
@@ -118,6 +127,7 @@ class PrivateInference:
     rows: Literal["fixed", "packed"] = "fixed"
     context_tokens: int | tuple[tuple[str, int], ...] | None = None
     document_tokens: int | None = None
+    center: Literal["public"] | None = field(default=None, repr=False)  # not in the digests of earlier versions' runs
 
     def __post_init__(self) -> None:
         validate.one_of(("median", "mean", "none"), aggregate=self.aggregate)
@@ -125,8 +135,9 @@ class PrivateInference:
         validate.one_of(("fixed", "packed"), rows=self.rows)
         check_clip(self.clip)
         validate.positive(temperature=self.temperature)
+        self._check_center()
         if self.aggregate != "none":
-            token_sampler.check_range(self.clip, self.temperature)
+            token_sampler.check_range(self.largest_logit, self.temperature)
         for name in ("batch_size", "tokens", "records", "records_per_context"):
             validate.integer(minimum=1, **{name: getattr(self, name)})
         if self.denominator is not None:
@@ -137,6 +148,34 @@ class PrivateInference:
             raise ValueError(f"anchor is a parameter of aggregate mean, not {self.aggregate}; leave it out")
         self._check_public()
         self._check_size()
+
+    def _check_center(self) -> None:
+        if self.center is None:
+            return
+        validate.one_of(("public",), center=self.center)
+        if self.aggregate == "none":
+            raise ValueError("center is a parameter of aggregates mean and median, not none; leave it out")
+        if self.anchor:
+            raise ValueError("anchor adds the public logits that center already adds; leave one of them out")
+        if self.variant == "as_published":
+            raise ValueError("center is no part of variant as_published; use variant sound or leave it out")
+        if self.clip > TAIL * self.temperature:
+            raise ValueError(
+                f"with center public, clip/temperature must be at most {TAIL:g}, not "
+                f"{self.clip / self.temperature:g}; lower clip, 2 to 4 keep most of what a record adds"
+            )
+
+    @property
+    def tail(self) -> float | None:
+        """With ``center: public``, the clip of the public logits, a multiple of the grid; None otherwise."""
+        if self.center is None:
+            return None
+        return math.floor(min(TAIL * self.temperature, MAX_TAIL) / GRID) * GRID
+
+    @property
+    def largest_logit(self) -> float:
+        """Aggregated logits are between minus this and this, at the denominator of a mean."""
+        return self.clip + (self.tail or 0.0)
 
     def _check_size(self) -> None:
         """Rejects sizes that are too large before anything of this size is allocated."""
@@ -234,7 +273,7 @@ class PrivateInference:
     @property
     def rounding(self) -> float:
         """The bound on |log p̃/p| of the integer sampler, part of every selection's event."""
-        return token_sampler.selection_rounding(self.clip, self.temperature)
+        return token_sampler.selection_rounding(self.largest_logit, self.temperature)
 
     def label_of(self, slot: int) -> str | None:
         """The public label of a slot."""
@@ -260,7 +299,8 @@ class PrivateInference:
         if self.aggregate == "none":
             return dp_event.NonPrivateDpEvent()
         if self.aggregate == "median":
-            return ExPostSelectionDpEvent(4 * self.clip / self.temperature, self.rounding)
+            ends = 2 if self.center and not self.replaces_rows else 4
+            return ExPostSelectionDpEvent(ends * self.clip / self.temperature, self.rounding)
         if self.shifts_rows:
             return BoundedRangeSelectionDpEvent(4 * self.clip / self.temperature, self.rounding)
         unit = self.clip / ((self.denominator or self.batch_size) * self.temperature)

@@ -309,6 +309,7 @@ class Loop:
                 slot=writer.item.slot,
                 records=writer.item.records,
                 clipped=clipped,
+                public=law.public,
                 medians=law.medians,
                 log_probability=law.log_probability(token),
                 token=token,

@@ -95,6 +95,8 @@ class SlotInputs:
         return SlotInput(slot, contexts, tuple(context[0] for context in members), fallback)
 
     def _needs_fallback(self, size: int) -> bool:
+        if self.mechanism.center is not None:
+            return True
         match self.mechanism.aggregate:
             case "median":
                 return size <= 1  # an empty batch uses it; a batch of one falls back to it if its row is removed
@@ -107,7 +109,8 @@ class SlotInputs:
         """SHA-256 of everything that determines what a resumed run computes. Private."""
         public = (self.mechanism, self.model.fingerprint, self.model.dtype, self._key, self.row_plan.to_json())
         clusters = None if self.mechanism.centres is None else self.mechanism.clusters().fingerprint
-        digest = hashlib.sha256(repr((*public, clusters)).encode())
+        later = () if self.mechanism.center is None else (self.mechanism.center,)  # earlier versions did not have it
+        digest = hashlib.sha256(repr((*public, clusters, *later)).encode())
         for record in self.records:
             fields = repr((record.slotting_id, record.id, record.label, record.user, record.text))
             digest.update(hashlib.sha256(fields.encode("utf-8", "surrogatepass")).digest())
@@ -156,13 +159,13 @@ class SlotInputs:
         the fallback."""
         mechanism, count = self.mechanism, len(item.contexts)
         own, fallback = logits[:count], None if item.fallback is None else logits[count]
-        clip, temperature = mechanism.clip, mechanism.temperature
+        clip, temperature, tail = mechanism.clip, mechanism.temperature, mechanism.tail
         if mechanism.aggregate == "median":
             relation = mechanism.adjacency
-            return aggregation.median(own, fallback, clip=clip, temperature=temperature, adjacency=relation)
+            return aggregation.median(own, fallback, clip=clip, temperature=temperature, adjacency=relation, tail=tail)
         if mechanism.aggregate == "mean":
             divisor = mechanism.denominator or mechanism.batch_size
-            return aggregation.mean(own, fallback, clip=clip, temperature=temperature, denominator=divisor)
+            return aggregation.mean(own, fallback, clip=clip, temperature=temperature, denominator=divisor, tail=tail)
         chosen = fallback if row is None else own[row]
         assert chosen is not None
         return aggregation.single(own, chosen, temperature=temperature)

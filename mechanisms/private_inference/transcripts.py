@@ -97,6 +97,7 @@ class Observer(Protocol):
         slot: int,
         records: Sequence[int],
         clipped: NDArray[np.floating],
+        public: NDArray[np.floating] | None,
         medians: Medians | None,
         log_probability: float,
         token: int,
@@ -109,6 +110,7 @@ class Observer(Protocol):
             slot: that generated it.
             records: row → index of its record; of its first record if a context holds several.
             clipped: shape (B, V), the aggregated logits; raw if aggregate is ``none``.
+            public: shape (V,), what is added to their median or sum if rows are centred.
             medians: of the batch, if aggregate is ``median``.
             log_probability: of the token, in its distribution before integer rounding.
             token: the sampled token.

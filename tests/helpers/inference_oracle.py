@@ -32,6 +32,14 @@ def clipped(logits: Sequence[float], clip: float) -> Row:
     return [max(-steps, round((z - top) / _GRID) + steps) * _GRID for z in logits]
 
 
+def centred(logits: Sequence[float], public: Sequence[float], clip: float, tail: float) -> Row:
+    """Both clipped with the tail, their difference put evenly about 0 where either is likely, and clipped with c."""
+    row, other = ([round(z / _GRID) for z in clipped(item, tail)] for item in (logits, public))
+    pairs, steps = list(zip(row, other, strict=True)), math.floor(clip / _GRID)
+    shift = (max(2 * z - f for z, f in pairs) + min(z - 2 * f for z, f in pairs)) // 2
+    return [min(max(z - f - shift, -steps), steps) * _GRID for z, f in pairs]
+
+
 def log_softmax(scores: Sequence[float], temperature: float) -> Row:
     top = max(scores)
     total = math.log(math.fsum(math.exp((s - top) / temperature) for s in scores))
@@ -63,6 +71,7 @@ class Pipeline:
         self.slots_of_cell = slots_of_cell or [chosen.total_slots]
         self._slots: dict[Record, int] = {}
         self._rows: dict[tuple[tuple[int, ...], tuple[int, ...]], Row] = {}
+        self.tail = math.floor(min(10 * chosen.temperature, 32.0) / _GRID) * _GRID if chosen.center else 0.0
         self.contexts_of_slot = math.ceil(chosen.records / (sum(self.slots_of_cell) * chosen.records_per_context))
 
     def slot(self, record: Record) -> int:
@@ -115,17 +124,29 @@ class Pipeline:
 
     def _row(self, context: tuple[int, ...], tail: tuple[int, ...]) -> Row:
         if (context, tail) not in self._rows:
-            logits = self.model.row(context, tail).astype("float32").tolist()
-            self._rows[context, tail] = clipped(logits, self.chosen.clip)
+            logits, clip = self._logits(context, tail), self.chosen.clip
+            center = self._logits((0,), tail)
+            self._rows[context, tail] = (
+                centred(logits, center, clip, self.tail) if self.chosen.center else clipped(logits, clip)
+            )
         return self._rows[context, tail]
+
+    def _logits(self, context: tuple[int, ...], tail: tuple[int, ...]) -> Row:
+        row: Row = self.model.row(context, tail).astype("float32").tolist()
+        return row
 
     def log_law(self, rows: Sequence[Row], tail: tuple[int, ...]) -> Row:
         """log p of every next token, from a batch of clipped rows."""
-        clip, temperature = self.chosen.clip, self.chosen.temperature
+        clip, temperature, vocabulary = self.chosen.clip, self.chosen.temperature, self.model.vocabulary_size
+        public, fallback = [0.0] * vocabulary, self._row((0,), tail)
+        if self.chosen.center:
+            public, fallback = clipped(self._logits((0,), tail), self.tail), public
         if self.chosen.aggregate == "median":
-            return log_softmax(median(rows, self._row((0,), tail)), temperature)
-        law = mean(rows, self.model.vocabulary_size, self.chosen.denominator or self.chosen.batch_size)
-        return log_softmax([max(score, max(law) - 2 * clip) for score in law], temperature)
+            scores = [f + z for f, z in zip(public, median(rows, fallback), strict=True)]
+            return log_softmax(scores, temperature)
+        law = mean(rows, vocabulary, self.chosen.denominator or self.chosen.batch_size)
+        scores = [f + z for f, z in zip(public, law, strict=True)]
+        return log_softmax([max(score, max(scores) - 2 * (clip + self.tail)) for score in scores], temperature)
 
     def token_log_probabilities(self, contexts: Sequence[tuple[int, ...]], tokens: Sequence[int]) -> list[float]:
         """Of each token of a slot with these contexts."""

@@ -62,6 +62,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("user", {"unit": Unit("user"), "records": 3, "batch_size": 2}),
     ("add_remove", {"variant": "as_published", "batch_size": 2}),
     ("add_remove", {"variant": "as_published", "records_per_context": 2, "batch_size": 2}),
+    ("add_remove", {"center": "public"}),
+    ("add_remove", {"center": "public", "batch_size": 2, "records_per_context": 2}),
+    ("replace_one", {"center": "public", "adjacency": Adjacency.REPLACE_ONE}),
 ]
 
 
@@ -103,6 +106,9 @@ MEANS: list[tuple[str, dict[str, Any]]] = [
     ("replace_one", {"adjacency": Adjacency.REPLACE_ONE, "records_per_context": 2, "batch_size": 2}),
     ("add_remove", {"variant": "as_published"}),
     ("add_remove", {"variant": "as_published", "records_per_context": 2, "batch_size": 2}),
+    ("add_remove", {"center": "public"}),
+    ("add_remove", {"center": "public", "records_per_context": 2, "batch_size": 2}),
+    ("replace_one", {"center": "public", "adjacency": Adjacency.REPLACE_ONE}),
 ]
 
 
