@@ -27,7 +27,7 @@ MANY_COLUMNS = 1 / 2  # if more columns are live, all are treated as live: gathe
 MANY_ENTRIES = 1 / 4  # if more entries of a row are above the bottom, the whole row is summed
 
 MAX_TAIL = 32.0
-"""How far below their largest public logits may be, halved: differences of two such rows are int32 numbers of steps."""
+"""The largest clip of public logits, so that a median of centred rows and they together are below 2⁸."""
 _MAX_CLIP = 64.0  # so that a clipped logit is an int32 number of grid steps: 64/GRID = 2^30
 BLOCK = 2**17  # entries, 1 MiB of float64
 _COLUMNS, _ROWS = 1024, 8

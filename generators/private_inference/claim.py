@@ -75,11 +75,7 @@ class PrivateInferenceClaim(EmbeddingClaim):
                 "Private inference with its protection taken out, as a control: each synthetic document is written by "
                 "the language model from one record of a batch"
             )
-        centred = (
-            ", and counts by how its prediction differs from the one without a record"
-            if parameters.get("center")
-            else ""
-        )
+        centred = ", and counts by how it changes the prediction without a record" if parameters.get("center") else ""
         return (
             "Private inference: each token of a synthetic document is drawn from an aggregate over a batch of records, "
             f"each of which is shown to the language model on its own{centred}"

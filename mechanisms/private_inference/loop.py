@@ -257,6 +257,8 @@ class Loop:
         cost = aggregation.median_cost(law, token, replaced=replaced, rounding=rounding)
         if self.mechanism.shifts_rows:  # no realised cost covers a batch that may change in every row
             cost = Cost(self.event.range, self.event.range, cost.gamma)
+        if self.mechanism.center is not None:  # γ, unlike γ*, can exceed what a token of centred rows costs at most
+            cost = cost._replace(gamma=min(cost.gamma, self.event.range))
         return _Drawn(token, law, cost)
 
     def _commit_step(

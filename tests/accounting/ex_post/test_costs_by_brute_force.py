@@ -224,7 +224,7 @@ def compare(given: Case, rng: np.random.Generator) -> float:
                 excess += [result.gamma - oracle.published(token)]
                 if given.tail is not None:  # whatever the rows: 2c/τ, and 4c/τ where one is replaced
                     ends = 2 if kind is Adjacency.ADD_REMOVE else 4
-                    excess += [ends * given.clip / given.temperature + error - result.gamma_star]
+                    assert result.gamma_star <= ends * given.clip / given.temperature + error
             losses = medians.leave_one_out(token, given.temperature)
             excess += [error + abs(a - b) for a, b in zip(losses, oracle.losses(token), strict=True)]
             assert min(excess) >= 0, (given, token)

@@ -120,6 +120,22 @@ def test_a_row_left_out_is_a_record_left_out_of_the_sound_pipeline(
     assert np.abs(losses).max() > 10 * errors.max()
 
 
+@pytest.mark.parametrize("aggregate", ["median", "mean"])
+def test_a_centred_row_left_out_is_a_record_left_out(aggregate: str, play: Any, model: LanguageModel) -> None:
+    """A realised loss is the loss of the whole pipeline, and is within what is charged."""
+    played = play(aggregate=aggregate, center="public", clip=3.0)
+    losses, errors = played.attack.losses, played.attack.errors
+    index = int(np.argmax(np.abs(losses)))
+    other = played.rerun(index, model)
+    assert other.value == pytest.approx(losses[index], abs=other.error + errors[index])
+    assert np.abs(losses).max() > 10 * errors.max()
+    assert other.error < 0.05
+    if aggregate == "median":
+        assert audit(played, ExPostDP(100.0), [other]).contradictions == ()
+    else:
+        assert np.abs(losses).max() <= 14 * 2 * 3 / (12 * 1.2)
+
+
 def test_losses_stay_within_the_ledgers_ex_post_costs(play: Any, model: LanguageModel) -> None:
     played = play()
     result = audit(played, ExPostDP(100.0), [played.rerun(0, model)])

@@ -15,11 +15,20 @@ from numpy.typing import NDArray
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.ex_post import clipped_rows
-from dpassay.accounting.ex_post.clipped_rows import LogitRows, StepRows, clip_steps, integer_clip, sorted_rows
+from dpassay.accounting.ex_post.clipped_rows import (
+    GRID,
+    MAX_TAIL,
+    LogitRows,
+    StepRows,
+    centred_steps,
+    clip_steps,
+    integer_clip,
+    sorted_rows,
+)
 from dpassay.accounting.ex_post.medians import Medians, slack
 from dpassay.mechanisms.primitives.token_sampler import floored
 from dpassay.mechanisms.private_inference import aggregation, device_rows
-from dpassay.mechanisms.private_inference.device_rows import DeviceRows
+from dpassay.mechanisms.private_inference.device_rows import CentredDeviceRows, DeviceRows
 
 CLIP = 6.0
 LIMIT = integer_clip(CLIP)
@@ -81,6 +90,54 @@ def test_rows_are_clipped_sorted_and_summed_to_the_bit(way: str, kind: str, size
     assert np.array_equal(everywhere, sorted_rows(steps, ranks, LIMIT))
     assert np.array_equal(rows.live_steps(slice(None)), steps[:, live])
     assert np.array_equal(rows.live_steps(slice(1, 4)), steps[:, live[1:4]])
+
+
+@pytest.mark.grid("way", "kind", "size")
+@pytest.mark.parametrize("way", ["numpy", *DEVICES])
+@pytest.mark.parametrize("kind", list(VOCABULARIES))
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 8])
+def test_centred_rows_are_the_definition_to_the_bit(way: str, kind: str, size: int, pieces: None) -> None:
+    """Both clipped with the tail, less the public ones, put about 0, and clipped: in whole numbers without a limit."""
+    logits, tail = batch(kind, size + 1), 2.5 * CLIP
+    public, ranks = clip_steps(logits[-1], tail), ranks_of(size)
+    rows: StepRows | CentredDeviceRows = StepRows(centred_steps(logits[:-1], public, CLIP, tail), CLIP)
+    if way != "numpy":
+        rows = CentredDeviceRows(torch.from_numpy(logits[:-1].copy()).to(way), public, CLIP, tail)
+    exact = np.empty((size, logits.shape[1]), dtype=np.int32)
+    for index, row in enumerate(clip_steps(logits[:-1], tail).tolist()):
+        pairs = list(zip(row, public.tolist(), strict=True))
+        shift = (max(2 * z - f for z, f in pairs) + min(z - 2 * f for z, f in pairs)) // 2
+        exact[index] = [min(max(z - f - shift, -LIMIT), LIMIT) for z, f in pairs]
+    assert rows.shape == exact.shape
+    assert np.array_equal(rows.steps(), exact)
+    assert np.array_equal(rows.sums(), exact.sum(axis=0, dtype=np.int64))
+    live, middle = rows.middle(ranks)
+    assert np.array_equal(live, np.arange(logits.shape[1]))
+    assert np.array_equal(middle, sorted_rows(exact, ranks, LIMIT))
+    assert np.array_equal(rows.live_steps(slice(1, 4)), exact[:, 1:4])
+
+
+@pytest.mark.parametrize("way", ["numpy", "cpu"])
+def test_the_largest_differences_are_whole_numbers_too(way: str) -> None:
+    """At the largest tail, a row and public logits that are as far apart as they can be."""
+    logits = torch.tensor([[0.0, -1e9], [-1e9, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    apart, flat = [[64, -64], [0, 0], [32, -32]], [[32, -32], [-32, 32], [0, 0]]
+    for public, expected in (([-1e9, 0.0], apart), ([0.0, 0.0], flat)):
+        center = clip_steps(public, MAX_TAIL)
+        if way == "numpy":
+            steps = centred_steps(logits.numpy(), center, 64.0, MAX_TAIL)
+        else:
+            steps = CentredDeviceRows(logits, center, 64.0, MAX_TAIL).steps()
+        assert (steps * GRID).tolist() == expected
+
+
+def test_the_offset_of_a_rows_logits_does_not_matter() -> None:
+    """Softmax does not see it, and nor does the clip."""
+    logits = np.rint(batch("random", 3) * 2**10) / 2**10
+    public = clip_steps(logits[0], 12.0)
+    moved = logits + np.array([[0.0], [-100.0], [64.0]], dtype=np.float32)
+    assert np.array_equal(centred_steps(moved, public, CLIP, 12.0), centred_steps(logits, public, CLIP, 12.0))
+    assert not centred_steps(moved, public, CLIP, 12.0)[0].any()
 
 
 @pytest.mark.parametrize("way", ["numpy", *DEVICES])
@@ -203,6 +260,9 @@ RUNS: list[dict[str, Any]] = [
     {"aggregate": "mean"},
     {"aggregate": "mean", "denominator": 5, "anchor": True},
     {"aggregate": "none"},
+    {"center": "public", "clip": 3.0},
+    {"center": "public", "clip": 3.0, "adjacency": Adjacency.REPLACE_ONE},
+    {"center": "public", "clip": 3.0, "aggregate": "mean"},
 ]
 
 
@@ -217,6 +277,7 @@ def test_runs_are_the_same_wherever_rows_are_aggregated(
     for way in ("numpy", "torch"):
         if way == "torch":
             monkeypatch.setattr(aggregation, "clipped_rows", DeviceRows)
+            monkeypatch.setattr(aggregation, "centred_rows", CentredDeviceRows)
         watcher = Watcher()
         generation = write(chosen, model, runs.begin(chosen, noise="recorded"), observers=[watcher])
         seen.append((generation, watcher))
