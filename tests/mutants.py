@@ -304,9 +304,19 @@ MECHANISMS = (
     Mutant(
         "inference: η of a median halved",
         "mechanisms/private_inference/generator.py",
-        "return ExPostSelectionDpEvent(4 * self.clip / self.temperature, self.rounding)",
-        "return ExPostSelectionDpEvent(2 * self.clip / self.temperature, self.rounding)",
+        "return ExPostSelectionDpEvent(ends * self.clip / self.temperature, self.rounding)",
+        "return ExPostSelectionDpEvent(ends / 2 * self.clip / self.temperature, self.rounding)",
         (f"{DRAWN}::test_tokens_differ_by_the_range_that_is_charged",),
+    ),
+    Mutant(
+        "inference: twice the clip of centred rows",
+        "accounting/ex_post/clipped_rows.py",
+        "np.clip(row - wide - shift[:, None], -limit, limit)",
+        "np.clip(row - wide - shift[:, None], -2 * limit, 2 * limit)",
+        (
+            "tests/known_bugs/test_center_without_a_clip.py::"
+            "test_replay_finds_the_range_of_a_difference_that_is_not_clipped",
+        ),
     ),
     Mutant(
         "inference: tokens of all slots are not charged",
