@@ -206,10 +206,9 @@ def ways(given: Case) -> Iterator[StepRows | LogitRows | DeviceRows | CentredDev
 def compare(given: Case, rng: np.random.Generator) -> float:
     """Checks all costs of all tokens; the largest excess over the exact cost, in units of `slack`."""
     oracle, worst = Oracle(given), 0.0
-    added = {"fallback": clip_logits(given.fallback, given.clip)}
-    if given.tail is not None:
-        added = {"public": clip_logits(given.fallback, given.tail)}
-    batches = [Medians.of_rows(rows, clip=given.clip, **added) for rows in ways(given)]
+    fallback = clip_logits(given.fallback, given.clip) if given.tail is None else None
+    public = None if given.tail is None else clip_logits(given.fallback, given.tail)
+    batches = [Medians.of_rows(rows, clip=given.clip, fallback=fallback, public=public) for rows in ways(given)]
     assert all(np.array_equal(rows.steps(), np.array(oracle.rows).reshape(rows.shape)) for rows in ways(given))
     error = slack(given.logits.shape[1], given.span / 2, given.temperature)
     with mpmath.workdps(60):
