@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.base.number_format import format_number
@@ -38,6 +38,7 @@ class PrivateInferenceClaim(EmbeddingClaim):
     mechanism: Literal["private_inference"]
     parameters: PrivateInferenceParameters
     audits: Sequence[Literal["leave_one_out", "reconstruction", "record_replay"]] = []
+    newer_parameters: ClassVar[Mapping[str, Any]] = {"center": None}
 
     def check(self) -> None:
         if self.data == BuiltinData(source="builtin", name="keys"):
