@@ -250,4 +250,7 @@ def test_no_output_of_a_mean_exceeds_the_plan(
             there, back = pipeline.worst_losses_of(records, other)
             worst = max(worst, there, back)
     assert worst <= planned + FLOAT
-    assert worst > 0.85 * planned or TRIED < DATA_SETS
+    # Centred rows of a table with such a spread are c at their own token, −c at the public one and 0 elsewhere, so one
+    # that is replaced moves two scores by 3c where 4c are charged.
+    least = 0.7 if chosen.center and chosen.replaces_rows else 0.85
+    assert worst > least * planned or TRIED < DATA_SETS
