@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from grammar import topic_of
-from shared import data
+from shared import data, topic_of
 
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.data.records import Record

@@ -12,13 +12,14 @@ import figures
 import measures
 import runs
 import tables
+from grammar import topic_of
 
 import data
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).resolve().parents[1] / "secret-evolution.md"
 
-__all__ = ["PAGE", "RESULTS", "arguments", "data", "figures", "measures", "runs", "tables"]
+__all__ = ["PAGE", "RESULTS", "arguments", "data", "figures", "measures", "runs", "tables", "topic_of"]
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
