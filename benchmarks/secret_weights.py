@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import one_thread  # noqa: F401  # isort: skip
 
+import importlib
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -56,11 +57,7 @@ TINY = {"records": 300, "rounds": 2, "synthetic": 6, "variations": 1, "clusters"
 def reproduction() -> tuple[Any, Any]:
     """The modules of the reproduction that make corpora and runs, and that measure."""
     sys.path.append(str(REPRODUCTION))
-    import evolutions
-
-    import utility
-
-    return evolutions, utility
+    return importlib.import_module("evolutions"), importlib.import_module("utility")
 
 
 def corpus(evolutions: Any, count: int, seed: int, layout: str) -> Any:

@@ -50,6 +50,7 @@ class Mutant:
 DRAWN = "tests/mechanisms/test_drawn_and_charged.py"
 DESCENT = "tests/mechanisms/two_stage/test_descent.py"
 NOISE = "tests/mechanisms/primitives/test_noise.py"
+WEIGHTS = "tests/mechanisms/secret_evolution/test_secret_weights.py"
 BOUNDS = "tests/accounting/test_bounds_hold.py"
 BOUND = f"{BOUNDS}::test_no_attacker_exceeds_a_bound"
 EX_POST = "tests/accounting/ex_post/test_ex_post.py"
@@ -202,6 +203,34 @@ MECHANISMS = (
         "source.bernoulli(chances)",
         "chances > 0",
         (f"{DRAWN}::test_sample_of_records_with_secrets",),
+    ),
+    Mutant(
+        "secrets: weights are ignored",
+        "mechanisms/secret_evolution/clustering.py",
+        'rounded_weights(chances) if inclusion == "weights"',
+        'chances > 0 if inclusion == "weights"',
+        (f"{WEIGHTS}::test_weighted_sums_are_those_of_fractions",),
+    ),
+    Mutant(
+        "secrets: weighted offsets are rounded down",
+        "mechanisms/secret_evolution/clustering.py",
+        "np.where(products < 0, -(-products >> WEIGHT_BITS), products >> WEIGHT_BITS)",
+        "products >> WEIGHT_BITS",
+        (f"{WEIGHTS}::test_weighted_sums_are_those_of_fractions",),
+    ),
+    Mutant(
+        "secrets: the secret with the smallest sum of weights decides",
+        "mechanisms/secret_evolution/inclusion.py",
+        "float(sums[incidence.group == group].max(initial=0.0))",
+        "float(sums[incidence.group == group].min(initial=1e18))",
+        (f"{WEIGHTS}::test_the_noise_is_that_of_the_secret_that_spends_most",),
+    ),
+    Mutant(
+        "secrets: noise of weights is charged as twice as much",
+        "accounting/secret_protection/groups.py",
+        "sigma / length, -math.inf)), (0.0, 1.0), remainder)",
+        "2 * sigma / length, -math.inf)), (0.0, 1.0), remainder)",
+        (f"{WEIGHTS}::test_r_is_that_of_a_quadrature",),
     ),
     Mutant(
         "vectors: noise × .9",
