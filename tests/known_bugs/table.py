@@ -25,6 +25,7 @@ ORDER = (
     "private_batch_size",
     "clean_histogram",
     "ledger_reset_on_resume",
+    "center_without_a_clip",
 )
 BEGIN, END = "<!-- table -->", "<!-- end -->"
 
