@@ -40,6 +40,14 @@ SHUFFLED = (
 """What every bound on shuffled batches assumes."""
 
 
+_OF_A_SIZE = (
+    dp_event.SampledWithoutReplacementDpEvent,
+    dp_event.SampledWithReplacementDpEvent,
+    events.TruncatedPoissonSampledDpEvent,
+)
+"""Samples from a stated number of records, which a random step does not have."""
+
+
 class Unsupported(DpassayError):
     """An accountant has no bound for an event at this adjacency and unit; the message is the reason."""
 
@@ -192,6 +200,8 @@ class Accountant(ABC, Generic[C]):
 
     def _of_known_steps(self, event: events.RandomAllocationDpEvent) -> C:
         """The cost of random steps as if they were known. Proof: docs/proofs/allocation.md, Theorem 5."""
+        if any(isinstance(part, _OF_A_SIZE) for part in events.with_inner(event)):
+            raise Unsupported(f"{self.name} has no bound for samples of a fixed number of records within random steps")
         return self._times(self._cost(event.event), event.num_selected) if event.num_selected else self._zero()
 
     def _of_shuffled(self, event: events.ShuffledBatchesDpEvent) -> C:

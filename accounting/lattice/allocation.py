@@ -21,7 +21,7 @@ from scipy.special import ndtr
 
 from dpassay.accounting.lattice.laws import UNIT, Atoms, Law
 from dpassay.accounting.lattice.measure import Measure, enclosing_measures, points, rounded_step
-from dpassay.base.arrays import Floats
+from dpassay.base.arrays import Bools, Floats
 
 LARGEST_MU = 25.0
 """The largest μ whose lognormals fit into float64."""
@@ -32,6 +32,7 @@ _TAIL = 1e-20  # Q- or P-mass on each side that is moved to 0 and infinity from 
 _FINENESS = 80  # points in a standard deviation of log S
 _MAX_POINTS = 10000
 _REACH = 9.4  # standard deviations that a lognormal's grid covers; Φ(−9.4) < 1e-20
+_MOST_POINTS = 1 << 18  # of any law; beyond, there is no bound by sums
 _RARE = 1e-14  # a mass at 0 that may be moved
 _FINEST = 1 << 16  # how much finer the grid of a sum may be than that of its parts
 _LARGEST_LOSS = 300.0
@@ -139,8 +140,10 @@ def _upper(single: _SumLaw, steps: int, mu: float, side: int = 0) -> tuple[Atoms
     change = 0.0
     if side:
         total = float(q @ ratios) if side > 0 else float(q.sum())
-        factor = (1 - (infinity if side > 0 else zero)) / total
-        q, change = q * factor, abs(factor - 1) + 2 * UNIT
+        factor = (1 - (infinity if side > 0 else zero)) / total if total else 0.0
+        if factor <= 0:
+            raise ValueError("nearly everything is revealed in one step")
+        q, change = q * factor, max(factor, 1 / factor) - 1 + 2 * UNIT
         if side > 0:
             zero = max(0.0, 1 - math.fsum(q))
         else:
@@ -220,7 +223,9 @@ def _merged(law: Law) -> _SumLaw:
         with np.errstate(divide="ignore", invalid="ignore"):
             errors.append((tails.error[:-1] + tails.error[1:] + 4 * UNIT) * size / inside)
         sides.append(inside)
-    kept = (sides[0] > 0) & (sides[1] > 0) & (errors[0] < _UNSURE) & (errors[1] < _UNSURE)
+    kept: Bools = (sides[0] > 0) & (sides[1] > 0) & (errors[0] < _UNSURE) & (errors[1] < _UNSURE)
+    if not kept.any():
+        raise ValueError("no mass of one step is known to enough digits")
     error = float(max(each[kept].max(initial=0.0) for each in errors)) + 16 * UNIT
     masses, moments = (np.where(kept, side, 0.0) for side in sides)
     first = round(low / step)
@@ -303,6 +308,8 @@ def _finer(law: _SumLaw, factor: int) -> _SumLaw:
     """The same law on a grid `factor` times as fine."""
     if factor == 1:
         return law
+    if factor * law.masses.size > _MOST_POINTS:
+        raise ValueError("the losses of one step are too far from each other for random steps")
 
     def spread_out(values: Floats) -> Floats:
         result = np.zeros(factor * (values.size - 1) + 1)
@@ -359,6 +366,8 @@ def _paired(a: _SumLaw, b: _SumLaw, factor: int, *, same: bool) -> _SumLaw:
     if max(a.zero, b.zero) > (0 if nearest else _RARE):  # where one sum is 0, the other stays where it is
         first = min(first, factor * min(a.first, b.first))
     size = factor * max(a.last, b.last) + int(offsets.max()) + 2 - first
+    if size > _MOST_POINTS or differences.size > _MOST_POINTS:
+        raise ValueError("the losses of one step are too close to each other for random steps")
     masses, moments = np.zeros(size), (np.zeros(size) if nearest else None)
     for difference, offset, share in zip(differences.tolist(), offsets.tolist(), shares.tolist(), strict=True):
         begin, end = max(a.first, b.first - difference), min(a.last, b.last - difference) + 1

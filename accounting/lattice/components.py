@@ -19,6 +19,7 @@ from dpassay.base.arrays import Floats
 
 DIRECTIONS: tuple[Literal["remove"], Literal["add"]] = ("remove", "add")
 
+_MOST_EXCESS = 1e-2  # of an upper bound, relatively
 _LOST = 1e-5  # what a lower bound may lose, relatively, before there is none
 _NEAREST, _FARTHEST = 1e-305, 1e100  # of a shift, in standard deviations
 
@@ -77,6 +78,8 @@ def gaussian_allocation(mu: float, steps: int, drawn: tuple[int, int] | None = N
     if steps > allocation.MAX_STEPS:
         return replace(component, tight=False)
     lower, excess = allocation.lower_law(mu, steps)
+    if excess > _MOST_EXCESS:
+        return replace(component, tight=False)
     below = replace(of_laws(lower, label=f"below({label})"), log_factor=-excess * (1 + excess))
     return replace(component, below=below)
 
@@ -91,11 +94,16 @@ def allocated(label: str, laws: tuple[Law, Law], steps: int, *, exact: bool) -> 
     for law, side, direction in zip(laws, (1, -1), DIRECTIONS, strict=True):
         found.append(allocation.upper_law_of(allocation.LawOfStep(f"{direction} {label}", law), few, side))
     (remove, excess), (add, other_excess) = found
+    if max(excess, other_excess) > _MOST_EXCESS:
+        raise ValueError("the losses of one step are too small, or too rare, to be counted in random steps")
     label = f"allocation({label}, {few})"
     component = replace(of_laws(remove, add.swapped(), label=label), log_factor=max(excess, other_excess))
     if not exact or steps > few:
         return replace(component, tight=False)
-    lower, excess = allocation.lower_law_of(allocation.LawOfStep(label, laws[0]), steps)
+    try:
+        lower, excess = allocation.lower_law_of(allocation.LawOfStep(label, laws[0]), steps)
+    except ValueError:
+        excess = math.inf
     if excess > _LOST:
         return replace(component, tight=False)
     below = replace(of_laws(lower, label=f"below({label})"), log_factor=-excess * (1 + excess))
@@ -105,10 +113,17 @@ def allocated(label: str, laws: tuple[Law, Law], steps: int, *, exact: bool) -> 
 def gaussian_shuffle(mu: float, first: float, second: float, batches: int) -> Component:
     """A Gaussian in the one of `batches` shuffled batches that has the unit, and what the largest sum tells of it.
 
+    If all sums together tell more on average, it is what they tell.
+
     Proof: docs/proofs/sampling.md, Theorem 8.
     """
     label = f"shuffle({mu!r}, {first!r}, {second!r}, {batches})"
-    below = of_laws(shuffle.law_of_maxima(first, second, batches), label=f"below({label})")
+    largest, together = shuffle.law_of_maxima(first, second, batches), mu / math.sqrt(batches) * (1 - 2.0**-48)
+    p, q = largest.outcomes[:2]
+    if float(p @ np.log(p / q)) > together**2 / 2:
+        below = of_laws(largest, label=f"below({label})")
+    else:
+        below = gaussian(together)
     law, other = (NormalMixtures([1.0], [mu]) for _ in range(2))  # equal, but what is below has two directions
     return Component(law, other, label, below=below, tested=True)
 

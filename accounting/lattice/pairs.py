@@ -146,7 +146,7 @@ class DominatingPair:
         """Gaussian noise on the sum of each of `batches` shuffled batches.
 
         From above it is the Gaussian of the one batch that has the unit. From below, what an adversary attains who
-        knows all other records, of which each has −1 where the unit has 1: by the largest sum, or by all sums together.
+        knows all other records, of which each has −1 where the unit has 1: by the largest sum or by all sums together.
 
         Args:
             noise_multiplier: standard deviation of the noise of each batch.
@@ -163,9 +163,7 @@ class DominatingPair:
         if batches == 1 or not mu:
             return whole
         second = 0.0 if exchanged else mu
-        largest = DominatingPair._of(components.gaussian_shuffle(mu, second + mu, second, batches))
-        together = DominatingPair.gaussian(noise_multiplier, moved / math.sqrt(batches) * (1 - 2.0**-48))
-        return DominatingPair([*largest.alternatives, *together.alternatives])
+        return DominatingPair._of(components.gaussian_shuffle(mu, second + mu, second, batches))
 
     @staticmethod
     def laplace(noise_multiplier: float, sensitivity: float = 1.0) -> DominatingPair:

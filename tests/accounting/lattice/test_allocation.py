@@ -18,7 +18,7 @@ from scipy.special import ndtr
 
 from dpassay.accounting.accountants.base import Unsupported
 from dpassay.accounting.bounds import Interval
-from dpassay.accounting.events import RandomAllocationDpEvent
+from dpassay.accounting.events import EpsilonDeltaDpEvent, RandomAllocationDpEvent
 from dpassay.accounting.lattice import allocation
 from dpassay.accounting.lattice.accountant import Lattice, dominating_pair
 from dpassay.accounting.lattice.normal_mixtures import NormalMixtures
@@ -366,3 +366,29 @@ def test_mechanisms_that_only_have_bounds() -> None:
 
 
 NORMAL = dp_event.GaussianDpEvent(1.0)
+
+
+@pytest.mark.parametrize(
+    ("inner", "value"),
+    [
+        (dp_event.PoissonSampledDpEvent(0.1, dp_event.NonPrivateDpEvent()), math.inf),
+        (dp_event.PoissonSampledDpEvent(1e-300, NORMAL), 0.0),
+        (dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(1e9)), 0.0),
+        (dp_event.DiscreteLaplaceDpEvent(1e-12, 1), 0.0),
+        (dp_event.LaplaceDpEvent(1e8), 0.0),
+        (dp_event.LaplaceDpEvent(1e-4), 1e4),
+        (EpsilonDeltaDpEvent(1.0, 1 - 1e-9), math.inf),
+    ],
+)
+def test_mechanisms_that_no_grid_holds(inner: dp_event.DpEvent, value: float) -> None:
+    """They cost what a known step costs, or nearly nothing."""
+    known = Lattice("add_remove").compose(RandomAllocationDpEvent(inner, 1, 5)).epsilon(1e-6).value
+    assert known == value or known == pytest.approx(value, rel=1e-3, abs=1e-6)
+
+
+def test_samples_of_a_fixed_size_have_no_bound_in_random_steps() -> None:
+    """How many records a step has is random, and so is the share that such a sample takes of them."""
+    inner = dp_event.SampledWithoutReplacementDpEvent(100, 10, NORMAL)
+    for name in ("lattice", "rdp", "gdp"):
+        reason = ACCOUNTANTS[name]("add_remove").supports(RandomAllocationDpEvent(inner, 1, 10))
+        assert "fixed number of records" in str(reason)

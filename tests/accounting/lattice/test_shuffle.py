@@ -144,3 +144,10 @@ def test_other_noise_has_the_bound_of_one_batch() -> None:
 def test_a_number_of_batches_is_a_whole_number(batches: float) -> None:
     with pytest.raises(ValueError, match="num_batches"):
         ShuffledBatchesDpEvent(dp_event.GaussianDpEvent(1.0), batches)  # type: ignore[arg-type]
+
+
+def test_many_different_shuffles_compose() -> None:
+    event = dp_event.ComposedDpEvent([shuffled(1 + index / 10, 10 + index) for index in range(8)])
+    known = account(event, adjacency="zero_out", delta=1e-6)
+    assert known.interval is not None
+    assert 0.7 * known.value < known.interval.lower < known.value
