@@ -41,16 +41,6 @@ REPRODUCTION = Path(__file__).resolve().parents[1] / "docs" / "reproductions" / 
 WAYS: tuple[Literal["coins", "weights"], ...] = ("coins", "weights")
 LAYOUTS = ("uneven", "crowded")
 RATIOS = (2.0, 10.0, 50.0)
-SIZE: Mapping[str, Any] = {
-    "records": 2000,
-    "p": 1e-4,
-    "rounds": 5,
-    "synthetic": 60,
-    "variations": 3,
-    "clusters": 16,
-    "test": 1000,
-    "held_out": 200,
-}
 TINY = {"records": 300, "rounds": 2, "synthetic": 6, "variations": 1, "clusters": 4, "test": 100, "held_out": 50}
 
 
@@ -90,32 +80,34 @@ def numbers(noisy: NoisyClusters, clusters: PublicClusters) -> np.ndarray:
 
 def clusters(draws: int) -> Section:
     """Errors of releases, by so many draws."""
-    evolutions, _ = reproduction()
+    evolutions, utility = reproduction()
     section = Section(
         "clusters",
         "error of a release over that of saying nothing",
         ("secrets", "T", "r/p", *(f"{name}, {way}" for name in ("σ", "counts", "centres") for way in WAYS)),
     )
     for layout in LAYOUTS:
-        texts = corpus(evolutions, SIZE["records"], 0, layout)
+        texts = corpus(evolutions, utility.FULL["records"], 0, layout)
         for rounds in (1, 5, 10):
             for ratio in RATIOS:
-                row = {way: _error(evolutions, texts, rounds, ratio, way, draws) for way in WAYS}
+                row = {
+                    way: _error(evolutions, {**utility.FULL, "rounds": rounds}, texts, ratio, way, draws)
+                    for way in WAYS
+                }
                 shown = [f"{row[way][key]:.3g}" for key in ("sigma", "counts", "centres") for way in WAYS]
                 section.rows.append((layout, str(rounds), f"{ratio:g}", *shown))
                 section.data[f"{layout}, T = {rounds}, r/p = {ratio:g}"] = row
     return section
 
 
-def _error(evolutions: Any, made: Any, rounds: int, ratio: float, way: Any, draws: int) -> dict[str, float]:
+def _error(evolutions: Any, size: Mapping[str, Any], made: Any, ratio: float, way: Any, draws: int) -> dict[str, float]:
     """Noise, and relative errors of counts and of sums, over all labels together as one."""
-    size = {**SIZE, "rounds": rounds}
-    chosen = replace(evolutions.secret_evolution(size, ratio * SIZE["p"]), inclusion=way, labels=())
+    chosen = replace(evolutions.secret_evolution(size, ratio * size["p"]), inclusion=way, labels=())
     places = chosen.incidence(made.records)
     noise = chosen.noise(places)
     texts = [record.text for record in made.records]
     vectors = HashedNgrams().embed(texts)
-    public = PublicClusters.fit(vectors[~places.private], 2 * SIZE["clusters"], seed=0)
+    public = PublicClusters.fit(vectors[~places.private], 2 * size["clusters"], seed=0)
     private, shares = vectors[places.private], noise.probabilities[places.private]
     silent, source = Recorded(0), Recorded(1)
     wanted = numbers(release(public, private, shares, 0.0, silent, inclusion="weights"), public)
@@ -135,7 +127,7 @@ MEASURES = {"frechet": "Fréchet", "topic_distance": "topics TV", "in_grammar": 
 def texts(seeds: int) -> Section:
     """Utility of whole runs, over so many seeds; a tiny size for one seed."""
     evolutions, utility = reproduction()
-    size = {**SIZE, **TINY} if seeds == 1 else dict(SIZE)
+    size = {**utility.FULL, **TINY} if seeds == 1 else dict(utility.FULL)
     model = LanguageModel.load(device="cpu")
     section = Section("texts", f"utility over {seeds} seeds", ("secrets", "r/p", "inclusion", "σ", *MEASURES.values()))
     for layout in LAYOUTS:

@@ -494,9 +494,9 @@ ACCOUNTANTS = (
     ),
     Mutant(
         "lattice: a chain grows δ by the number of its steps only",
-        "accounting/lattice/pairs.py",
-        "known = [delta_of_group(*each, size) for each in zip(epsilons.tolist(), single.tolist(), strict=True)]",
-        "known = size * single",
+        "accounting/lattice/chains.py",
+        "grown = [delta_of_group(*each, size) for each in zip(epsilons.tolist(), known.tolist(), strict=True)]",
+        "grown = size * known",
         ("tests/accounting/lattice/test_groups.py::test_a_chain_is_no_less_than_what_some_chain_attains",),
     ),
     Mutant(
@@ -522,14 +522,14 @@ ACCOUNTANTS = (
     ),
     Mutant(
         "lattice: of a round on one sample only the first mechanism counts",
-        "accounting/lattice/pairs.py",
-        'upper_product(laws_of(composition, "remove"))',
-        'upper_product(laws_of(composition, "remove")[:1])',
+        "accounting/lattice/sampling.py",
+        'law = part.remove if single else upper_product(laws_of(composition, "remove"))',
+        'law = part.remove if single else upper_product(laws_of(composition, "remove")[:1])',
         ("tests/accounting/lattice/test_sampled_rounds.py::test_one_round_is_the_product_then_the_mixture[0.3]",),
     ),
     Mutant(
         "lattice: of a sample only the addition counts",
-        "accounting/lattice/pairs.py",
+        "accounting/lattice/sampling.py",
         "    tight, alone = single and part.tight and part.below is None, single and part.tight_alone\n",
         "    tight, alone, remove = single and part.tight, single and part.tight_alone, add\n",
         (f"{BOUND}[lattice-Laplace on a Poisson sample-add_remove]",),

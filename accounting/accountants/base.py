@@ -40,6 +40,13 @@ SHUFFLED = (
 """What every bound on shuffled batches assumes."""
 
 
+ALLOCATED = (
+    "The steps of each record are chosen uniformly and in secret, anew in each epoch, independently of all other "
+    "records and of values."
+)
+"""What every bound on random allocation assumes."""
+
+
 _OF_A_SIZE = (
     dp_event.SampledWithoutReplacementDpEvent,
     dp_event.SampledWithReplacementDpEvent,
@@ -278,6 +285,8 @@ class Accountant(ABC, Generic[C]):
             )
         if any(isinstance(part, events.ShuffledBatchesDpEvent) for part in events.with_inner(event)):
             results.append(SHUFFLED)
+        if any(isinstance(part, events.RandomAllocationDpEvent) for part in events.with_inner(event)):
+            results.append(ALLOCATED)
         if any(isinstance(part, dp_event.RepeatAndSelectDpEvent) for part in events.with_inner(event)):
             results.append(TUNED)
         return tuple(results)

@@ -38,7 +38,6 @@ from dpassay.accounting.events import (
 from dpassay.accounting.group_privacy import delta_of_group
 from dpassay.accounting.lattice import gaussian_curve
 from dpassay.accounting.lattice.best_of_runs import best_of_runs
-from dpassay.accounting.lattice.measure import TooManyPoints
 from dpassay.accounting.lattice.pairs import FINEST, WIDTH, DominatingPair, WidthNotMet
 from dpassay.accounting.tuning.runs import NumberOfRuns, curve_of_divergences
 from dpassay.base import validate
@@ -593,7 +592,7 @@ def _allocation_of_others(accountant: Lattice, event: RandomAllocationDpEvent) -
 
     Proof: docs/proofs/allocation.md, Theorems 1, 4, 5 and 6.
     """
-    known, single, selected = accountant._of_known_steps(event), accountant._cost(event.event), event.num_selected
+    known, selected = accountant._of_known_steps(event), event.num_selected
     if selected in (0, event.num_steps):
         return known
     known = known.as_upper_bound()
@@ -601,11 +600,11 @@ def _allocation_of_others(accountant: Lattice, event: RandomAllocationDpEvent) -
         return known
     if accountant.adjacency is Adjacency.ZERO_OUT and not _is_noise(event.event):
         return known
-    size, longer = divmod(event.num_steps, selected)
+    single, (size, longer) = accountant._cost(event.event), divmod(event.num_steps, selected)
     blocks = [(size, selected - longer), (size + 1, longer)]
     try:
         pairs = [single.allocated(length).self_compose(count) for length, count in blocks if count]
-    except (ValueError, ArithmeticError, TooManyPoints):  # losses that no grid holds
+    except (ValueError, ArithmeticError):  # losses that no grid holds
         return known
     pair = DominatingPair.identity().compose(*pairs)
     return pair if selected == 1 else pair.as_upper_bound()

@@ -216,12 +216,15 @@ def _merged(law: Law) -> _SumLaw:
     count = max(4, math.ceil((high - low) / step) + 2)
     tails = law.tails(points(low - step / 2, step, count + 1))
     sides, errors = [], []
-    for above, below in ((tails.q_above, tails.q_below), (tails.p_above, tails.p_below)):
+    for above, below, slack in (
+        (tails.q_above, tails.q_below, tails.q_slack),
+        (tails.p_above, tails.p_below, tails.p_slack),
+    ):
         upper = above[:-1] <= below[1:]
         inside = np.maximum(np.where(upper, above[:-1] - above[1:], below[1:] - below[:-1]), 0.0)
         size = np.where(upper, above[:-1], below[1:])
         with np.errstate(divide="ignore", invalid="ignore"):
-            errors.append((tails.error[:-1] + tails.error[1:] + 4 * UNIT) * size / inside)
+            errors.append(((tails.error[:-1] + tails.error[1:] + 4 * UNIT) * size + slack) / inside)
         sides.append(inside)
     kept: Bools = (sides[0] > 0) & (sides[1] > 0) & (errors[0] < _UNSURE) & (errors[1] < _UNSURE)
     if not kept.any():

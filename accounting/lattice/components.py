@@ -19,8 +19,7 @@ from dpassay.base.arrays import Floats
 
 DIRECTIONS: tuple[Literal["remove"], Literal["add"]] = ("remove", "add")
 
-_MOST_EXCESS = 1e-2  # of an upper bound, relatively
-_LOST = 1e-5  # what a lower bound may lose, relatively, before there is none
+_LOST = 1e-2  # what a lower bound may lose, relatively, before there is none
 _NEAREST, _FARTHEST = 1e-305, 1e100  # of a shift, in standard deviations
 
 
@@ -78,32 +77,6 @@ def gaussian_allocation(mu: float, steps: int, drawn: tuple[int, int] | None = N
     if steps > allocation.MAX_STEPS:
         return replace(component, tight=False)
     lower, excess = allocation.lower_law(mu, steps)
-    if excess > _MOST_EXCESS:
-        return replace(component, tight=False)
-    below = replace(of_laws(lower, label=f"below({label})"), log_factor=-excess * (1 + excess))
-    return replace(component, below=below)
-
-
-def allocated(label: str, laws: tuple[Law, Law], steps: int, *, exact: bool) -> Component:
-    """A mechanism with a law in each direction in one of `steps` steps, at least 2: an upper bound, and a lower one if
-    the laws are `exact`.
-
-    Proof: docs/proofs/allocation.md, Theorems 1 and 6.
-    """
-    few, found = min(steps, allocation.MAX_STEPS), []
-    for law, side, direction in zip(laws, (1, -1), DIRECTIONS, strict=True):
-        found.append(allocation.upper_law_of(allocation.LawOfStep(f"{direction} {label}", law), few, side))
-    (remove, excess), (add, other_excess) = found
-    if max(excess, other_excess) > _MOST_EXCESS:
-        raise ValueError("the losses of one step are too small, or too rare, to be counted in random steps")
-    label = f"allocation({label}, {few})"
-    component = replace(of_laws(remove, add.swapped(), label=label), log_factor=max(excess, other_excess))
-    if not exact or steps > few:
-        return replace(component, tight=False)
-    try:
-        lower, excess = allocation.lower_law_of(allocation.LawOfStep(label, laws[0]), steps)
-    except ValueError:
-        excess = math.inf
     if excess > _LOST:
         return replace(component, tight=False)
     below = replace(of_laws(lower, label=f"below({label})"), log_factor=-excess * (1 + excess))

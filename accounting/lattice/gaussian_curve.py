@@ -9,6 +9,7 @@ Source: Balle and Wang, "Improving the Gaussian Mechanism for Differential Priva
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri, ndtri_exp
@@ -126,3 +127,36 @@ def _tail(argument: float, sign: int) -> float:
         return 1 - _tail(-argument, -sign) + sign * 2 * UNIT
     value = float(log_ndtr(argument))
     return math.exp(value * (1 - sign * NDTR_ERROR)) * (1 + sign * 8 * UNIT)
+
+
+@np.errstate(all="ignore")
+def envelope(
+    profile: Callable[[Floats], tuple[Floats, Floats]], top: float, delta: float, width: float
+) -> tuple[float, float]:
+    """Bounds on the least μ whose curve lies above a profile on [0, top], wherever the profile exceeds δ.
+
+    δ decreases with ε. So a curve above the profile's value at the left end of a cell, at the right end of the cell, is
+    above it in between. Cells that may hold the answer are split until they are narrow enough.
+    """
+    epsilons = np.linspace(0.0, top, 65)
+    low, high = profile(epsilons)
+    least, most = 0.0, math.inf
+    for _ in range(7):
+        known = low > delta
+        if known.any():
+            least = max(least, float(mus(epsilons[known], low[known], -1).max()))
+        above = mus(epsilons[1:], high[:-1], 1)
+        most = min(most, float(above.max()))
+        wide = np.flatnonzero(above > least * (1 + width / 4))
+        if (math.isfinite(most) and most - least <= width * most) or wide.size * 8 > 4000:
+            break
+        parts = [epsilons[wide] + (epsilons[wide + 1] - epsilons[wide]) * share / 8 for share in range(1, 8)]
+        new = np.setdiff1d(np.concatenate(parts), epsilons)
+        if not new.size:
+            break
+        result = profile(new)
+        order = np.argsort(np.concatenate([epsilons, new]))
+        epsilons, low, high = (
+            np.concatenate(each)[order] for each in ((epsilons, new), (low, result[0]), (high, result[1]))
+        )
+    return min(least, most), most

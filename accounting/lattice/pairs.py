@@ -14,13 +14,11 @@ from fractions import Fraction
 import numpy as np
 
 from dpassay.accounting.bounds import Interval
-from dpassay.accounting.group_privacy import delta_of_group
-from dpassay.accounting.lattice import allocation, components, gaussian_curve
+from dpassay.accounting.lattice import allocation, components, gaussian_curve, sampling
+from dpassay.accounting.lattice.chains import chain_curve
 from dpassay.accounting.lattice.components import DIRECTIONS, Component
-from dpassay.accounting.lattice.discretized import upper_product
 from dpassay.accounting.lattice.enclosure import Enclosure
-from dpassay.accounting.lattice.laws import Blend, Law, Sampled, Symmetrized
-from dpassay.accounting.lattice.normal_mixtures import NormalMixtures
+from dpassay.accounting.lattice.laws import Blend, Law
 from dpassay.accounting.lattice.products import (
     Composition,
     below,
@@ -29,7 +27,6 @@ from dpassay.accounting.lattice.products import (
     enclosure_of,
     factor_of,
     key_of,
-    laws_of,
     merged,
     mu_of,
     simple_delta,
@@ -45,7 +42,7 @@ WIDTH = 1e-3
 FINEST = 1e-6
 """The narrowest width that is tried before a limit inside an interval counts as not met."""
 
-_FARTHEST, _NEGLIGIBLE = 650.0, 1e-40  # the losses of a chain, and the δ that ends them
+_MOST_BATCHES = 10**12  # of which the law of the largest sum is known to enough digits
 
 _beyond_float64 = np.errstate(all="ignore")
 """Far from the loss of interest e^x may leave float64. NaN is never used as a bound, so NumPy need not warn."""
@@ -150,7 +147,7 @@ class DominatingPair:
 
         Args:
             noise_multiplier: standard deviation of the noise of each batch.
-            batches: of an epoch, at least 1.
+            batches: of an epoch, at least 1. Beyond 10¹² there is only the upper bound.
             sensitivity: the norm of a unit's contribution.
             exchanged: the unit is exchanged for another one, and not for a null record.
 
@@ -162,6 +159,8 @@ class DominatingPair:
         mu = whole.gaussian_mu
         if batches == 1 or not mu:
             return whole
+        if batches > _MOST_BATCHES:
+            return whole.as_upper_bound()
         second = 0.0 if exchanged else mu
         return DominatingPair._of(components.gaussian_shuffle(mu, second + mu, second, batches))
 
@@ -389,7 +388,12 @@ class DominatingPair:
             return DominatingPair.identity()
         if rate == 1:
             return self
-        return DominatingPair(distinct([_sampled(each, rate).alternatives[0] for each in self.alternatives]))
+        return self._each(lambda composition: sampling.poisson_sampled(composition, rate))
+
+    def _each(self, change: Callable[[Composition], Component | None]) -> DominatingPair:
+        """Every alternative as one component, or as nothing."""
+        changed = [change(each) if each else None for each in self.alternatives]
+        return DominatingPair(distinct([() if each is None else ((each, 1),) for each in changed]))
 
     def allocated(self, steps: int) -> DominatingPair:
         """The pair if this runs in one of `steps` steps, chosen uniformly and independently of all other units.
@@ -399,24 +403,15 @@ class DominatingPair:
         Args:
             steps: at least 1.
 
+        Raises:
+            ValueError: if the losses of one step fit no grid.
+
         Proof: docs/proofs/allocation.md, Theorems 1 and 6.
         """
         validate.integer(minimum=1, steps=steps)
         if steps == 1:
             return self
-        results: list[Composition] = []
-        for each in filter(None, self.alternatives):
-            part, count = each[0]
-            single = len(each) == count == 1 and part.below is None and not part.log_factor
-            laws = (
-                (part.remove, part.add) if single else tuple(upper_product(laws_of(each, side)) for side in DIRECTIONS)
-            )
-            label = part.label if single else repr(key_of(each))
-            exact = single and part.tight and not part.tight_alone
-            found = components.allocated(label, (laws[0], laws[1]), steps, exact=exact)
-            excess = steps * math.log(factor_of(each))
-            results.append(((replace(found, log_factor=found.log_factor + excess), 1),))
-        return DominatingPair(distinct(results) or [()])
+        return self._each(lambda composition: sampling.allocated(composition, steps))
 
     def exchanged_in_samples(self, rate: float) -> DominatingPair:
         """The pair if a record of a sample is exchanged with probability `rate`, given that of an exchange, this one.
@@ -436,20 +431,9 @@ class DominatingPair:
             return self
         if not self._symmetric:
             raise ValueError("a pair for an exchange has the same curve in both directions")
-        results = []
-        for each in self.alternatives if rate else ():
-            part, count = each[0]
-            single = len(each) == count == 1 and not part.add.upper_only
-            law: Law
-            if (mu := mu_of(each)) is not None:
-                law = NormalMixtures([1 - rate, rate], [0.0, mu])
-            else:
-                law = Sampled(part.remove if single else upper_product(laws_of(each, "remove")), rate)
-            tight = (mu is not None or (single and part.below is None)) and all(known.tight for known, _ in each)
-            law, label = Symmetrized(law), f"exchanged({rate!r}, {key_of(each)})"
-            component = Component(law, law, label, tight=tight, tight_alone=True, symmetric=True)
-            results.append(((replace(component, log_factor=math.log(factor_of(each))), 1),))
-        return DominatingPair(results or [()])
+        if not rate:
+            return DominatingPair.identity()
+        return self._each(lambda composition: sampling.exchanged(composition, rate))
 
     def chained(self, size: int) -> DominatingPair:
         """An upper bound on the pair of `size` units that change together, one after the other, in any directions.
@@ -468,22 +452,8 @@ class DominatingPair:
         if size == 1 or not any(self.alternatives):
             return self
 
-        ends = np.geomspace(0.1, _FARTHEST / size, 64)
-        deltas = np.minimum.accumulate(self.privacy_profile(ends)[1])
-        grown = np.array([delta_of_group(*each, size) for each in zip(ends.tolist(), deltas.tolist(), strict=True)])
-        small = np.flatnonzero(grown <= _NEGLIGIBLE)
-        highest = float(ends[small[0] if small.size else np.argmin(grown)])  # beyond, a constant δ would only grow
-
-        def curve(losses: Floats) -> Floats:
-            epsilons = np.minimum(losses / size, highest)  # δ is smaller beyond
-            # A profile is as good as the lattices kept for other questions. δ at an end does not depend on them.
-            before = np.concatenate([[1.0], deltas])[np.searchsorted(ends, epsilons, side="right")]
-            single = np.minimum(self.privacy_profile(epsilons)[1], before)
-            known = [delta_of_group(*each, size) for each in zip(epsilons.tolist(), single.tolist(), strict=True)]
-            return np.maximum(known, -np.expm1(np.minimum(losses, 0.0)) * (1 + 2.0**-50))
-
+        curve, high = chain_curve(lambda losses: self.privacy_profile(losses)[1], size)
         labels = [key_of(each) for each in self.alternatives]
-        high = highest * size
         return DominatingPair.profile(curve, low=-high, high=high, label=f"chained({labels!r}, {size})")
 
     def _single(self) -> Component:
@@ -658,7 +628,9 @@ class DominatingPair:
             if not math.isfinite(bound.upper):
                 return Interval(math.inf if math.isinf(bound.lower) else 0.0, math.inf)
             for side in DIRECTIONS:
-                ends.append(_envelope(self._profile_of(composition, side), max(bound.upper, 1e-6), delta, width))
+                ends.append(
+                    gaussian_curve.envelope(self._profile_of(composition, side), max(bound.upper, 1e-6), delta, width)
+                )
         worst = Interval(max(low for low, _ in ends), max(high for _, high in ends))
         enclosed = any(below(composition) is not None for composition in self.alternatives)
         if not any(map(_is_tested, self.alternatives)):
@@ -814,58 +786,6 @@ class DominatingPair:
         ask = self._asking_both_arrays(ask)
         results = [ask(each, side) for each in self.alternatives for side in self._sides(direction)]
         return np.max([low for low, _ in results], axis=0), np.max([high for _, high in results], axis=0)
-
-
-@_beyond_float64
-def _envelope(
-    profile: Callable[[Floats], tuple[Floats, Floats]], top: float, delta: float, width: float
-) -> tuple[float, float]:
-    """Bounds on the least μ whose curve lies above a profile on [0, top], wherever the profile exceeds δ.
-
-    δ decreases with ε. So a curve above the profile's value at the left end of a cell, at the right end of the cell, is
-    above it in between. Cells that may hold the answer are split until they are narrow enough.
-    """
-    epsilons = np.linspace(0.0, top, 65)
-    low, high = profile(epsilons)
-    least, most = 0.0, math.inf
-    for _ in range(7):
-        known = low > delta
-        if known.any():
-            least = max(least, float(gaussian_curve.mus(epsilons[known], low[known], -1).max()))
-        above = gaussian_curve.mus(epsilons[1:], high[:-1], 1)
-        most = min(most, float(above.max()))
-        wide = np.flatnonzero(above > least * (1 + width / 4))
-        if (math.isfinite(most) and most - least <= width * most) or wide.size * 8 > 4000:
-            break
-        parts = [epsilons[wide] + (epsilons[wide + 1] - epsilons[wide]) * share / 8 for share in range(1, 8)]
-        new = np.setdiff1d(np.concatenate(parts), epsilons)
-        if not new.size:
-            break
-        result = profile(new)
-        order = np.argsort(np.concatenate([epsilons, new]))
-        epsilons, low, high = (
-            np.concatenate(each)[order] for each in ((epsilons, new), (low, result[0]), (high, result[1]))
-        )
-    return min(least, most), most
-
-
-def _sampled(composition: Composition, rate: float) -> DominatingPair:
-    """A composition on a Poisson sample."""
-    if not composition:
-        return DominatingPair.identity()
-    part, count = composition[0]
-    if (mu := mu_of(composition)) is not None:
-        pair = DominatingPair.gaussian_mixture([1 - rate, rate], [0.0, mu], 1.0)
-        return pair if all(each.tight for each, _ in composition) else pair.as_upper_bound()
-    single = len(composition) == count == 1 and not part.add.upper_only
-    # A product bounds the curve of its own direction to a relative error, and that of the other to an absolute one.
-    law = part.remove if single else upper_product(laws_of(composition, "remove"))
-    other = (part.add if single else upper_product(laws_of(composition, "add"))).swapped()
-    remove, add = Sampled(law, rate), Sampled(other, rate).swapped()
-    label = f"sampled({rate!r}, {part.label if single else key_of(composition)})"
-    tight, alone = single and part.tight and part.below is None, single and part.tight_alone
-    component = Component(remove, add, label, None, tight, alone, log_factor=math.log(factor_of(composition)))
-    return DominatingPair([((component, 1),)])
 
 
 def _is_tested(composition: Composition) -> bool:

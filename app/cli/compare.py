@@ -203,9 +203,8 @@ def _taken_for(compared: Compared) -> str:
     least = max((row.bound.interval.lower for row in compared.comparison.rows if row.bound.interval), default=0.0)
     result = f"Accounted as {words}, which this is not, it would have ε ≤ {format_upper(claimed)}"
     if least > claimed > 0:
-        return (
-            f"{result}. What ran has ε ≥ {format_lower(least)}, {format_number(round(least / claimed, 1))} times that."
-        )
+        times = format_number(round(least / claimed, 1))
+        return f"{result}. What ran has ε ≥ {format_lower(least)} for some data, {times} times that."
     return f"{result}; whether that holds for what ran is not known."
 
 

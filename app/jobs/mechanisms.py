@@ -117,6 +117,12 @@ class Mechanism:
         """How the parameter that a word of `finds` means is searched, given the other parameters."""
         raise NotImplementedError
 
+    def noise_or_repetitions(self, find: str, least: float, most: float = 1e6) -> ParameterSearch:
+        """The search for a noise multiplier in an interval, or else for how often it is `repeated`."""
+        if find == "noise":
+            return ParameterSearch("noise_multiplier", (least, most), 1.0, decreasing=True)
+        return ParameterSearch(self.repeated, (1, _MAX_STEPS), 10, integer=True)
+
 
 @dataclass(frozen=True)
 class DpSgd(Mechanism):
@@ -283,13 +289,12 @@ class Allocation(Mechanism):
     epochs: Annotated[int, "Number of epochs, each with new choices."] = 1
 
     assumptions = (
-        "In every epoch each record takes part in exactly the given number of steps, chosen uniformly and "
-        "independently of all other records (balls in bins), so batches have random sizes. Shuffled batches of a fixed "
-        "size (dpassay compare shuffled) are another mechanism, and none of these bounds holds for them.",
+        "In every epoch each record takes part in exactly the given number of steps (balls in bins), so batches have "
+        "random sizes. Shuffled batches of a fixed size (dpassay compare shuffled) are another mechanism, and none of "
+        "these bounds holds for them.",
     )
     finds: ClassVar = {"noise": "noise_multiplier", "epochs": "epochs"}
     sampled = True
-
     repeated = "epochs"
 
     def release(self, adjacency: str) -> DpEvent:
@@ -309,9 +314,7 @@ class Allocation(Mechanism):
         )
 
     def search(self, find: str) -> ParameterSearch:
-        if find == "noise":
-            return ParameterSearch("noise_multiplier", (5e-2, 1e6), 1.0, decreasing=True)
-        return ParameterSearch("epochs", (1, _MAX_STEPS), 10, integer=True)
+        return self.noise_or_repetitions(find, 5e-2)
 
 
 @dataclass(frozen=True)
@@ -341,7 +344,6 @@ class Shuffled(Mechanism):
             return validate.integer(minimum=1, batches=self.batches)
         assert self.records is not None
         assert self.batch_size is not None
-        validate.integer(minimum=1, records=self.records)
         validate.integer(minimum=1, records=self.records)
         return -(-self.records // validate.integer(minimum=1, maximum=self.records, batch_size=self.batch_size))
 
@@ -383,9 +385,7 @@ class Shuffled(Mechanism):
         )
 
     def search(self, find: str) -> ParameterSearch:
-        if find == "noise":
-            return ParameterSearch("noise_multiplier", (1e-2, 1e6), 1.0, decreasing=True)
-        return ParameterSearch("epochs", (1, _MAX_STEPS), 10, integer=True)
+        return self.noise_or_repetitions(find, 1e-2)
 
 
 @dataclass(frozen=True)
@@ -407,9 +407,7 @@ class Gaussian(Mechanism):
         return f"Gaussian noise, multiplier {format_number(self.noise_multiplier)}, {self.count} releases"
 
     def search(self, find: str) -> ParameterSearch:
-        if find == "noise":
-            return ParameterSearch("noise_multiplier", (1e-4, 1e8), 1.0, decreasing=True)
-        return ParameterSearch("count", (1, _MAX_STEPS), 10, integer=True)
+        return self.noise_or_repetitions(find, 1e-4, 1e8)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass
@@ -34,3 +35,10 @@ def run(*arguments: object) -> Result:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run_command([str(argument) for argument in arguments])
     return Result(code, out.getvalue(), err.getvalue())
+
+
+def written(*arguments: object) -> Any:
+    """What `dpassay` writes with these arguments and ``--json``, if it succeeds."""
+    result = run(*arguments, "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)

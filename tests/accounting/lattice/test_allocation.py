@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from property_settings import examples
 from scipy.special import ndtr
 
-from dpassay.accounting.accountants.base import Unsupported
+from dpassay.accounting.accountants.base import ALLOCATED, Unsupported
 from dpassay.accounting.bounds import Interval
 from dpassay.accounting.events import EpsilonDeltaDpEvent, RandomAllocationDpEvent
 from dpassay.accounting.lattice import allocation
@@ -392,3 +392,11 @@ def test_samples_of_a_fixed_size_have_no_bound_in_random_steps() -> None:
     for name in ("lattice", "rdp", "gdp"):
         reason = ACCOUNTANTS[name]("add_remove").supports(RandomAllocationDpEvent(inner, 1, 10))
         assert "fixed number of records" in str(reason)
+
+
+@pytest.mark.parametrize("inner", [NORMAL, dp_event.LaplaceDpEvent(1.0)])
+def test_the_law_of_the_steps_is_assumed_aloud(inner: dp_event.DpEvent) -> None:
+    for name in ("lattice", "zcdp"):
+        bound = ACCOUNTANTS[name]("add_remove").compose(RandomAllocationDpEvent(inner, 1, 10)).epsilon(1e-6)
+        assert ALLOCATED in bound.assumptions
+    assert ALLOCATED not in Lattice("add_remove").compose(inner).epsilon(1e-6).assumptions

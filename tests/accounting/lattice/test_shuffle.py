@@ -151,3 +151,9 @@ def test_many_different_shuffles_compose() -> None:
     known = account(event, adjacency="zero_out", delta=1e-6)
     assert known.interval is not None
     assert 0.7 * known.value < known.interval.lower < known.value
+
+
+def test_more_batches_than_the_law_of_the_largest_sum_is_known_for() -> None:
+    known = account(shuffled(1.0, 10**12 + 1), adjacency="zero_out", delta=1e-6)
+    assert known.interval is None
+    assert known.value == account(shuffled(1.0, 10**12), adjacency="zero_out", delta=1e-6).value

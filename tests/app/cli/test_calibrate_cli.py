@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -24,11 +23,9 @@ def dpassay(*arguments: object) -> command.Result:
 
 
 def found(*arguments: object) -> dict[str, Any]:
-    result = dpassay(*arguments, "--json")
-    assert result.returncode == 0, result.stderr
-    written: dict[str, Any] = json.loads(result.stdout)
-    assert written["bound"]["rigor"] == "certified"
-    return written
+    result: dict[str, Any] = command.written("calibrate", *arguments)
+    assert result["bound"]["rigor"] == "certified"
+    return result
 
 
 def steps_of(sigma: float, rate: float, steps: int) -> dp_event.DpEvent:

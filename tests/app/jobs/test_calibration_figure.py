@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from dp_accounting import dp_event
 from scipy import stats
 
+from dpassay.accounting import accountant
 from dpassay.accounting.adjacency import Unit
 from dpassay.accounting.comparison.risk_curves import RiskCurve, RiskCurves, risk_curves
 from dpassay.reports.calibration import CalibrationFigure
@@ -27,10 +27,8 @@ def dpassay(*arguments: object) -> command.Result:
 
 
 def drawn(*arguments: object) -> dict[str, Any]:
-    result = dpassay(*arguments, "--json")
-    assert result.returncode == 0, result.stderr
-    written: dict[str, Any] = json.loads(result.stdout)
-    return written
+    result: dict[str, Any] = command.written("calibrate", *arguments)
+    return result
 
 
 def mu_of(parameter: str, value: float) -> float:
@@ -185,3 +183,15 @@ def test_one_point_and_losses_without_a_bound_are_drawn() -> None:
     assert isinstance(drawing, str)
     assert "at most ∞" in drawing
     assert "nan" not in drawing
+
+
+def test_the_guide_says_what_half_the_noise_costs() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "calibration.md"
+    (said,) = re.findall(
+        r"a noise of ([\d.]+) in place of ([\d.]+) an attack might find up to ([\d.]+) % .* instead of ([\d.]+) %",
+        " ".join(page.read_text(encoding="utf-8").split()),
+    )
+    for noise, percent in zip(said[:2], said[2:], strict=True):
+        step = dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(float(noise)))
+        power = accountant("lattice", "add_remove").compose(dp_event.SelfComposedDpEvent(step, 1000)).blowup(0.01).value
+        assert 100 * power == pytest.approx(float(percent), abs=0.05)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import subprocess
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command import run
+from command import run, written
 
 from dpassay.accounting.conversions import formulas
 
@@ -20,17 +19,10 @@ DELTA = ["--delta", "1e-5"]
 THREE = ["--steps", "128", "--epochs", "3"]
 
 
-def said(*arguments: object) -> dict[str, Any]:
-    result = run(*arguments, "--json")
-    assert result.returncode == 0, result.stderr
-    written: dict[str, Any] = json.loads(result.stdout)
-    return written
-
-
 def lattice_row(*arguments: object) -> dict[str, Any]:
-    written = said("compare", *arguments, *DELTA, "--method", "lattice")
-    row: dict[str, Any] = written["rows"][0]
-    return row | {"mechanism": written["mechanism"], "risks": written["risks"]}
+    result = written("compare", *arguments, *DELTA, "--method", "lattice")
+    row: dict[str, Any] = result["rows"][0]
+    return row | {"mechanism": result["mechanism"], "risks": result["risks"]}
 
 
 def gaussian(mu: float) -> float:
@@ -61,7 +53,7 @@ def test_a_tree_once() -> None:
 
 
 def test_the_noise_of_a_tree() -> None:
-    found = said("calibrate", "tree", "--target-epsilon", 3, *DELTA, *THREE, "--restart-every", 128)
+    found = written("calibrate", "tree", "--target-epsilon", 3, *DELTA, *THREE, "--restart-every", 128)
     mu = math.sqrt(24) / found["value"]
     assert gaussian(mu) <= 3 <= gaussian(mu * (1 + 1e-3))
     assert found["refuted"] is True
@@ -101,8 +93,8 @@ def test_buffered_and_normalized_strategies() -> None:
 def test_cyclic_samples_are_those_of_dp_sgd() -> None:
     """⌈2000/32⌉ = 63 sampled Gaussians, whose noise `calibrate dp-sgd` finds, too."""
     target = ["--target-epsilon", 3, *DELTA, "--sampling-probability", ".1", "--adjacency", "zero_out"]
-    banded = said("calibrate", "matrix", *target, "--bands", 32, "--steps", 2000)
-    plain = said("calibrate", "dp-sgd", *target, "--steps", 63)
+    banded = written("calibrate", "matrix", *target, "--bands", 32, "--steps", 2000)
+    plain = written("calibrate", "dp-sgd", *target, "--steps", 63)
     assert banded["value"] == pytest.approx(plain["value"], rel=1e-3)  # the tolerance of both searches
     assert banded["refuted"] is True
 
@@ -116,7 +108,7 @@ def test_an_upper_bound_on_a_sensitivity_has_no_interval(tmp_path: Path) -> None
     assert {risk["name"] for risk in row["risks"]} >= {"advantage", "mu"}
     assert all(risk["interval"] is None and risk["name"] != "regret" for risk in row["risks"])
     assert "an upper bound, as products of columns have opposite signs; at least 2 is attained" in row["mechanism"]
-    found = said("calibrate", "matrix", "--target-epsilon", 3, *DELTA, *form)
+    found = written("calibrate", "matrix", "--target-epsilon", 3, *DELTA, *form)
     assert found["refuted"] is False
     assert found["sensitivity"] == pytest.approx(math.sqrt(6))
     cut = ["--toeplitz", ".8,.6", "--steps", 9, "--sampling-probability", ".1"]  # the last column of a group is cut off
@@ -179,8 +171,8 @@ def section() -> str:
 def test_a_claim_states_a_tree(tmp_path: Path) -> None:
     (claim,) = re.findall(r"```yaml\n(.*?)```", section(), re.S)
     (tmp_path / "claim.yaml").write_text(claim)
-    written = said("account", tmp_path / "claim.yaml")
-    bounds = {bound["method"]: bound for bound in written["bounds"]}
+    result = written("account", tmp_path / "claim.yaml")
+    bounds = {bound["method"]: bound for bound in result["bounds"]}
     assert bounds["lattice"]["value"] == pytest.approx(3.46683, abs=1e-5)
     assert any("at most one step of all trees" in sentence for sentence in bounds["lattice"]["assumptions"])
 
@@ -201,5 +193,5 @@ def test_what_the_guide_says() -> None:
 def test_a_figure_of_a_tree(tmp_path: Path) -> None:
     """Its sums are not steps, so nothing is drawn against a number of steps."""
     arguments = ["--noise-multiplier", 6, *THREE, "--restart-every", 128, *DELTA, "--method", "gdp"]
-    written = said("compare", "tree", *arguments, "-o", tmp_path / "tree.svg")
-    assert [panel["argument"] for panel in written["panels"]] == ["epsilon", "alpha"]
+    result = written("compare", "tree", *arguments, "-o", tmp_path / "tree.svg")
+    assert [panel["argument"] for panel in result["panels"]] == ["epsilon", "alpha"]

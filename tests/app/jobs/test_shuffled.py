@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from command import run
+from command import run, written
 
 GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "accounting.md").read_text(encoding="utf-8")
 TWENTY = ["--noise-multiplier", "1", "--batches", "100", "--epochs", "20", "--delta", "1e-6"]
 
 
-def said(*arguments: object) -> dict[str, Any]:
-    result = run(*arguments, "--json")
-    assert result.returncode == 0, result.stderr
-    written: dict[str, Any] = json.loads(result.stdout)
-    return written
-
-
 def test_the_run_is_set_beside_what_it_is_often_taken_for() -> None:
-    written = said("compare", "shuffled", *TWENTY)
-    row = next(row for row in written["rows"] if row["method"] == "lattice")
-    samples = said(
+    result = written("compare", "shuffled", *TWENTY)
+    row = next(row for row in result["rows"] if row["method"] == "lattice")
+    samples = written(
         "compare", "dp-sgd", "--noise-multiplier", "1", "--sampling-probability", ".01", "--steps", "2000", "--delta",
         "1e-6", "--adjacency", "zero_out", "--method", "lattice",
     )  # fmt: skip
-    taken = written["taken_for"]
+    taken = result["taken_for"]
     assert taken["as"] == "Poisson samples at the rate 0.01"
     assert taken["bound"]["value"] == pytest.approx(samples["rows"][0]["value"], rel=1e-3)  # the default width
     assert 4.5 * taken["bound"]["value"] < row["interval"][0] < row["value"] == row["interval"][1]
@@ -55,9 +46,9 @@ def test_little_noise_is_not_said_to_be_refuted() -> None:
 
 def test_records_and_batch_size_say_the_batches() -> None:
     words = ["--target-epsilon", "3", "--delta", "1e-6", "--epochs", "20"]
-    of_records = said("calibrate", "shuffled", *words, "--records", "60000", "--batch-size", "256")
+    of_records = written("calibrate", "shuffled", *words, "--records", "60000", "--batch-size", "256")
     assert of_records["batches"] == 235
-    assert of_records["value"] == said("calibrate", "shuffled", *words, "--batches", "235")["value"]
+    assert of_records["value"] == written("calibrate", "shuffled", *words, "--batches", "235")["value"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +88,7 @@ parameters:
 guarantee: {type: approx_dp, epsilon: 3.0, delta: 1.0e-6}
 """
     )
-    written = said("account", tmp_path / "claim.yaml")
-    bounds = {bound["method"]: bound for bound in written["bounds"]}
+    result = written("account", tmp_path / "claim.yaml")
+    bounds = {bound["method"]: bound for bound in result["bounds"]}
     assert bounds["lattice"]["value"] == pytest.approx(30.5789, abs=1e-4)
     assert bounds["lattice"]["interval"][0] == pytest.approx(14.572, abs=1e-3)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from command import run
+from command import written
 
 GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "accounting.md").read_text(encoding="utf-8")
 ROWS = re.findall(
@@ -16,12 +14,6 @@ ROWS = re.findall(
     GUIDE.split("\n## Whole procedures\n")[1].split("\n## ")[0],
     re.MULTILINE,
 )
-
-
-def said(*arguments: object) -> Any:
-    result = run(*arguments, "--json")
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
 
 
 def test_all_rows_are_read() -> None:
@@ -32,7 +24,7 @@ def test_all_rows_are_read() -> None:
 def test_the_command_and_the_claim_have_the_bound(
     what: str, command: str, part: str, more: str, shown: str, tmp_path: Path
 ) -> None:
-    (row,) = said("compare", *command.split(), "--delta", "1e-5", "--method", "lattice")["rows"]
+    (row,) = written("compare", *command.split(), "--delta", "1e-5", "--method", "lattice")["rows"]
     claim = [
         "name: run",
         "mechanism: declared",
@@ -41,6 +33,6 @@ def test_the_command_and_the_claim_have_the_bound(
         f"guarantee: {{type: approx_dp, epsilon: {shown}, delta: 1.0e-5}}",
     ]
     (tmp_path / "claim.yaml").write_text("\n".join(claim))
-    bounds = {bound["method"]: bound for bound in said("account", tmp_path / "claim.yaml")["bounds"]}
+    bounds = {bound["method"]: bound for bound in written("account", tmp_path / "claim.yaml")["bounds"]}
     for value in (row["value"], bounds["lattice"]["value"]):
         assert value <= float(shown) <= 1.002 * value
