@@ -156,4 +156,6 @@ def test_many_different_shuffles_compose() -> None:
 def test_more_batches_than_the_law_of_the_largest_sum_is_known_for() -> None:
     known = account(shuffled(1.0, 10**12 + 1), adjacency="zero_out", delta=1e-6)
     assert known.interval is None
-    assert known.value == account(shuffled(1.0, 10**12), adjacency="zero_out", delta=1e-6).value
+    some = account(shuffled(1.0, 10**12), adjacency="zero_out", delta=1e-6)
+    assert some.interval is not None
+    assert known.value == pytest.approx(some.value, rel=1e-12)  # one is a closed form, the other a law
