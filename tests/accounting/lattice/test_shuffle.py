@@ -158,4 +158,4 @@ def test_more_batches_than_the_law_of_the_largest_sum_is_known_for() -> None:
     assert known.interval is None
     some = account(shuffled(1.0, 10**12), adjacency="zero_out", delta=1e-6)
     assert some.interval is not None
-    assert known.value == pytest.approx(some.value, rel=1e-12)  # one is a closed form, the other a law
+    assert known.value == pytest.approx(some.value, rel=1e-10)  # one is a closed form, the other a law
