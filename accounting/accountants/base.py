@@ -132,10 +132,15 @@ class Accountant(ABC, Generic[C]):
         return self._bound(value, "beta", at=alpha, rigor=self._rigor(), direction=Direction.LOWER)
 
     def blowup(self, p: float) -> Bound:
-        """An upper bound on sup{P(E): Q(E) ≤ p} over neighbours: the least e^ε p + δ(ε) on a grid of ε."""
+        """An upper bound on sup{P(E): Q(E) ≤ p} over neighbours: 1 − β at p.
+
+        It is the least of e^ε p + δ(ε) and 1 − e^{−ε}(1 − δ(ε) − p) on a grid of ε, as in `beta`.
+        """
         validate.probability(p=p)
         epsilons, deltas = self._curve
-        value = min(1.0, float((np.exp(epsilons) * p + deltas).min()) * (1 + 1e-14))
+        steep = float((np.exp(epsilons) * p + deltas).min()) * (1 + 1e-14)
+        flat = 1 - float((np.exp(-epsilons) * (1 - deltas - p)).max()) + 1e-15
+        value = min(1.0, steep, flat)
         return self._bound(value, "r", at=p, rigor=self._rigor())
 
     # Operations on costs

@@ -52,10 +52,12 @@ def _product(finite: Sequence[tuple[Floats, Floats, float, float, int]], most: i
 
     Outcomes of infinite loss are not enumerated; they stay infinite whatever the other laws give.
     """
-    size = 1.0
+    size = 1
     for p, q, _, _, count in finite:
         inner = int(((p > 0) & (q > 0)).sum())
-        size *= math.comb(count + inner - 1, min(count, inner - 1)) if inner > 0 and count < 1000 else math.inf
+        if inner == 0 or count >= 1000:
+            return None
+        size *= math.comb(count + inner - 1, min(count, inner - 1))  # exact: a float64 may not hold it
         if size > most:
             return None
     p, q, error, slack = np.ones(1), np.ones(1), 0.0, 0.0

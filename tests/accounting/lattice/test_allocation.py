@@ -314,7 +314,7 @@ def test_any_mechanism_by_all_outcomes(laws: tuple[list[float], list[float]], st
         exact = float(np.maximum(first - math.exp(epsilon) * second, 0.0).sum())
         found = allocated.delta(epsilon, direction=direction)
         assert found.lower <= exact * (1 + 1e-9) + 1e-15
-        assert exact <= found.upper * (1 + 1e-9) + 1e-18
+        assert exact <= found.upper * (1 + 1e-9) + 1e-15  # of equal laws, the differences round to 3e-17
 
 
 @pytest.mark.parametrize("noise", [0.5, 1.0, 3.0])
