@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from dpassay.audits.result import AuditResult, Rate
 from dpassay.cli.audit.released import print_audits
 
 SECRET = "4111 1111 1111 1111"
+CARD_DIGITS = re.compile(r"\b4111\b|41111111")  # four digits may be inside a hash, whose key is drawn anew each time
 ANOTHER = "jo.doe@example.org"
 
 
@@ -90,7 +92,7 @@ def test_records_and_personal_data_are_found_and_kept_private(files: dict[str, P
         "source": 0, "holdout": 0, "both": 0, "neither": 0, "occurrences": 0, "known_source": 1, "known_holdout": 0
     }  # fmt: skip
     for index in (shown.stdout, shown.stderr, path.read_text(), key.read_text()):
-        assert "4111" not in index
+        assert not CARD_DIGITS.search(index)
         assert "jo.doe" not in index
 
 
@@ -175,7 +177,7 @@ def test_people_get_tables(files: dict[str, Path]) -> None:
     assert result.stdout.startswith("PRIVATE.")
     for word in ("10/60", "payment card", "nothing follows for ε", "text-audit.json"):
         assert word in " ".join(result.stdout.split())
-    assert "4111" not in result.stdout
+    assert not CARD_DIGITS.search(result.stdout)
     assert text(files, "-q").stdout == ""
 
 
