@@ -32,7 +32,7 @@ def test_the_table_of_samplers(tmp_path: Path) -> None:
     assert "500 steps, a sample rate of .01 and a noise multiplier of 1" in PAGE
     (tmp_path / "state.json").write_text(json.dumps({"history": [STEPS], "mechanism": "rdp"}))
     rows = re.findall(r"^\|[^|]*\| `(\w+)`([^|]*)\| (\w+) \| ([\d.]+) \|$", PAGE, re.MULTILINE)
-    assert len(rows) == 8
+    assert len(rows) == 9
     for sampler, options, adjacency, shown in rows:
         result = account(
             tmp_path / "state.json",
