@@ -7,16 +7,17 @@ import itertools
 import math
 import re
 from html.parser import HTMLParser
+from typing import get_args
 
 import pytest
 from shared_work import DRAWN
 
-from dpassay.accounting.bounds import Interval
+from dpassay.accounting.bounds import Interval, RiskName
 from dpassay.audits.verdict_wording import MEANS
 from dpassay.reports.assay import Assay
 from dpassay.reports.html import Side, render
 
-RISKS = ("advantage", "true_positive_rate", "bayes_error", "mu", "regret")
+RISKS = get_args(RiskName)
 SIDES = ["private", "release"]
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 HOSTILE = "<script>alert(1)</script>\"'`{{7*7}}{% raw %}$x^2$&amp;</style></title><svg onload=x>\x00\u202e"

@@ -6,11 +6,12 @@ import itertools
 import math
 import warnings
 from collections.abc import Iterator
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from dp_accounting import dp_event
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from property_settings import examples
@@ -277,18 +278,26 @@ def test_more_steps_than_are_computed(fraction: float, monkeypatch: pytest.Monke
     assert known.epsilon(1e-6).upper == pair(1.0, 40).epsilon(1e-6).upper
 
 
-def every_outcome(p: list[float], q: list[float], steps: int) -> tuple[Array, Array]:
-    """The laws of all outcomes of a mechanism that runs in each step, with the unit in one of them and without it."""
-    outcomes = list(itertools.product(range(len(p)), repeat=steps))
-    second = np.array([math.prod(q[each] for each in outcome) for outcome in outcomes])
-    first = np.zeros(len(outcomes))
-    for place in range(steps):
-        sides = [[p if step == place else q for step in range(steps)]] * len(outcomes)
-        first += [
-            math.prod(side[each] for side, each in zip(row, outcome, strict=True))
-            for row, outcome in zip(sides, outcomes, strict=True)
+Masses = list[Fraction]
+
+
+def every_outcome(p: list[float], q: list[float], steps: int) -> tuple[Masses, Masses]:
+    """The laws of all outcomes of a mechanism that runs in each step, with the unit in one of them and without it.
+
+    They are exact, so that the differences of equal masses are 0.
+    """
+    own, other = ([Fraction(value) for value in side] for side in (p, q))
+    first, second = [], []
+    for outcome in itertools.product(range(len(p)), repeat=steps):
+        second.append(math.prod((other[each] for each in outcome), start=Fraction(1)))
+        chosen = [
+            math.prod(
+                (own[each] if step == place else other[each] for step, each in enumerate(outcome)), start=Fraction(1)
+            )
+            for place in range(steps)
         ]
-    return first / steps, second
+        first.append(sum(chosen, Fraction()) / steps)
+    return first, second
 
 
 @st.composite
@@ -299,6 +308,7 @@ def finite_laws(draw: st.DrawFn) -> tuple[list[float], list[float]]:
     return [value / math.fsum(p) for value in p], [value / math.fsum(q) for value in q]
 
 
+@example(laws=([0.6, 0.4, 0.0], [0.6, 0.4, 0.0]), steps=3, epsilon=0.0)
 @given(laws=finite_laws(), steps=st.integers(2, 4), epsilon=st.one_of(st.just(0.0), st.floats(1e-3, 5.0)))
 @examples(20, 400)
 def test_any_mechanism_by_all_outcomes(laws: tuple[list[float], list[float]], steps: int, epsilon: float) -> None:
@@ -311,10 +321,11 @@ def test_any_mechanism_by_all_outcomes(laws: tuple[list[float], list[float]], st
     allocated = known.allocated(steps)
     both = every_outcome(*laws, steps)
     for direction, (first, second) in zip(DIRECTIONS, (both, both[::-1]), strict=True):
-        exact = float(np.maximum(first - math.exp(epsilon) * second, 0.0).sum())
+        grown = Fraction(math.exp(epsilon))
+        exact = float(sum((max(a - grown * b, Fraction()) for a, b in zip(first, second, strict=True)), Fraction()))
         found = allocated.delta(epsilon, direction=direction)
         assert found.lower <= exact * (1 + 1e-9) + 1e-15
-        assert exact <= found.upper * (1 + 1e-9) + 1e-15  # of equal laws, the differences round to 3e-17
+        assert exact <= found.upper * (1 + 1e-9) + 1e-18
 
 
 @pytest.mark.parametrize("noise", [0.5, 1.0, 3.0])
@@ -400,3 +411,12 @@ def test_the_law_of_the_steps_is_assumed_aloud(inner: dp_event.DpEvent) -> None:
         bound = ACCOUNTANTS[name]("add_remove").compose(RandomAllocationDpEvent(inner, 1, 10)).epsilon(1e-6)
         assert ALLOCATED in bound.assumptions
     assert ALLOCATED not in Lattice("add_remove").compose(inner).epsilon(1e-6).assumptions
+
+
+def test_many_epochs_of_several_random_steps_have_a_bound() -> None:
+    """Together their laws have more outcomes than a float64 holds. They cost no more than as many known steps."""
+    event = dp_event.SelfComposedDpEvent(RandomAllocationDpEvent(NORMAL, 3, 99), 53)
+    known = Lattice("add_remove").compose(dp_event.SelfComposedDpEvent(NORMAL, 3 * 53)).epsilon(0.1).value
+    bound = Lattice("add_remove").compose(event).epsilon(0.1)
+    assert bound.interval is not None
+    assert 0 < bound.interval.lower < bound.value < known / 10
