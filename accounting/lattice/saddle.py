@@ -105,7 +105,9 @@ class Cumulants:
     def _log_deltas(self) -> Floats:
         deviation = np.sqrt(np.maximum(self.variances, 1e-24))
         share = _mills(self.tilts * deviation) - _mills((self.tilts + 1) * deviation)
-        return np.asarray(self.values - self.tilts * self.means + np.log(np.maximum(share, 1e-300)))
+        # The exponent is at most 0, but at large λ it is the difference of two numbers as large as λ times the loss.
+        exponent = np.minimum(self.values - self.tilts * self.means, 0.0)
+        return np.asarray(exponent + np.log(np.maximum(share, 1e-300)))
 
     def _where(self, falling: Floats, wanted: float) -> Saddle:
         """The λ at which a decreasing function has a value, by interpolation; an end of the grid if there is none."""

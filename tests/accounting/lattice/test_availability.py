@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from oracle_inversion import composed_delta, sampled_gaussian
 from property_settings import examples
 from scipy.optimize import brentq
+from scipy.stats import norm
 
 from dpassay.accounting.accountants.advanced import Advanced
 from dpassay.accounting.accountants.base import Accountant
@@ -411,6 +412,18 @@ def test_answers_at_many_widths_are_nested(parts: tuple[DpEvent, ...]) -> None:
         assert wider.interval is not None
         assert narrower.interval is not None
         assert wider.interval.lower <= narrower.interval.lower <= narrower.value <= wider.value
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-18])
+def test_losses_of_millions_cost_at_most_what_they_do_without_sampling(delta: float) -> None:
+    """Steps of σ = .0316 at a rate of .96: at such tilts, differences of exponents are all rounding."""
+    sigma, count = 0.03162277660168379, 6815
+    step = dp_event.MixtureOfGaussiansDpEvent(sigma, [0.0, 1.0], [0.0392156862745098, 0.9607843137254902])
+    answer = Lattice("add_remove").compose(dp_event.SelfComposedDpEvent(step, count)).epsilon(delta)
+    mu = math.sqrt(count) / sigma
+    assert answer.interval is not None
+    # δ of one Gaussian is below Φ(μ/2 − ε/μ), so that its ε is below μ²/2 + μ·z, z the 1 − δ quantile.
+    assert 500 < answer.interval.lower <= answer.value <= (mu**2 / 2 + mu * norm.isf(delta)) * (1 + 1e-9)
 
 
 def test_forty_gaussians_on_disjoint_parts_cost_what_the_worst_does() -> None:
