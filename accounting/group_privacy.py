@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -21,6 +20,7 @@ from dpassay.accounting.guarantees import (
     SecretProtection,
 )
 from dpassay.base import validate
+from dpassay.base.arrays import Floats
 
 _UNIT = 2.0**-53
 _REFUSED = {
@@ -71,7 +71,7 @@ def for_group(guarantee: Guarantee, size: int) -> Guarantee:
             return ApproxDP(formulas.up(size * Fraction(epsilon)), grown)
         case PrivacyProfile(epsilons, deltas):
             indices = tuple(formulas.up(size * Fraction(epsilon)) for epsilon in epsilons)
-            values = [delta_of_group(epsilon, delta, size) for epsilon, delta in zip(epsilons, deltas, strict=True)]
+            values = deltas_of_group(np.array(epsilons), np.array(deltas), size)
             return PrivacyProfile(indices, tuple(np.minimum.accumulate(values).tolist()))
         case ExPostDP():
             raise ValueError("an ex-post ε does not convert to groups: the data sets in between have other ex-post ε")
@@ -122,17 +122,27 @@ def _renyi(alpha: float, divergence: float, size: int) -> RDP:
     return RDP(float(order), formulas.up(grown))
 
 
+def deltas_of_group(epsilons: Floats, deltas: Floats, size: int) -> Floats:
+    """The δ of a group of k at each kε, for a δ of one unit at ε: δ Σ_{i<k} e^{iε}, at most 1, rounded up.
+
+    Args:
+        epsilons: of either sign, shape (n,).
+        deltas: from 0 to 1, shape (n,).
+        size: k ≥ 1.
+    """
+    # With ε > 0: e^{(k−1)ε}(1 − e^{−kε})/(1 − e^{−ε}); with ε < 0: (1 − e^{kε})/(1 − e^ε).
+    apart = np.abs(epsilons)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(apart > 0, np.expm1(-size * apart) / np.expm1(-apart), float(size))
+        log_deltas = np.log(deltas)
+    log_sums = np.maximum((size - 1) * epsilons, 0.0) + np.log(ratio)
+    # NumPy's functions are within 4 units in the last place.
+    errors = 64 * _UNIT * (1 + np.abs(log_deltas) + np.abs(log_sums))
+    with np.errstate(invalid="ignore"):
+        grown = np.exp(np.minimum(log_deltas + log_sums + errors, 0.0))
+    return np.where(deltas > 0, grown, 0.0)
+
+
 def delta_of_group(epsilon: float, delta: float, size: int) -> float:
-    """The δ of a group of k at kε, for a δ of one unit at ε of either sign: δ Σ_{i<k} e^{iε}, at most 1, rounded up."""
-    if delta == 0:
-        return 0.0
-    steps = float(size)
-    if epsilon == 0:
-        log_sum = math.log(steps)
-    else:
-        # With ε > 0: e^{(k−1)ε}(1 − e^{−kε})/(1 − e^{−ε}); with ε < 0: (1 − e^{kε})/(1 − e^ε).
-        head = max((steps - 1) * epsilon, 0.0)
-        log_sum = head + math.log(math.expm1(-steps * abs(epsilon)) / math.expm1(-abs(epsilon)))
-    log_delta = math.log(delta) + log_sum
-    error = 32 * _UNIT * (1 + abs(math.log(delta)) + abs(log_sum))
-    return math.exp(min(log_delta + error, 0.0))
+    """`deltas_of_group` of one."""
+    return float(deltas_of_group(np.array([epsilon]), np.array([delta]), size)[0])

@@ -495,7 +495,7 @@ ACCOUNTANTS = (
     Mutant(
         "lattice: a chain grows δ by the number of its steps only",
         "accounting/lattice/chains.py",
-        "grown = [delta_of_group(*each, size) for each in zip(epsilons.tolist(), known.tolist(), strict=True)]",
+        "grown = deltas_of_group(epsilons, known, size)",
         "grown = size * known",
         ("tests/accounting/lattice/test_groups.py::test_a_chain_is_no_less_than_what_some_chain_attains",),
     ),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpassay.accounting.group_privacy import delta_of_group
+from dpassay.accounting.group_privacy import deltas_of_group
 from dpassay.base.arrays import Floats
 
 _FARTHEST, _NEGLIGIBLE = 650.0, 1e-40  # the losses of a chain, and the δ that ends them
@@ -25,7 +25,7 @@ def chain_curve(single: Callable[[Floats], Floats], size: int) -> tuple[Callable
     """
     ends = np.geomspace(0.1, _FARTHEST / size, 64)
     deltas = np.minimum.accumulate(single(ends))
-    grown = np.array([delta_of_group(*each, size) for each in zip(ends.tolist(), deltas.tolist(), strict=True)])
+    grown = deltas_of_group(ends, deltas, size)
     small = np.flatnonzero(grown <= _NEGLIGIBLE)
     highest = float(ends[small[0] if small.size else np.argmin(grown)])  # beyond, a constant δ would only grow
 
@@ -34,7 +34,7 @@ def chain_curve(single: Callable[[Floats], Floats], size: int) -> tuple[Callable
         # A profile is as good as the lattices kept for other questions. δ at an end does not depend on them.
         before = np.concatenate([[1.0], deltas])[np.searchsorted(ends, epsilons, side="right")]
         known = np.minimum(single(epsilons), before)
-        grown = [delta_of_group(*each, size) for each in zip(epsilons.tolist(), known.tolist(), strict=True)]
+        grown = deltas_of_group(epsilons, known, size)
         return np.maximum(grown, -np.expm1(np.minimum(losses, 0.0)) * (1 + 2.0**-50))
 
     return curve, highest * size

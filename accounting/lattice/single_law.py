@@ -110,7 +110,7 @@ class SingleLaw:
 
     def blowup(self, p: float, width: float) -> tuple[Interval, bool]:
         """sup{P(E): Q(E) ≤ p} for p in (0, 1), and whether upper − lower ≤ width·upper."""
-        grid = _FIRST
+        grid, before = _FIRST, math.inf
         for _ in range(6):
             known = self.law.tails(grid)
             index = int(np.clip(np.count_nonzero(known.q_above > p), 1, grid.size - 1))
@@ -118,6 +118,9 @@ class SingleLaw:
             result = Interval(min(float(low[0]), float(high[0])), float(high[0]))
             if result.width <= min(width, 1e-9) * result.upper or grid[index] - grid[index - 1] < 1e-14:
                 break
+            if self.law.upper_only and not result.upper < before * (1 - 1e-9):
+                break  # a finer grid does not help
+            before = result.upper
             near = np.linspace(grid[max(index - 2, 0)], grid[min(index + 1, grid.size - 1)], 4 * _POINTS)
             grid = np.unique(np.concatenate([near, grid[:: max(1, grid.size // 64)]]))
         return result, result.width <= width * result.upper
