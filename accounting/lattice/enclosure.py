@@ -87,7 +87,7 @@ class Enclosure:
         self.first = (0.0, math.inf)
         """The bounds after the first lattices, which are the same for every width. Fallbacks are chosen by them, so
         that a narrower request never has a wider answer."""
-        self._last_measures: tuple[object, tuple[list[tuple[Measure, int]], list[tuple[Measure, int]]]] | None = None
+        self._last_measures: dict[object, tuple[list[tuple[Measure, int]], list[tuple[Measure, int]]]] = {}
         self._kept: list[tuple[float, tuple[OneSidedCurve, OneSidedCurve | None]]] = []
         self._cut_laws: dict[float, tuple[list[Law], list[tuple[float, float]], Cumulants]] = {}
 
@@ -275,10 +275,11 @@ class Enclosure:
         return curves[0], (curves[1] if known else None)
 
     def _measures(self, plan: LatticePlan) -> tuple[list[tuple[Measure, int]], list[tuple[Measure, int]]]:
-        """Upper and lower measures of all laws on the plan's lattice; those of the last plan are cached."""
-        key = plan.step, plan.cut, plan.supports, plan.log_delta
-        if self._last_measures is not None and self._last_measures[0] == key:
-            return self._last_measures[1]
+        """Upper and lower measures of all laws on the plan's lattice; those of the last two are cached: a lattice on
+        which the product has too many points, and a coarser one, often take turns."""
+        key = plan.step, plan.cut, plan.supports, None if self.upper_only else plan.log_delta
+        if key in self._last_measures:
+            return self._last_measures[key]
         aligned = aligned_step(self.laws, plan.step)
         step = rounded_step(aligned)
         upper_step = rounded_step(aligned, up=True) if all(law.discrete for law, _ in self.laws) else step
@@ -293,7 +294,9 @@ class Enclosure:
             uppers.append((upper, count))
             if lower is not None:
                 lowers.append((lower, count))
-        self._last_measures = key, (uppers, lowers)
+        self._last_measures[key] = uppers, lowers
+        if len(self._last_measures) > 2:
+            del self._last_measures[next(iter(self._last_measures))]
         return uppers, lowers
 
     def _cut(self, delta: float, width: float) -> float:
