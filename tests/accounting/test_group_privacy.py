@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import mpmath
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from mpmath import mpf
 from property_settings import examples
 
 from dpassay.accounting.adjacency import Adjacency
-from dpassay.accounting.group_privacy import for_group, to_adjacency, to_replace_one
+from dpassay.accounting.group_privacy import deltas_of_group, for_group, to_adjacency, to_replace_one
 from dpassay.accounting.guarantees import (
     GDP,
     RDP,
@@ -162,3 +163,21 @@ def test_an_exchange_is_one_that_goes_and_one_that_comes() -> None:
     assert to_adjacency(ExPostDP(0.5), source="zero_out", to="zero_out") == ExPostDP(0.5)
     with pytest.raises(ValueError, match="adjacency must be one of"):
         to_adjacency(PureDP(0.5), source="substitute", to="replace_one")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_delta_of_a_group_is_the_sum_rounded_up_by_little(size: int) -> None:
+    """δ Σ_{i<k} e^{iε} in 60 digits, at ε of either sign from 10⁻³²⁰ to 600 and δ down to the least float64."""
+    rng = np.random.default_rng(size)
+    epsilons = np.concatenate([rng.normal(size=200) * 10.0 ** rng.uniform(-18, 2, 200), [0.0, 1e-320, -1e-320, 600.0]])
+    deltas = np.concatenate([10.0 ** rng.uniform(-300, 0, 201), [5e-324, 1.0, 1e-300]])
+    grown = deltas_of_group(epsilons, deltas, size)
+    with mpmath.workdps(60):
+        for epsilon, delta, bound in zip(epsilons.tolist(), deltas.tolist(), grown.tolist(), strict=True):
+            factor = mpmath.fsum(mpmath.exp(index * mpmath.mpf(epsilon)) for index in range(size))
+            exact = min(mpmath.mpf(1), delta * factor)
+            assert bound >= exact
+            scale = 1 + abs(mpmath.log(delta)) + abs(mpmath.log(factor))
+            if exact > 1e-300:
+                assert bound <= exact * (1 + 80 * 2.0**-53 * scale)
+    assert deltas_of_group(np.array([1.0]), np.array([0.0]), size).tolist() == [0.0]
