@@ -23,6 +23,8 @@ from dpassay.base import validate
 from dpassay.base.arrays import Floats
 
 _UNIT = 2.0**-53
+_LEAST = 2.0**-1070
+"""Covers the rounding of numbers below 2⁻¹⁰²², which is not relative to them; larger ones do not change."""
 _REFUSED = {
     (
         Adjacency.REPLACE_ONE,
@@ -71,7 +73,7 @@ def for_group(guarantee: Guarantee, size: int) -> Guarantee:
             return ApproxDP(formulas.up(size * Fraction(epsilon)), grown)
         case PrivacyProfile(epsilons, deltas):
             indices = tuple(formulas.up(size * Fraction(epsilon)) for epsilon in epsilons)
-            values = deltas_of_group(np.array(epsilons), np.array(deltas), size)
+            values = deltas_of_group(np.array(epsilons, dtype=np.float64), np.array(deltas, dtype=np.float64), size)
             return PrivacyProfile(indices, tuple(np.minimum.accumulate(values).tolist()))
         case ExPostDP():
             raise ValueError("an ex-post ε does not convert to groups: the data sets in between have other ex-post ε")
@@ -139,10 +141,10 @@ def deltas_of_group(epsilons: Floats, deltas: Floats, size: int) -> Floats:
     # NumPy's functions are within 4 units in the last place.
     errors = 64 * _UNIT * (1 + np.abs(log_deltas) + np.abs(log_sums))
     with np.errstate(invalid="ignore"):
-        grown = np.exp(np.minimum(log_deltas + log_sums + errors, 0.0))
+        grown = np.exp(np.minimum(log_deltas + log_sums + errors, 0.0)) + _LEAST
     return np.where(deltas > 0, grown, 0.0)
 
 
 def delta_of_group(epsilon: float, delta: float, size: int) -> float:
     """`deltas_of_group` of one."""
-    return float(deltas_of_group(np.array([epsilon]), np.array([delta]), size)[0])
+    return float(deltas_of_group(np.array([epsilon], dtype=np.float64), np.array([delta], dtype=np.float64), size)[0])

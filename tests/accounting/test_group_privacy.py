@@ -169,8 +169,8 @@ def test_an_exchange_is_one_that_goes_and_one_that_comes() -> None:
 def test_delta_of_a_group_is_the_sum_rounded_up_by_little(size: int) -> None:
     """δ Σ_{i<k} e^{iε} in 60 digits, at ε of either sign from 10⁻³²⁰ to 600 and δ down to the least float64."""
     rng = np.random.default_rng(size)
-    epsilons = np.concatenate([rng.normal(size=200) * 10.0 ** rng.uniform(-18, 2, 200), [0.0, 1e-320, -1e-320, 600.0]])
-    deltas = np.concatenate([10.0 ** rng.uniform(-300, 0, 201), [5e-324, 1.0, 1e-300]])
+    epsilons = np.concatenate([rng.normal(size=300) * 10.0 ** rng.uniform(-18, 2, 300), [0.0, 1e-320, -1e-320, 600.0]])
+    deltas = np.concatenate([10.0 ** rng.uniform(-300, 0, 201), 5e-324 * np.arange(1, 101), [1.0, 1.0, 1e-300]])
     grown = deltas_of_group(epsilons, deltas, size)
     with mpmath.workdps(60):
         for epsilon, delta, bound in zip(epsilons.tolist(), deltas.tolist(), grown.tolist(), strict=True):
