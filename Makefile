@@ -22,7 +22,7 @@ demo: $(VENV)/stamp  ## the main job on the embedded model, ends with the verdic
 test: $(VENV)/stamp  ## the test-suite, 5 to 6 minutes on 2 idle cores
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow"
 
-verify: $(VENV)/stamp  ## everything (up to two hours on 2 cores), with new random examples and the coverage; resumes where it was interrupted
+verify: $(VENV)/stamp  ## everything (about two hours on 2 cores), with new random examples and the coverage; resumes where it was interrupted
 	$(BIN)/python tests/verify.py
 
 lint: $(VENV)/stamp
