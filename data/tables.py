@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,15 @@ incentive and largest expenditure in dollars, whether there is a physical limita
 self-rated health."""
 
 _YES = ("no", "yes")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Rows of a table in the words of its public schema, and their ids, which are private where the rows are."""
+
+    schema: Schema
+    rows: Sequence[Row]
+    ids: Sequence[str]
 
 
 def randhie_rows() -> list[dict[str, Any]]:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import secrets
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.ledger.run_files import prepare
 from dpassay.attacks.two_stage.membership import (
     LIKELIHOOD,
@@ -19,19 +16,19 @@ from dpassay.attacks.two_stage.membership import (
     distances,
     log_likelihoods,
 )
-from dpassay.auditing.released.design import TableAuditSettings
-from dpassay.auditing.released.run import audit_rows
 from dpassay.audits.games.membership_design import MembershipScores
 from dpassay.audits.result import AuditResult
-from dpassay.base.arrays import Bools, Floats
+from dpassay.base.arrays import Floats
 from dpassay.base.errors import input_errors
-from dpassay.data.table_schema import Row, Schema
-from dpassay.generators.audits import kept, membership_of_canaries, named_audits
+from dpassay.data.table_schema import Row
+from dpassay.data.tables import Table
+from dpassay.generators.audits import membership_of_canaries, named_audits
 from dpassay.generators.base import BoundedGuarantee
 from dpassay.generators.ledger_run import open_audit_run
+from dpassay.generators.tables.audits import RowCoins, released
 from dpassay.generators.two_stage.run import TwoStageRun
 from dpassay.mechanisms.models.language_model import LanguageModel
-from dpassay.mechanisms.two_stage.generator import Table, TwoStage
+from dpassay.mechanisms.two_stage.generator import TwoStage
 from dpassay.mechanisms.two_stage.sampling import RowSampler, sampled_rows
 from dpassay.mechanisms.two_stage.training import Spikes, TwoStageTraining
 
@@ -50,81 +47,8 @@ CONTROL_STEPS = 60
 ROWS = 256
 """The number of synthetic rows that are compared with canaries."""
 
-LIMIT = 4000
-"""The largest number of rows that are compared with synthetic ones, of table and holdout together."""
-
 _FILES = {"canaries": "canaries.json", "positive control": "control-canaries.json"}
 """Name of a run of the canary audit → file of its coins."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowCoins:
-    """Canaries of which fair coins choose.
-
-    Attributes:
-        rows: of each coin; whether it is in the data is `included`.
-        others: the row that is in the data if a coin is 0; empty if then none is.
-        included: shape (m,).
-        spikes: likewise, for spikes, whose sign is exchanged if rows are.
-    """
-
-    rows: tuple[Row, ...]
-    others: tuple[Row, ...]
-    included: Bools
-    spikes: Bools
-
-    @classmethod
-    def kept(cls, path: Path, count: int, adjacency: Adjacency, table: Table) -> RowCoins:
-        """The coins in a file, which is written first if it is missing; no canary is a row of the table."""
-
-        def draw() -> dict[str, object]:
-            drawn = _drawn(2 * count, table)
-            many = {"included": count, "spikes": SPIKE_COINS}
-            coins = {name: [bool(secrets.randbits(1)) for _ in range(tosses)] for name, tosses in many.items()}
-            return {"rows": drawn[:count], "others": drawn[count:], **coins}
-
-        body = kept(path, draw)
-        rows, others = ([tuple(row) for row in body[name]] for name in ("rows", "others"))
-        included, spikes = (np.array(body[name], dtype=np.bool_) for name in ("included", "spikes"))
-        return cls(tuple(rows), tuple(others) if adjacency is Adjacency.REPLACE_ONE else (), included, spikes)
-
-    @property
-    def signs(self) -> Spikes:
-        """The spikes that the coins chose."""
-        return Spikes(tuple(1 if coin else -1 if self.others else 0 for coin in self.spikes))
-
-    def table(self, schema: Schema, *, others: bool = False) -> Table:
-        """All canaries, or what is in the data in their place."""
-        rows = self.others if others else self.rows
-        side = "other" if others else "canary"
-        return Table(schema, rows, [f"{side} {index}" for index in range(len(rows))])
-
-    def added(self, table: Table) -> Table:
-        """A table with the rows that the coins chose."""
-        rows, ids = list(table.rows), list(table.ids)
-        for index, coin in enumerate(self.included):
-            side = self.table(table.schema, others=not coin) if coin or self.others else None
-            if side is not None:
-                rows.append(side.rows[index])
-                ids.append(side.ids[index])
-        return Table(table.schema, rows, ids)
-
-
-def _drawn(count: int, table: Table) -> list[Row]:
-    """Distinct rows, uniform over the public domains, which are no rows of the table.
-
-    Raises:
-        ValueError: if the schema allows too few.
-    """
-    rng, known = np.random.default_rng(secrets.randbits(128)), set(table.rows)
-    results: dict[Row, None] = {}
-    for _ in range(100 * count):
-        row = table.schema.uniform(rng)
-        if row not in known:
-            results.setdefault(row)
-        if len(results) == count:
-            return list(results)
-    raise ValueError("canaries: the schema allows too few rows that are not in the table; leave this audit out")
 
 
 def audit(run: TwoStageRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
@@ -162,45 +86,16 @@ def canaries(run: TwoStageRun, claimed: BoundedGuarantee, folder: Path, confiden
     ]
 
 
-def released(run: TwoStageRun, claimed: BoundedGuarantee, folder: Path, confidence: float) -> list[AuditResult]:
-    """The audit of the synthetic table: what it repeats of the table, compared with rows that the run did not read.
-
-    Args:
-        run: the claimed run.
-        claimed: the claim; no ε follows, since no coins decided which rows the run read.
-        folder: unused, since nothing is kept.
-        confidence: with which all intervals and p-values hold jointly.
-
-    Returns:
-        One result for each attack: equal rows, nearest rows, the target column guessed, and rows singled out.
-    """
-    schema = run.table.schema
-    target, holdout = run.claim.target_and_holdout(schema)
-    sides = [
-        [dict(zip(schema.names, cells, strict=True)) for cells in side]
-        for side in (run.documents.rows, map(schema.cells, run.table.rows), map(schema.cells, holdout))
-    ]
-    settings = TableAuditSettings(
-        source=Path("the table"),
-        holdout=Path("the holdout"),
-        confidence=confidence,
-        secret=target,
-        limit=LIMIT,
-        seed=run.mechanism.seed,
-        progress=run.settings.progress,
-    )
-    return list(audit_rows(Path("the synthetic table"), sides, settings).audits)
-
-
 def _play(run: TwoStageRun, folder: Path, name: str) -> tuple[MembershipScores, MembershipScores]:
     """A run with canaries, and the scores of its coins: of spikes, and of rows."""
-    coins, schema = RowCoins.kept(folder / _FILES[name], CANARIES, run.adjacency, run.table), run.table.schema
+    schema = run.table.schema
+    coins = RowCoins.kept(folder / _FILES[name], CANARIES, run.adjacency, run.table, bare=SPIKE_COINS)
     control = name != "canaries"
     table = coins.added(Table(schema, [], []) if control else run.table)
-    spikes, swapped = coins.signs, bool(coins.others)
+    spikes, swapped = _signs(coins), bool(coins.others)
     present = len(table.rows) + int(np.count_nonzero(spikes.signs))
     mechanism = _control(run.mechanism, present) if control else _with_canaries(run.mechanism, present)
-    observer = SpikeScores(len(coins.spikes), swapped=swapped)
+    observer = SpikeScores(len(coins.bare), swapped=swapped)
     own = folder / name.replace(" ", "-")
     own.mkdir(mode=0o700, exist_ok=True)
     training = TwoStageTraining(
@@ -230,7 +125,12 @@ def _play(run: TwoStageRun, folder: Path, name: str) -> tuple[MembershipScores, 
         (NEAREST, [-distances(side, synthetic, schema) for side in sides]),
     ):
         results[attack] = values[0] - values[1] if swapped else values[0]
-    return MembershipScores({SPIKES: observer.scores}, coins.spikes), MembershipScores(results, coins.included)
+    return MembershipScores({SPIKES: observer.scores}, coins.bare), MembershipScores(results, coins.included)
+
+
+def _signs(coins: RowCoins) -> Spikes:
+    """The spikes that coins without rows chose; under replace_one a coin chooses the sign."""
+    return Spikes(tuple(1 if coin else -1 if coins.others else 0 for coin in coins.bare))
 
 
 def _gain(run: TwoStageRun, model: LanguageModel, rows: tuple[Row, ...]) -> Floats:

@@ -9,15 +9,15 @@ from pathlib import Path
 from dpassay.accounting.ledger.run import Run
 from dpassay.base.errors import input_errors
 from dpassay.base.private_files import PRIVATE
-from dpassay.data.records import Record
 from dpassay.data.table_schema import Row
-from dpassay.generators.base import CHANGES, BoundedGuarantee, FinishedRun, RunSettings
-from dpassay.generators.documents import Documents
+from dpassay.data.tables import Table
+from dpassay.generators.base import BoundedGuarantee, RunSettings
 from dpassay.generators.ledger_run import make_in_ledger
+from dpassay.generators.tables.run import TableRun, documents_of, records_of
 from dpassay.generators.two_stage.claim import ROWS_ALIKE, TwoStageClaim
 from dpassay.mechanisms.evolution.journal import Entry, Journal
 from dpassay.mechanisms.models.language_model import LanguageModel
-from dpassay.mechanisms.two_stage.generator import Table, TwoStage
+from dpassay.mechanisms.two_stage.generator import TwoStage
 from dpassay.mechanisms.two_stage.row_tokens import RowTokens
 from dpassay.mechanisms.two_stage.sampling import MAX_ROWS, RowSampler, sampled_rows
 from dpassay.mechanisms.two_stage.training import Trained, TwoStageTraining
@@ -27,12 +27,11 @@ CHECKPOINTS, JOURNAL = "checkpoints", "rows.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoStageRun(FinishedRun):
+class TwoStageRun(TableRun):
     """A finished run of two-stage fine-tuning.
 
     Attributes:
         mechanism: the generator.
-        table: the private rows.
         public: the table of the first stage, or None.
         model: before training.
         tokens: of rows.
@@ -41,19 +40,12 @@ class TwoStageRun(FinishedRun):
 
     claim: TwoStageClaim
     mechanism: TwoStage
-    table: Table
     public: Table | None
     model: LanguageModel
     tokens: RowTokens
     trained: Trained
-    public_facts = "The number of rows ({records}) and the schema of the table, with all its domains,"
-    item = "row"
     known = "the language model, the public table"
     seen = "the weights after every step, and all synthetic rows"
-
-    @property
-    def neighbours(self) -> str:
-        return f"Neighbouring tables differ in one row, which is {CHANGES[self.adjacency]}."
 
     @property
     def checkpoints(self) -> Path:
@@ -81,9 +73,6 @@ class TwoStageRun(FinishedRun):
             self.mechanism.published_plan, claimed, "All steps together, accounted as Poisson samples", why
         )
 
-    def endings(self) -> tuple[bool, str]:
-        return True, "Every row is whole: each of its columns has a value of the schema, or is empty where it may be."
-
     def side_channels(self) -> list[str]:
         return [
             "All passes over rows have one shape, but the number of passes of a step follows the size of its batch; do "
@@ -110,10 +99,7 @@ def generate(claim: TwoStageClaim, output: Path, settings: RunSettings) -> TwoSt
     """Fine-tunes a model as claimed and samples rows from it; checkpoints are kept in ``private/``, too."""
     mechanism = claim.generator()
     table, public = claim.tables(settings.download)
-    if "released" in claim.audits:
-        with input_errors("data.holdout: "):
-            claim.target_and_holdout(table.schema)  # fails early if it is invalid
-    records = [Record(name, "") for name in table.ids]  # their content is in the table
+    claim.check_holdout(table.schema)
     folder = output / PRIVATE / CHECKPOINTS
     with input_errors():
         model = LanguageModel.load(settings.model or claim.model, settings.device, allow_network=settings.download)
@@ -129,14 +115,13 @@ def generate(claim: TwoStageClaim, output: Path, settings: RunSettings) -> TwoSt
             rows = write_rows(
                 trained.model, training.tokens, sampler, claim.parameters.generation.rows, journal, settings
             )
-        columns = {column.name: column.kind for column in table.schema.columns}
         return TwoStageRun(
             claim=claim,
             settings=settings,
             plan=mechanism.plan(),
-            documents=Documents(columns, [table.schema.cells(row) for row in rows]),
+            documents=documents_of(table.schema, rows),
             ledger_path=ledger,
-            records=records,
+            records=records_of(table),
             mechanism=mechanism,
             table=table,
             public=public,

@@ -32,7 +32,7 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.gaussian import sum_sensitivity
 from dpassay.base import validate
 from dpassay.data.batching import keyed_hash
-from dpassay.data.table_schema import Row, Schema
+from dpassay.data.table_schema import Row
 from dpassay.mechanisms.primitives.public_fields import check_adjacency
 from dpassay.mechanisms.two_stage.row_tokens import SERIALIZERS, Role
 
@@ -174,13 +174,3 @@ class TwoStage:
         ids, roles = tokens.encoded({index: row[index] for index in order})
         alpha = self.value_weight
         return WeightedRow(ids, [alpha if role is Role.VALUE else 1 - alpha for role in roles[1:]])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Table:
-    """Rows of a table in the words of its public schema, private in the second stage and public in the first, and their
-    private ids, by which columns are ordered."""
-
-    schema: Schema
-    rows: Sequence[Row]
-    ids: Sequence[str]

@@ -21,12 +21,13 @@ import numpy as np
 from dpassay.accounting.ledger.entries import AlreadyCommitted, Charge, Commit
 from dpassay.accounting.ledger.run import Run
 from dpassay.base.arrays import Floats, Integers
+from dpassay.data.tables import Table
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.primitives import charged
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 from dpassay.mechanisms.two_stage import network
 from dpassay.mechanisms.two_stage.descent import Checkpoints, Descent, GradientGrid, clipped, clipped_sum, noisy_mean
-from dpassay.mechanisms.two_stage.generator import Table, TwoStage
+from dpassay.mechanisms.two_stage.generator import TwoStage
 from dpassay.mechanisms.two_stage.gradients import RowGradients, WeightedRow
 from dpassay.mechanisms.two_stage.row_tokens import RowTokens
 

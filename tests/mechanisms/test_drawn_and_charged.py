@@ -45,6 +45,7 @@ from dpassay.accounting.ledger.run import Run
 from dpassay.accounting.registry import accountant
 from dpassay.data.records import Record, with_content_ids
 from dpassay.data.table_schema import Schema
+from dpassay.data.tables import Table
 from dpassay.mechanisms.aug_pe import generator as aug_pe
 from dpassay.mechanisms.aug_pe.generator import AugPE
 from dpassay.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
@@ -60,7 +61,7 @@ from dpassay.mechanisms.private_inference.loop import generate
 from dpassay.mechanisms.secret_evolution.clustering import PublicClusters, exact_sums
 from dpassay.mechanisms.secret_evolution.detection import PatternSecrets
 from dpassay.mechanisms.secret_evolution.generator import EvolutionResult, SecretEvolution
-from dpassay.mechanisms.two_stage.generator import Table, TwoStage
+from dpassay.mechanisms.two_stage.generator import TwoStage
 from dpassay.mechanisms.two_stage.training import Spikes, TwoStageTraining
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE

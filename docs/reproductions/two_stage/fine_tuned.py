@@ -17,9 +17,9 @@ from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.data.proposed_schema import proposed_schema
 from dpassay.data.table_schema import Row
-from dpassay.data.tables import RANDHIE, fair_rows
+from dpassay.data.tables import RANDHIE, Table, fair_rows
 from dpassay.mechanisms.models.language_model import LanguageModel
-from dpassay.mechanisms.two_stage.generator import Table, TwoStage
+from dpassay.mechanisms.two_stage.generator import TwoStage
 from dpassay.mechanisms.two_stage.row_tokens import RowTokens
 from dpassay.mechanisms.two_stage.sampling import RowSampler, Statistics, sampled_rows
 from dpassay.mechanisms.two_stage.training import TwoStageTraining

@@ -19,12 +19,13 @@ from dpassay.accounting import Adjacency, ApproxDP, account, calibrate, events
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.base.arrays import Floats, Integers
 from dpassay.data.table_schema import Schema
+from dpassay.data.tables import Table
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.primitives.charged import RunMismatchError
 from dpassay.mechanisms.primitives.randomness import OsEntropy
 from dpassay.mechanisms.two_stage import training as module
 from dpassay.mechanisms.two_stage.descent import Checkpoints
-from dpassay.mechanisms.two_stage.generator import Table, TwoStage
+from dpassay.mechanisms.two_stage.generator import TwoStage
 from dpassay.mechanisms.two_stage.training import TwoStageTraining
 
 SCHEMA = Schema.model_validate(

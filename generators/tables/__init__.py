@@ -1,0 +1,1 @@
+"""What the claims, runs and audits of generators of tables share."""
