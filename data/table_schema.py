@@ -29,6 +29,7 @@ from pydantic import (
     model_validator,
 )
 
+from dpassay.base.arrays import Integers
 from dpassay.base.errors import InputError
 from dpassay.base.validate import did_you_mean
 from dpassay.data.cells import as_day, is_missing
@@ -155,12 +156,25 @@ class SchemaColumn(BaseModel, ABC):
             )
         return index
 
+    def word_at(self, index: int) -> str:
+        """The word of an index in the domain, from 0 to `size` − 1: the inverse of `index`.
+
+        Raises:
+            ValueError: if it is outside.
+        """
+        if not 0 <= index < self.size:
+            raise ValueError(f"index must be from 0 to {self.size - 1} in column {self.name!r}, not {index}")
+        return self._word_at(index)
+
     @property
     def _missing_rate(self) -> float:
         return 0.1
 
     @abstractmethod
     def _index(self, word: str) -> int | None: ...
+
+    @abstractmethod
+    def _word_at(self, index: int) -> str: ...
 
     @abstractmethod
     def _word(self, cell: Any, decimal: str | None) -> str | None: ...
@@ -242,6 +256,9 @@ class CategoryColumn(SchemaColumn):
     def _index(self, word: str) -> int | None:
         return self._known.get(word)
 
+    def _word_at(self, index: int) -> str:
+        return self.values[index]
+
     def _word(self, cell: Any, decimal: str | None) -> str | None:
         written = str(cell).strip()
         if isinstance(cell, float) and cell.is_integer() and written not in self._known:
@@ -301,6 +318,9 @@ class NumberColumn(SpelledColumn):
     def _index(self, word: str) -> int | None:
         unit = self._unit(word)
         return None if unit is None else unit - self._units[0]
+
+    def _word_at(self, index: int) -> str:
+        return self._spelled(self._units[0] + index)
 
     def _spelled(self, unit: int) -> str:
         digits = f"{abs(unit):0{self.decimals + 1}d}"
@@ -409,6 +429,9 @@ class DateColumn(SpelledColumn):
     def _index(self, word: str) -> int | None:
         return (datetime.date.fromisoformat(word) - self.low).days if self.is_complete(word) else None
 
+    def _word_at(self, index: int) -> str:
+        return self._days[index]
+
     @cached_property
     def _days(self) -> list[str]:
         first = self.low.toordinal()
@@ -492,6 +515,23 @@ class Schema(BaseModel):
             except ValueError as error:
                 raise ValueError(f"column {column.name!r}: {error}") from None
         return tuple(words)
+
+    def indices(self, rows: Sequence[Row]) -> list[Integers]:
+        """The index of each word in its column's domain, −1 for an empty cell; of each column, shape (n,).
+
+        Raises:
+            ValueError: one line without any value, if a row has other columns or a word is outside its domain.
+        """
+        if any(len(row) != len(self.columns) for row in rows):
+            raise ValueError(f"a row has other columns than the schema, which has {len(self.columns)}")
+        results = []
+        for position, column in enumerate(self.columns):
+            words = [row[position] for row in rows]
+            known = {
+                word: -1 if column.missing and word == MISSING else column.index(word) for word in dict.fromkeys(words)
+            }
+            results.append(np.fromiter((known[word] for word in words), np.int64, len(words)))
+        return results
 
     def cells(self, row: Row) -> list[Cell]:
         """The values of a row, in the order of the columns."""

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpassay.base.arrays import Floats, Integers
-from dpassay.data.table_schema import MISSING, CategoryColumn, Row, Schema
+from dpassay.data.table_schema import CategoryColumn, Row, Schema
 from dpassay.utility.result import Result, Sides
 
 LEVELS = (0.1, 0.3, 0.5)
@@ -90,16 +90,8 @@ class Places:
     """
 
     def __init__(self, schema: Schema, rows: Sequence[Row]) -> None:
-        if any(len(row) != len(schema.columns) for row in rows):
-            raise ValueError(f"a row has other columns than the schema, which has {len(schema.columns)}")
         self.schema, self.count = schema, len(rows)
-        self.columns: list[Integers] = []
-        for index, column in enumerate(schema.columns):
-            words = [row[index] for row in rows]
-            known = {
-                word: -1 if column.missing and word == MISSING else column.index(word) for word in dict.fromkeys(words)
-            }
-            self.columns.append(np.fromiter((known[word] for word in words), np.int64, len(words)))
+        self.columns: list[Integers] = schema.indices(rows)
 
     def categories(self, index: int) -> tuple[Integers, int]:
         """The category of each row in a column of categories, and their number; the empty cell, if any, is the last."""

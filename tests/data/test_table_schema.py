@@ -62,6 +62,7 @@ def test_places_count_the_values_of_a_domain_in_order(low: int, size: int, decim
     column = number(low=float(values[0]), high=float(values[-1]), decimals=decimals)
     assert column.size == size
     assert [column.index(column.word(value)) for value in values] == list(range(size))
+    assert [column.word_at(index) for index in range(size)] == [column.word(value) for value in values]
 
 
 def test_places_of_categories_and_dates() -> None:
@@ -78,6 +79,22 @@ def test_places_of_categories_and_dates() -> None:
     ):
         with pytest.raises(ValueError, match=f"a word of column '{column.name}' is outside the public domain"):
             column.index(word)
+    assert [words.word_at(index) for index in range(3)] == ["b", "a", "c"]
+    assert [days.word_at(index) for index in (0, 61)] == ["2019-12-31", "2020-03-01"]
+    for column, index in ((words, 3), (days, -1), (number(low=0, high=9), 10)):
+        with pytest.raises(ValueError, match=f"index must be from 0 to {column.size - 1} in column"):
+            column.word_at(index)
+
+
+def test_indices_of_rows() -> None:
+    words = CategoryColumn(name="w", type="category", values=("b", "a"), missing=True)
+    schema = Schema(columns=(words, number(low=-1, high=1, decimals=1)))
+    indices = schema.indices([("a", "-1.0"), (MISSING, "0.3"), ("b", "1.0")])
+    assert [column.tolist() for column in indices] == [[1, -1, 0], [0, 13, 20]]
+    for row, message in ((("a",), "has other columns"), (("secret", "0.0"), "outside the public domain")):
+        with pytest.raises(ValueError, match=message) as error:
+            schema.indices([row])
+        assert "secret" not in str(error.value)
 
 
 @pytest.mark.parametrize(
