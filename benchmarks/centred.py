@@ -9,7 +9,8 @@ its costliest slot with at most one context, and utility beside the real texts. 
 plain one where its mean Fréchet distance and topics TV are within the spread (largest less smallest) of the plain
 seeds.
 
-`--loss`: how well the mean over a slot of 63 notes predicts four other notes, token by token, in nats.
+`--loss`: how well the mean over a slot of 63 notes predicts four other notes, token by token, in nats; and what top_k
+keeps: how many tokens, what share of the notes' tokens is not among them, and how likely the others would have been.
 """
 
 from __future__ import annotations
@@ -186,11 +187,30 @@ def loss() -> None:
         ]
         return -float(np.mean(laws))
 
+    def kept(clip: float, top_k: int) -> tuple[float, float, float]:
+        sizes, lost, cut = [], [], []
+        for logits, token in steps:
+            law: dict[str, Any] = {"clip": clip, "temperature": TEMPERATURE, "denominator": 63, "tail": tail}
+            whole, few = (aggregation.mean(logits[:-1], logits[-1], **law, top_k=k) for k in (None, top_k))
+            assert few.kept is not None
+            sizes.append(len(few.kept))
+            lost.append(few.column(token) is None)
+            likely = np.exp(whole.log_probabilities(model.vocabulary_size))
+            cut.append(1 - likely[few.kept].sum())
+        return float(np.mean(sizes)), float(np.mean(lost)), float(np.mean(cut))
+
     alone = [aggregation.single(rows, rows[-1], temperature=TEMPERATURE).log_probability(x) for rows, x in steps]
     print(f"{len(steps)} tokens, temperature {TEMPERATURE}; the model without a record: {-np.mean(alone):.3f}")
     for centred, clips in ((False, (6.0, 8.0, 10.0, 12.0)), (True, (1.0, 2.0, 3.0, 4.0, 6.0))):
         values = ", ".join(f"c = {clip:g}: {average(clip, centred=centred):.3f}" for clip in clips)
         print(f"{'centred' if centred else 'plain'}: {values}")
+    for clip in (3.0, 4.0):
+        for top_k in (1, 5, 20):
+            size, lost, cut = kept(clip, top_k)
+            print(
+                f"centred, c = {clip:g}, top_k = {top_k}: {size:.1f} of {model.vocabulary_size} tokens are kept; "
+                f"{lost:.4f} of the notes' tokens are not among them; the others had probability {cut:.5f}"
+            )
 
 
 def main() -> None:

@@ -54,6 +54,7 @@ WEIGHTS = "tests/mechanisms/secret_evolution/test_secret_weights.py"
 BOUNDS = "tests/accounting/test_bounds_hold.py"
 BOUND = f"{BOUNDS}::test_no_attacker_exceeds_a_bound"
 EX_POST = "tests/accounting/ex_post/test_ex_post.py"
+TOP_K = "tests/mechanisms/private_inference/test_top_k.py"
 
 MECHANISMS = (
     Mutant(
@@ -346,6 +347,27 @@ MECHANISMS = (
             "tests/known_bugs/test_center_without_a_clip.py::"
             "test_replay_finds_the_range_of_a_difference_that_is_not_clipped",
         ),
+    ),
+    Mutant(
+        "inference: private rows decide which tokens are kept",
+        "mechanisms/private_inference/aggregation.py",
+        "kept = likely_tokens(public, top_k, clip)",
+        "kept = likely_tokens(public + clip_steps(_on_cpu(logits), 9.0).sum(axis=0, dtype=np.int64), top_k, clip)",
+        (f"{TOP_K}::test_tokens_outside_are_never_drawn_whatever_the_records_are",),
+    ),
+    Mutant(
+        "inference: tokens within one clip of the k-th largest are kept",
+        "accounting/ex_post/clipped_rows.py",
+        "steps >= kth - 2 * integer_clip(clip)",
+        "steps >= kth - integer_clip(clip)",
+        (f"{TOP_K}::test_the_likeliest_tokens_of_an_aggregate_are_kept",),
+    ),
+    Mutant(
+        "inference: the column of a kept token is released in its place",
+        "mechanisms/private_inference/aggregation.py",
+        "return column if self.kept is None else int(self.kept[column])",
+        "return column",
+        (f"{TOP_K}::test_what_is_drawn_is_a_token_and_not_its_column",),
     ),
     Mutant(
         "inference: tokens of all slots are not charged",

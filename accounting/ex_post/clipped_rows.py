@@ -112,6 +112,24 @@ def centred_steps(logits: ArrayLike, public: Steps, clip: float, tail: float) ->
     return centred
 
 
+def likely_tokens(public: Steps, top_k: int, clip: float) -> Integers:
+    """The tokens whose public logit is at most 2c below the k-th largest, ascending; all of V tokens if k is V or more.
+
+    Where a median of rows in [−c, c], or a mean of no more rows than its denominator, is added to the public logits,
+    its k likeliest tokens are among them: each score moves by at most c.
+
+    Args:
+        public: shape (V,), in steps of `GRID`.
+        top_k: k, at least 1.
+        clip: c.
+
+    Proof: docs/proofs/centred.md, Theorem 5.
+    """
+    steps = public.astype(np.int64)
+    kth = np.partition(steps, max(0, len(steps) - top_k))[max(0, len(steps) - top_k)]
+    return np.flatnonzero(steps >= kth - 2 * integer_clip(clip))
+
+
 def check_clip(clip: float) -> None:
     """Checks that the grid of logits can represent a clip: it is from 2⁻²⁴ to 64."""
     validate.positive(clip=clip)

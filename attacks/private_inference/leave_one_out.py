@@ -22,6 +22,7 @@ from dpassay.accounting.ex_post.medians import Medians, slack
 from dpassay.base import validate
 from dpassay.base.arrays import Floats, Integers
 from dpassay.mechanisms.primitives import counts, token_sampler
+from dpassay.mechanisms.primitives.charged import other_logits
 
 if TYPE_CHECKING:
     from dpassay.data.records import Record
@@ -275,6 +276,9 @@ def losses_between(
     Assignment, batching, contexts and noisy counts are those of each data set. Only slots whose contexts differ are
     scored, in parallel; the others have the same distribution. Mechanism, model, generation and key of the batching are
     those of the run; `progress` is called with the number of steps done and the total.
+
+    Raises:
+        RunMismatchError: if logits are not those of the run, so that `top_k` leaves out a token that was drawn.
     """
     from dpassay.mechanisms.private_inference import score
     from dpassay.mechanisms.private_inference.slot_inputs import SlotInputs
@@ -286,13 +290,17 @@ def losses_between(
     asked += [(other, slot) for other, slots in zip(less, changed, strict=True) for slot in slots]
     scores = score.score(asked, generation.transcript, progress)
     result = dict(zip(asked, scores.tolist(), strict=True))
+    if any(result[item] == -math.inf for item in asked if item[0] is full):
+        raise other_logits()
     own, error = _count_laws(full, generation), scoring_error(mechanism, model, generation)
     losses = []
     for other, slots in zip(less, changed, strict=True):
         pairs = [(result[full, slot], result[other, slot]) for slot in slots]
         counted = list(zip(own, _count_laws(other, generation), strict=True))
         value = math.fsum(before - without for before, without in [*pairs, *counted])
-        magnitude = math.fsum(abs(before) + abs(without) for before, without in [*pairs, *counted]) + len(slots)
+        # −∞ is the log-probability of a token that `top_k` leaves out without the unit.
+        every = [abs(law) for pair in [*pairs, *counted] for law in pair if law > -math.inf]
+        magnitude = math.fsum(every) + len(slots)
         tokens = sum(len(generation.transcript.tokens[slot]) for slot in slots)
         losses.append(Loss(value, tokens * error + 2.0**-40 * magnitude))
     return losses

@@ -9,10 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
 
 from dpassay.base.arrays import Floats, Integers
-from dpassay.mechanisms.primitives import token_sampler
 
 if TYPE_CHECKING:
     from dpassay.data.records import Record
@@ -65,7 +63,8 @@ class StepLaws:
         return self._inputs.groups(slots, copies=2)
 
     def of_groups(self, groups: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, Floats]]:
-        """Yields slot, step and the log-probabilities of all tokens, shape (V,), of the exact softmax.
+        """Yields slot, step and the log-probabilities of all tokens, shape (V,), of the exact softmax; −∞ for tokens
+        that are not kept.
 
         In the order of `dpassay.mechanisms.private_inference.slot_inputs.forced`: slots of a group in parallel, token
         by token.
@@ -75,8 +74,7 @@ class StepLaws:
         slots = [[(self._inputs, slot) for slot in group] for group in groups]
         for step in forced(slots, self._transcript):
             law = self._inputs.aggregate(step.item, step.logits)
-            scores = token_sampler.floored(law.scores, law.clip) / law.temperature
-            yield step.item.slot, step.step, np.asarray(scores - special.logsumexp(scores))
+            yield step.item.slot, step.step, law.log_probabilities(self._inputs.model.vocabulary_size)
 
     def slot_units(self) -> Integers:
         """Shape (slots,): the number of units of each slot, as in the noisy slot counts."""

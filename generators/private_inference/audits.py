@@ -20,6 +20,7 @@ from dpassay.audits.games import leave_one_out_audit, reconstruction_audit
 from dpassay.audits.games.replay.private_inference import inference_findings, inference_replay_audit
 from dpassay.audits.result import AuditResult
 from dpassay.audits.statistics.one_outcome import certified_profile
+from dpassay.base.errors import InputError
 from dpassay.base.progress import Progress, with_progress
 from dpassay.data.batching import unit_records
 from dpassay.data.records import Record
@@ -29,6 +30,7 @@ from dpassay.generators.ledger_run import open_audit_run, run_errors
 from dpassay.generators.private_inference.canaries import canary_records, kept_canaries
 from dpassay.generators.private_inference.run import InferenceRun, kept_key
 from dpassay.generators.private_inference.words import rows_basis
+from dpassay.mechanisms.primitives.charged import RunMismatchError
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.loop import generate
 
@@ -43,9 +45,16 @@ GAME_CANDIDATES = 512
 
 
 def audit(run: InferenceRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
-    """The audits of a finished run that its claim names."""
+    """The audits of a finished run that its claim names.
+
+    Raises:
+        InputError: if the run was made where other logits are computed, and that shows.
+    """
     audits = {"leave_one_out": leave_one_out, "reconstruction": reconstruction, "record_replay": record_replay}
-    return named_audits(run, claimed, confidence, audits, exact=("leave_one_out", "record_replay"))
+    try:
+        return named_audits(run, claimed, confidence, audits, exact=("leave_one_out", "record_replay"))
+    except RunMismatchError as error:
+        raise InputError(f"{run.ledger_path}: {error}") from None
 
 
 def leave_one_out(run: InferenceRun, claimed: BoundedGuarantee, folder: Path, confidence: float) -> list[AuditResult]:

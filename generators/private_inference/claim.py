@@ -38,7 +38,7 @@ class PrivateInferenceClaim(EmbeddingClaim):
     mechanism: Literal["private_inference"]
     parameters: PrivateInferenceParameters
     audits: Sequence[Literal["leave_one_out", "reconstruction", "record_replay"]] = []
-    newer_parameters: ClassVar[Mapping[str, Any]] = {"center": None}
+    newer_parameters: ClassVar[Mapping[str, Any]] = {"center": None, "top_k": None}
 
     def check(self) -> None:
         if self.data == BuiltinData(source="builtin", name="keys"):

@@ -21,6 +21,14 @@ ELSEWHERE = "resume where the run began, or start a new one in a new folder"
 OTHER_VECTORS = f"this machine or its libraries compute other vectors; {ELSEWHERE}"
 
 
+def other_logits() -> RunMismatchError:
+    """The error for a run whose tokens were drawn from other logits than are computed now."""
+    return RunMismatchError(
+        "the run drew a token that top_k leaves out now: this machine or its libraries compute other logits; "
+        f"{ELSEWHERE}"
+    )
+
+
 def other_inputs(what: str) -> RunMismatchError:
     """The error for a run that is resumed with other inputs."""
     return RunMismatchError(

@@ -79,6 +79,8 @@ class PrivateInference:
         anchor: whether a mean always includes the clipped logits of the prompt without an example (s then counts it).
         center: ``public`` clips each record's logits less those of the prompt without a record to [−c, c], and adds the
             public ones to the aggregate; None clips the logits themselves. c/τ is then at most 10.
+        top_k: k: with a center, only tokens are drawn whose public logit is at most 2c below the k-th largest; None for
+            all tokens.
         prefix: a public text with which every document begins; never sampled, never charged.
         template: of the prompt: ``pretrained`` or ``instruction`` (`prompts`), or a template in Jinja or `str.format`
             with ``examples`` and ``label``; None is the embedded model's own form for that model, ``pretrained`` for
@@ -128,6 +130,7 @@ class PrivateInference:
     context_tokens: int | tuple[tuple[str, int], ...] | None = None
     document_tokens: int | None = None
     center: Literal["public"] | None = field(default=None, repr=False)  # not in the digests of earlier versions' runs
+    top_k: int | None = field(default=None, repr=False)  # likewise
 
     def __post_init__(self) -> None:
         validate.one_of(("median", "mean", "none"), aggregate=self.aggregate)
@@ -150,6 +153,15 @@ class PrivateInference:
         self._check_size()
 
     def _check_center(self) -> None:
+        if self.top_k is not None:
+            validate.integer(minimum=1, top_k=self.top_k)
+            if self.center is None:
+                raise ValueError("top_k keeps tokens that are likely without a record, so it needs center: public")
+            if self.rows == "packed":
+                raise ValueError(
+                    "top_k needs rows: fixed: in packed rows the public logits depend on other rows in their last "
+                    "digits, and with them which tokens are kept"
+                )
         if self.center is None:
             return
         validate.one_of(("public",), center=self.center)
@@ -420,7 +432,7 @@ class PrivateInference:
         Verification takes about ten forward passes of contexts for each shape, once for each model object.
 
         Raises:
-            ValueError: if the model has modules that may compute rows together.
+            ValueError: if the model has modules that may compute rows together, or rows are not exact with `top_k`.
         """
         from dpassay.mechanisms.models import row_shapes
 
@@ -436,7 +448,13 @@ class PrivateInference:
             for label, context in contexts.items()
         }
         shapes = {label: shape for label, (shape, _) in results.items()}
-        return row_shapes.RowPlan(shapes, all(exact for _, exact in results.values()))
+        exact = all(exact for _, exact in results.values())
+        if self.top_k is not None and not exact:
+            raise ValueError(
+                "top_k needs a device on which a row's logits do not depend on the rows beside it, and here they do in "
+                "their last digits; use device cpu, or leave top_k out"
+            )
+        return row_shapes.RowPlan(shapes, exact)
 
     def check(self, records: Sequence[Record], model: LanguageModel) -> None:
         """Checks that these records and this model can be run, before anything is charged or written.

@@ -251,6 +251,8 @@ class Loop:
     def _draw(self, writer: _Writer, logits: torch.Tensor, committed: int | None) -> _Drawn:
         law = self.inputs.aggregate(writer.item, logits, writer.source)
         token = law.draw(self.source) if committed is None else committed
+        if law.column(token) is None:
+            raise charged.other_logits()
         if self.costs is None or committed is not None:
             return _Drawn(token, law, None)
         replaced, rounding = self.mechanism.replaces_rows, self.mechanism.rounding
@@ -304,7 +306,8 @@ class Loop:
             rows.advance(tokens, ended)
 
     def _show(self, writer: _Writer, token: int, law: Aggregate) -> None:
-        clipped = law.clipped if self.observers else None
+        clipped, column = law.clipped if self.observers else None, law.column(token)
+        assert column is not None
         for observer in self.observers:
             assert clipped is not None
             observer.step(
@@ -314,7 +317,7 @@ class Loop:
                 public=law.public,
                 medians=law.medians,
                 log_probability=law.log_probability(token),
-                token=token,
+                token=column,
                 document=writer.document,
                 position=len(writer.current),
             )

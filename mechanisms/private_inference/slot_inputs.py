@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -109,7 +109,8 @@ class SlotInputs:
         """SHA-256 of everything that determines what a resumed run computes. Private."""
         public = (self.mechanism, self.model.fingerprint, self.model.dtype, self._key, self.row_plan.to_json())
         clusters = None if self.mechanism.centres is None else self.mechanism.clusters().fingerprint
-        later = () if self.mechanism.center is None else (self.mechanism.center,)  # earlier versions did not have it
+        # Earlier versions did not have these.
+        later = [value for value in (self.mechanism.center, self.mechanism.top_k) if value is not None]
         digest = hashlib.sha256(repr((*public, clusters, *later)).encode())
         for record in self.records:
             fields = repr((record.slotting_id, record.id, record.label, record.user, record.text))
@@ -159,16 +160,15 @@ class SlotInputs:
         the fallback."""
         mechanism, count = self.mechanism, len(item.contexts)
         own, fallback = logits[:count], None if item.fallback is None else logits[count]
-        clip, temperature, tail = mechanism.clip, mechanism.temperature, mechanism.tail
+        law: dict[str, Any] = {"clip": mechanism.clip, "temperature": mechanism.temperature, "tail": mechanism.tail}
+        law["top_k"] = mechanism.top_k
         if mechanism.aggregate == "median":
-            relation = mechanism.adjacency
-            return aggregation.median(own, fallback, clip=clip, temperature=temperature, adjacency=relation, tail=tail)
+            return aggregation.median(own, fallback, adjacency=mechanism.adjacency, **law)
         if mechanism.aggregate == "mean":
-            divisor = mechanism.denominator or mechanism.batch_size
-            return aggregation.mean(own, fallback, clip=clip, temperature=temperature, denominator=divisor, tail=tail)
+            return aggregation.mean(own, fallback, denominator=mechanism.denominator or mechanism.batch_size, **law)
         chosen = fallback if row is None else own[row]
         assert chosen is not None
-        return aggregation.single(own, chosen, temperature=temperature)
+        return aggregation.single(own, chosen, temperature=mechanism.temperature)
 
 
 class SlotRows:

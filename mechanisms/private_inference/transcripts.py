@@ -109,11 +109,11 @@ class Observer(Protocol):
         Args:
             slot: that generated it.
             records: row → index of its record; of its first record if a context holds several.
-            clipped: shape (B, V), the aggregated logits; raw if aggregate is ``none``.
+            clipped: shape (B, V), the aggregated logits, of the tokens that are kept; raw if aggregate is ``none``.
             public: shape (V,), what is added to their median or sum if rows are centred.
             medians: of the batch, if aggregate is ``median``.
             log_probability: of the token, in its distribution before integer rounding.
-            token: the sampled token.
+            token: the column of the sampled token, which is the token itself where all tokens are kept.
             document: its index in the slot.
             position: of the token in the document.
         """

@@ -11,7 +11,9 @@ from typing import Any
 
 TINY = "{aggregate: median, clip: 10.0, temperature: 1.2, batch_size: 4, tokens: 2}"
 MEAN = "{aggregate: mean, clip: 10.0, temperature: 1.2, batch_size: 4, tokens: 2, anchor: true, prefix: 'A note: '}"
-CLUSTERED = TINY[:-1] + ", centres: centres.safetensors, kept_centres: 2, cluster_count_epsilon: 0.5}"
+CLUSTERED = (
+    TINY[:-1] + ", center: public, top_k: 5, centres: centres.safetensors, kept_centres: 2, cluster_count_epsilon: 0.5}"
+)
 EVOLUTION = "rounds: 1, synthetic: 1, variations: 1, writing: {max_tokens: 2}"
 ROWS = "data: {source: file, path: notes.jsonl, text: text}"
 

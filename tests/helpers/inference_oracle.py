@@ -123,24 +123,44 @@ class Pipeline:
         return [self._row(context, tail) for context in contexts]
 
     def _row(self, context: tuple[int, ...], tail: tuple[int, ...]) -> Row:
+        """A row of the batch; 0 at tokens that are not kept, where no law looks at it."""
         if (context, tail) not in self._rows:
             logits, clip = self._logits(context, tail), self.chosen.clip
-            center = self._logits((0,), tail)
-            self._rows[context, tail] = (
-                centred(logits, center, clip, self.tail) if self.chosen.center else clipped(logits, clip)
-            )
+            center, kept = self._logits((0,), tail), self.kept(tail)
+            if self.chosen.center:
+                own = iter(centred([logits[x] for x in kept], [center[x] for x in kept], clip, self.tail))
+                row = [next(own) if x in kept else 0.0 for x in range(len(logits))]
+            else:
+                row = clipped(logits, clip)
+            self._rows[context, tail] = row
         return self._rows[context, tail]
+
+    def kept(self, tail: tuple[int, ...]) -> list[int]:
+        """The tokens that may be drawn: all whose public logit is at most 2c below the k-th largest."""
+        if self.chosen.top_k is None:
+            return list(range(self.model.vocabulary_size))
+        public = clipped(self._logits((0,), tail), self.tail)
+        least = sorted(public, reverse=True)[: self.chosen.top_k][-1] - 2 * math.floor(self.chosen.clip / _GRID) * _GRID
+        return [x for x, logit in enumerate(public) if logit >= least]
 
     def _logits(self, context: tuple[int, ...], tail: tuple[int, ...]) -> Row:
         row: Row = self.model.row(context, tail).astype("float32").tolist()
         return row
 
     def log_law(self, rows: Sequence[Row], tail: tuple[int, ...]) -> Row:
-        """log p of every next token, from a batch of clipped rows."""
-        clip, temperature, vocabulary = self.chosen.clip, self.chosen.temperature, self.model.vocabulary_size
+        """log p of every next token, from a batch of clipped rows; −∞ for those that are not kept."""
+        law = [-math.inf] * self.model.vocabulary_size
+        kept = self.kept(tail)
+        own = self._log_law([[row[x] for x in kept] for row in rows], tail, kept)
+        for x, value in zip(kept, own, strict=True):
+            law[x] = value
+        return law
+
+    def _log_law(self, rows: Sequence[Row], tail: tuple[int, ...], kept: Sequence[int]) -> Row:
+        clip, temperature, vocabulary = self.chosen.clip, self.chosen.temperature, len(kept)
         public, fallback = [0.0] * vocabulary, self._row((0,), tail)
         if self.chosen.center:
-            public, fallback = clipped(self._logits((0,), tail), self.tail), public
+            public, fallback = [clipped(self._logits((0,), tail), self.tail)[x] for x in kept], public
         if self.chosen.aggregate == "median":
             scores = [f + z for f, z in zip(public, median(rows, fallback), strict=True)]
             return log_softmax(scores, temperature)
@@ -169,6 +189,8 @@ class Pipeline:
         laws = [self.log_law(self.clipped_rows(rows, tail), tail) for rows in (contexts, other)]
         there, back = [], []
         for token, (own, theirs) in enumerate(zip(*laws, strict=True)):
+            if own == theirs == -math.inf:  # never written
+                continue
             rest = self.worst_losses(contexts, other, (*written, token))
             there.append(own - theirs + rest[0])
             back.append(theirs - own + rest[1])

@@ -26,6 +26,7 @@ ORDER = (
     "clean_histogram",
     "ledger_reset_on_resume",
     "center_without_a_clip",
+    "top_k_of_private_logits",
 )
 BEGIN, END = "<!-- table -->", "<!-- end -->"
 

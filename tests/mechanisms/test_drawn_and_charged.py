@@ -551,6 +551,7 @@ MEAN = {"aggregate": "mean", "clip": 6.0, "temperature": 1.5, "denominator": 6}
 MEDIAN = {"aggregate": "median", "clip": 0.6, "temperature": 1.2}
 SHOWN: dict[str, Sequence[float]] = {"A": (8.0, -8.0), "B": (-8.0, 8.0), "": (-8.0, 8.0)}
 """Logits of a record, and of a prompt without one: as far apart as the clip allows."""
+CENTRED: dict[str, Any] = {"center": "public", "top_k": 1}
 ONE_SLOT: dict[str, Any] = {"batch_size": 4, "records": 4}
 TWO_SLOTS: dict[str, Any] = {"batch_size": 2, "records": 4}
 
@@ -563,8 +564,13 @@ TWO_SLOTS: dict[str, Any] = {"batch_size": 2, "records": 4}
         (MEAN | TWO_SLOTS, REPLACE_ONE, [(1, "B")]),
         (MEDIAN | ONE_SLOT, ADD_REMOVE, []),
         (MEDIAN | ONE_SLOT, REPLACE_ONE, [(0, "B")]),
+        (MEAN | CENTRED | ONE_SLOT, ADD_REMOVE, []),
+        (MEAN | CENTRED | ONE_SLOT, REPLACE_ONE, [(0, "B")]),
+        (MEAN | CENTRED | TWO_SLOTS, REPLACE_ONE, [(1, "B")]),
+        (MEDIAN | CENTRED | ONE_SLOT | {"clip": 0.9}, ADD_REMOVE, []),
+        (MEDIAN | CENTRED | ONE_SLOT, REPLACE_ONE, [(0, "B")]),
     ],
-    ids=["mean", "mean, replaced", "mean, moved to another slot", "median", "median, replaced"],
+    ids=str,
 )
 def test_tokens_differ_by_the_range_that_is_charged(
     settings: dict[str, Any], adjacency: Adjacency, other: list[tuple[int, str]], tmp_path: Path
@@ -576,7 +582,7 @@ def test_tokens_differ_by_the_range_that_is_charged(
     mechanism = PrivateInference(**settings, tokens=DRAWS, adjacency=adjacency)
     mine = [Record(slot_of(mechanism, 0), "A")]
     theirs = [Record(slot_of(mechanism, slot), text) for slot, text in other]
-    model = showing(SHOWN)
+    model = showing(SHOWN | ({"": (0.0, 0.0)} if mechanism.center else {}))
     low, high, event = log_odds(tmp_path / "mine.sqlite", mechanism, mine, model)
     less, more, same = log_odds(tmp_path / "theirs.sqlite", mechanism, theirs, model)
     assert event == same

@@ -21,6 +21,7 @@ from dpassay.audits.result import AuditResult
 from dpassay.base import validate
 from dpassay.base.arrays import Floats
 from dpassay.mechanisms.primitives import counts as noise
+from dpassay.mechanisms.primitives.charged import other_logits
 
 if TYPE_CHECKING:
     from dpassay.data.records import Record
@@ -67,6 +68,7 @@ def inference_findings(
 
     Raises:
         ValueError: for the unprotected control.
+        RunMismatchError: if logits are not those of the run, so that `top_k` leaves out a token that was drawn.
     """
     validate.one_of(("charged", "published"), accounting=accounting)
     audit = _Audit(mechanism, model, generation, key, accounting)
@@ -136,10 +138,13 @@ class _Audit:
         spreads = np.zeros((len(changed), self._mechanism.tokens))
         moved: set[int] = set()
         for (slot, step, law), (_, _, other) in zip(own.of_groups(groups), theirs.of_groups(groups), strict=True):
-            ratio = law - other
+            # A token that neither distribution has does not count: some log-ratio is at least 0, and some at most 0.
+            ratio = np.subtract(law, other, out=np.zeros_like(law), where=law != other)
             if slot in row_of:
                 spreads[row_of[slot], step] = ratio.max() - ratio.min()
                 token = self._generation.transcript.tokens[slot][step]
+                if law[token] == -np.inf:
+                    raise other_logits()
                 yield from self._cost(float(ratio[token]), slot, step, neighbor)
             elif np.abs(ratio).max() > self._forward:
                 moved.add(slot)

@@ -120,10 +120,13 @@ def test_a_row_left_out_is_a_record_left_out_of_the_sound_pipeline(
     assert np.abs(losses).max() > 10 * errors.max()
 
 
+@pytest.mark.parametrize("top_k", [None, 1])
 @pytest.mark.parametrize("aggregate", ["median", "mean"])
-def test_a_centred_row_left_out_is_a_record_left_out(aggregate: str, play: Any, model: LanguageModel) -> None:
+def test_a_centred_row_left_out_is_a_record_left_out(
+    aggregate: str, top_k: int | None, play: Any, model: LanguageModel
+) -> None:
     """A realised loss is the loss of the whole pipeline, and is within what is charged."""
-    played = play(aggregate=aggregate, center="public", clip=3.0)
+    played = play(aggregate=aggregate, center="public", clip=3.0, top_k=top_k)
     losses, errors = played.attack.losses, played.attack.errors
     index = int(np.argmax(np.abs(losses)))
     other = played.rerun(index, model)

@@ -51,6 +51,17 @@ def test_runs_of_earlier_versions_are_recorded_as_they_were(tmp_path: Path) -> N
     assert plain_digest == "20a13596692b177a413fbe40a657bf0c26814b84436a347dbd074b08ee35b86a"
 
 
+def test_top_k_is_recorded_where_it_is_set(tmp_path: Path) -> None:
+    kept = claim(tmp_path, ("center: public, ", "center: public, top_k: 20, "))
+    assert described(kept)["parameters"]["top_k"] == 20  # type: ignore[call-overload, index]
+    assert "top_k" not in described(claim(tmp_path))["parameters"]  # type: ignore[operator]
+    few, every = kept.generator(), claim(tmp_path).generator()
+    assert isinstance(few, PrivateInference)
+    assert isinstance(every, PrivateInference)
+    assert (few.top_k, every.top_k) == (20, None)
+    assert few.plan() == every.plan()
+
+
 def test_the_plan_is_that_of_the_clip() -> None:
     """2c/(sτ) a token of a mean, 2c/τ of a median; the sampler's rounding covers the public logits too."""
     rounding = selection_rounding(3.0 + 12.0, 1.2)
@@ -80,6 +91,11 @@ def test_the_plan_is_that_of_the_clip() -> None:
 def test_what_does_not_go_together_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PrivateInference(**{**SETTINGS, "center": "public", **changes})
+
+
+def test_top_k_without_a_center_is_refused_in_a_claim(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="top_k keeps tokens that are likely without a record, so it needs center"):
+        claim(tmp_path, ("center: public", "top_k: 3"))
 
 
 def test_a_center_that_is_none_is_refused_in_a_claim(tmp_path: Path) -> None:

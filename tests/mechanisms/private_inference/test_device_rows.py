@@ -263,6 +263,8 @@ RUNS: list[dict[str, Any]] = [
     {"center": "public", "clip": 3.0},
     {"center": "public", "clip": 3.0, "adjacency": Adjacency.REPLACE_ONE},
     {"center": "public", "clip": 3.0, "aggregate": "mean"},
+    {"center": "public", "clip": 2.0, "top_k": 2},
+    {"center": "public", "clip": 2.0, "top_k": 2, "aggregate": "mean"},
 ]
 
 

@@ -65,6 +65,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("add_remove", {"center": "public"}),
     ("add_remove", {"center": "public", "batch_size": 2, "records_per_context": 2}),
     ("replace_one", {"center": "public", "adjacency": Adjacency.REPLACE_ONE}),
+    ("add_remove", {"center": "public", "clip": 1.0, "top_k": 2}),
+    ("replace_one", {"center": "public", "clip": 1.0, "top_k": 2, "adjacency": Adjacency.REPLACE_ONE}),
 ]
 
 
@@ -89,12 +91,13 @@ def test_realised_cost_of_medians_bounds_every_neighbour(
 
 
 def slot_laws(chosen: PrivateInference, model: Any, records: Sequence[Record]) -> list[dict[tuple[int, ...], float]]:
-    """For each slot, the log-probability of every sequence of tokens; slots are independent."""
+    """For each slot, the log-probability of every sequence of tokens that it may write; slots are independent."""
     laws: list[dict[tuple[int, ...], float]] = [{} for _ in range(chosen.total_slots)]
     for tokens in itertools.product(range(model.vocabulary_size), repeat=chosen.tokens):
         transcript = Transcript((tokens,) * chosen.total_slots, (True,) * chosen.total_slots)
         for law, score in zip(laws, scores_of_slots(chosen, records, model, transcript, key=KEY), strict=True):
-            law[tokens] = float(score)
+            if score > -math.inf:
+                law[tokens] = float(score)
     return laws
 
 
@@ -109,6 +112,8 @@ MEANS: list[tuple[str, dict[str, Any]]] = [
     ("add_remove", {"center": "public"}),
     ("add_remove", {"center": "public", "records_per_context": 2, "batch_size": 2}),
     ("replace_one", {"center": "public", "adjacency": Adjacency.REPLACE_ONE}),
+    ("add_remove", {"center": "public", "clip": 1.0, "top_k": 2}),
+    ("replace_one", {"center": "public", "clip": 1.0, "top_k": 2, "adjacency": Adjacency.REPLACE_ONE}),
 ]
 
 
@@ -128,6 +133,7 @@ def test_every_output_of_a_mean_is_within_the_plan(
         assert all(math.fsum(math.exp(v) for v in law.values()) == pytest.approx(1, abs=FLOAT) for law in laws)
         for other in NEIGHBOURS[kind](records, seed):
             others = slot_laws(chosen, model, other)
+            assert [set(law) for law in laws] == [set(law) for law in others]
             # Slots are independent, so the worst output is the worst in each.
             for sign in (1, -1):
                 ratios = [max(sign * (a[x] - b[x]) for x in a) for a, b in zip(laws, others, strict=True)]

@@ -31,6 +31,10 @@ VARIANTS: list[dict[str, Any]] = [
     {"aggregate": "none"},
     {"unit": Unit("user"), "records": 6},
     {"labels": ()},
+    {"center": "public", "clip": 3.0},
+    {"center": "public", "clip": 3.0, "aggregate": "mean"},
+    {"center": "public", "clip": 1.0, "top_k": 1},
+    {"center": "public", "clip": 1.0, "top_k": 1, "aggregate": "mean"},
 ]
 
 

@@ -61,14 +61,21 @@ def test_scores_equal_the_probabilities_of_the_run(aggregate: str, table_model: 
     assert scores_of_slots(chosen, RECORDS, model, generation.transcript, key=KEY, slots=[2]).tolist() == [scores[2]]
 
 
+PROTECTED: list[dict[str, Any]] = [
+    {"aggregate": aggregate, **more}
+    for aggregate in ("median", "mean")
+    for more in ({}, {"center": "public", "clip": 3.0}, {"center": "public", "clip": 1.0, "top_k": 1})
+]
+
+
 @pytest.mark.grid
-@pytest.mark.parametrize("aggregate", ["median", "mean", "none"])
+@pytest.mark.parametrize("changes", [*PROTECTED, {"aggregate": "none"}], ids=str)
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_record_without_numbers_counts_as_a_public_constant_row(
-    aggregate: str, value: float, table_model: Any, runs: Any, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], value: float, table_model: Any, runs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run is that of a model whose logits are 0 for this record; its ledger and its scores are the same."""
-    chosen, model = mechanism(aggregate=aggregate), table_model()
+    chosen, model = mechanism(**changes), table_model()
     own = SlotInputs(chosen, RECORDS, model, KEY)
     (slot,) = (slot for slot in range(chosen.total_slots) if 3 in own.slot(slot).records)
     context = tuple(own.slot(slot).rows[own.slot(slot).records.index(3)])
