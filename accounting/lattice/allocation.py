@@ -161,8 +161,9 @@ def _lower(single: _SumLaw, steps: int, mu: float) -> tuple[Atoms, float]:
     assert law.moments is not None
     known = (law.masses > 0) & (law.moments > 0)
     q, places = law.masses[known], law.moments[known] / law.masses[known] * (math.exp(law.origin) / steps)
-    infinity = law.infinity * math.exp(law.origin) / steps * (1 - 1e-9)
+    infinity = law.infinity * math.exp(law.origin) / steps
     q, change = _normalized(q, places, 1 - law.zero, 1 - infinity)
+    change += 4 * UNIT * (abs(law.origin) + 64)  # of infinity, two exponentials and a sum for each doubling
     p, losses = np.concatenate([[0.0], q * places, [infinity]]), np.log(places)
     q = np.concatenate([[law.zero], q, [0.0]])
     return _dense(p, q, 2 * law.shift + 64 * UNIT, losses, mu), (law.error + change) * (1 + 1e-6)
