@@ -1,0 +1,2 @@
+from .generator import MarginalRelease as MarginalRelease
+from .generator import Marginals as Marginals
