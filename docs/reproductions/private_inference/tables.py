@@ -98,11 +98,17 @@ def filled(page: str, tables: Mapping[str, Any]) -> str:
 
 
 def main(page: Path = PAGE, folder: Path = HERE / "results") -> int:
+    """Fills the tables of a page from the JSON files of a folder, or checks them; the exit code."""
+    return fill(page, read_tables(folder))
+
+
+def fill(page: Path, tables: Mapping[str, Any]) -> int:
+    """Fills the tables of a page from these, or checks them, as the command line says; the exit code."""
     parser = argparse.ArgumentParser(description="Fills the tables of the page from the JSON results.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a table differs")
     check = parser.parse_args().check
     before = page.read_text(encoding="utf-8")
-    after = filled(before, read_tables(folder))
+    after = filled(before, tables)
     if not check:
         page.write_text(after, encoding="utf-8")
     elif before != after:

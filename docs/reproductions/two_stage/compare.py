@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 from households import MARGINALS, QUICK, SIZE, TARGET, path_of, read, setting, shown, split
 from shared import arguments, runs
+from table_measures import measured
 
 from dpassay.data.table_schema import Row
 from dpassay.data.tables import RANDHIE
-from dpassay.utility.table_classifiers import efficacy
-from dpassay.utility.tables import Places, compare_places
 
 ARMS = ("DP-Standard", "DP-2Stage-U", "DP-2Stage-O", *MARGINALS)
 UNIFORM, REAL = "uniform rows", "real rows"
@@ -39,29 +38,6 @@ def rows_of(arm: str, epsilon: float | None, size: dict[str, Any], seed: int, ta
     if arm == REAL:
         return split(size, seed)[0][: size["rows"]]
     return read(path_of(tables, seed, arm, epsilon))
-
-
-def measured(made: Sequence[Row], private: Sequence[Row], unseen: Sequence[Row], seed: int) -> dict[str, Any]:
-    """All measures of synthetic rows beside unseen ones; classifiers are trained on synthetic rows only."""
-    written, known, other = (Places(RANDHIE, rows) for rows in (made, private, unseen))
-    found = compare_places(written, other)
-    assert found.pairs is not None
-    assert found.associations is not None
-    scores = efficacy(written, known, other, TARGET, seed=seed)
-    measures: dict[str, Any] = {
-        "histograms": found.histograms.mean,
-        "histograms_20": found.histograms.bins_20,
-        "histograms_50": found.histograms.bins_50,
-        "pairs": found.pairs.mean,
-        "associations": found.associations.share,
-    }
-    classifiers = {"lr": scores.logistic_regression, "xgb": scores.xgboost}
-    trained = {name: of.train_on_synthetic for name, of in classifiers.items()}
-    for name, of in trained.items():
-        measures |= {f"{name}_f1": of.rarer_f1, f"{name}_auc": of.auc, f"{name}_accuracy": of.accuracy}
-    for key in ("f1", "auc", "accuracy"):
-        measures[key] = sum(measures[f"{name}_{key}"] for name in trained) / len(trained)
-    return measures
 
 
 _ARM = {"arm": "rows", "epsilon": "ε"}
@@ -107,7 +83,7 @@ def main() -> int:
         for arm, epsilon in order(size):
             if results.missing(setting(arm, epsilon), seed):
                 rows = rows_of(arm, epsilon, size, seed, options.tables)
-                results.add(setting(arm, epsilon), seed, **measured(rows, private, unseen, seed))
+                results.add(setting(arm, epsilon), seed, **measured(RANDHIE, TARGET, rows, private, unseen, seed))
     results.tables = tables(results, size)
     results.save()
     return 0
