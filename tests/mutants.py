@@ -49,6 +49,7 @@ class Mutant:
 
 DRAWN = "tests/mechanisms/test_drawn_and_charged.py"
 DESCENT = "tests/mechanisms/two_stage/test_descent.py"
+TABLE_EVOLUTION = "tests/mechanisms/table_evolution/test_table_evolution.py"
 NOISE = "tests/mechanisms/primitives/test_noise.py"
 WEIGHTS = "tests/mechanisms/secret_evolution/test_secret_weights.py"
 BOUNDS = "tests/accounting/test_bounds_hold.py"
@@ -144,9 +145,9 @@ MECHANISMS = (
     ),
     Mutant(
         "Aug-PE: charge of replaced records halved",
-        "mechanisms/aug_pe/generator.py",
-        "dp_event.GaussianDpEvent(_root_two_times(self.noise_multiplier))",
-        "dp_event.GaussianDpEvent(2 * self.noise_multiplier)",
+        "mechanisms/evolution/voting.py",
+        "dp_event.GaussianDpEvent(_root_two_times(noise_multiplier))",
+        "dp_event.GaussianDpEvent(2 * noise_multiplier)",
         (f"{DRAWN}::test_votes_of_aug_pe",),
     ),
     Mutant(
@@ -162,6 +163,27 @@ MECHANISMS = (
         "return np.bincount(nearest_candidates(vectors, candidates), minlength=len(candidates)).astype(np.int64)",
         "return 2 * np.bincount(nearest_candidates(vectors, candidates), minlength=len(candidates)).astype(np.int64)",
         (f"{DRAWN}::test_votes_of_aug_pe",),
+    ),
+    Mutant(
+        "table evolution: noise of votes × .9",
+        "mechanisms/table_evolution/votes.py",
+        "source.rounded_normals(exact.size, grid.bits)) / grid.units",
+        "source.rounded_normals(exact.size, grid.bits) * 9 // 10) / grid.units",
+        (f"{DRAWN}::test_votes_of_table_evolution",),
+    ),
+    Mutant(
+        "table evolution: half of the charge",
+        "mechanisms/table_evolution/generator.py",
+        "event = votes_event(asked.noise_multiplier, self.mechanism.adjacency)",
+        "event = events.compose([(votes_event(2 * asked.noise_multiplier, self.mechanism.adjacency), 1)])",
+        (f"{DRAWN}::test_votes_of_table_evolution",),
+    ),
+    Mutant(
+        "table evolution: a row votes twice",
+        "mechanisms/table_evolution/votes.py",
+        "return np.bincount(chosen, minlength=count).astype(np.int64)",
+        "return (2 * np.bincount(chosen, minlength=count)).astype(np.int64)",
+        (f"{TABLE_EVOLUTION}::test_neighbours_move_the_votes_as_charged",),
     ),
     Mutant(
         "secrets: noise of counts and centres × .9",

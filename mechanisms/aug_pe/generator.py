@@ -20,10 +20,8 @@ Source: "Differentially Private Synthetic Data via Foundation Model APIs 2: Text
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
@@ -44,7 +42,7 @@ from dpassay.mechanisms.evolution import run as evolution_run
 from dpassay.mechanisms.evolution.journal import Journal
 from dpassay.mechanisms.evolution.loop import EvolutionSettings, Select, SyntheticText, evolve
 from dpassay.mechanisms.evolution.run import ByLabel
-from dpassay.mechanisms.evolution.voting import record_votes
+from dpassay.mechanisms.evolution.voting import record_votes, votes_event
 from dpassay.mechanisms.models.writers import Writer
 from dpassay.mechanisms.primitives import charged
 from dpassay.mechanisms.primitives.public_fields import check_adjacency
@@ -124,15 +122,10 @@ class AugPE:
     def votes_event(self) -> DpEvent:
         """The event of one round.
 
-        Accountants assume a contribution of norm 1 for each unit and double it under replace_one. The votes of replaced
-        records differ by √2, not 2, so the noise multiplier is then √2·σ, rounded down. The sampled noise differs from
-        rounded Gaussian noise by less than 10⁻⁶⁰⁰ in total variation (`Source.add_gaussian`), less than any float64 δ.
+        The sampled noise differs from rounded Gaussian noise by less than 10⁻⁶⁰⁰ in total variation
+        (`Source.add_gaussian`), less than any float64 δ.
         """
-        if self.noise_multiplier == 0:
-            return dp_event.NonPrivateDpEvent()
-        if self.adjacency is Adjacency.ADD_REMOVE:
-            return dp_event.GaussianDpEvent(self.noise_multiplier)
-        return dp_event.GaussianDpEvent(_root_two_times(self.noise_multiplier))
+        return votes_event(self.noise_multiplier, self.adjacency)
 
     def plan(self) -> DpEvent:
         """The event that a whole run charges, in the ledger's canonical form; known before any data are read."""
@@ -280,11 +273,3 @@ class _Rounds:
         exact = record_votes(self._vectors[label], candidates).astype(np.float64)
         sigma = self.mechanism.noise_multiplier
         return evolution_run.packed(self.source.add_gaussian(exact, sigma) if sigma else exact)
-
-
-def _root_two_times(sigma: float) -> float:
-    """√2·σ, rounded down: its square is at most 2σ²."""
-    product = math.nextafter(math.sqrt(2.0) * sigma, math.inf)
-    while Fraction(product) ** 2 > 2 * Fraction(sigma) ** 2:
-        product = math.nextafter(product, 0.0)
-    return product

@@ -44,7 +44,7 @@ from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.ledger.run import Run
 from dpassay.accounting.registry import accountant
 from dpassay.data.records import Record, with_content_ids
-from dpassay.data.table_schema import Schema
+from dpassay.data.table_schema import Row, Schema
 from dpassay.data.tables import Table
 from dpassay.mechanisms.aug_pe import generator as aug_pe
 from dpassay.mechanisms.aug_pe.generator import AugPE
@@ -61,6 +61,7 @@ from dpassay.mechanisms.private_inference.loop import generate
 from dpassay.mechanisms.secret_evolution.clustering import PublicClusters, exact_sums
 from dpassay.mechanisms.secret_evolution.detection import PatternSecrets
 from dpassay.mechanisms.secret_evolution.generator import EvolutionResult, SecretEvolution
+from dpassay.mechanisms.table_evolution.generator import TableEvolution
 from dpassay.mechanisms.two_stage.generator import TwoStage
 from dpassay.mechanisms.two_stage.training import Spikes, TwoStageTraining
 
@@ -250,6 +251,40 @@ def test_votes_of_aug_pe(adjacency: Adjacency, tmp_path: Path, monkeypatch: pyte
     lines = [json.loads(line) for line in (tmp_path / "noisy.jsonl").read_text().splitlines()[1:]]
     event = charges(tmp_path / "noisy.sqlite")["votes/0"]
     check_normal(noisy - nearest_texts([line["text"] for line in lines]), needed_noise(event, adjacency, moved))
+
+
+# Table evolution
+
+WIDE = Schema.model_validate(
+    {
+        "columns": [
+            {"name": name, "type": "category", "values": [f"{name}{index}" for index in range(SIZE // 2)]}
+            for name in "xy"
+        ]
+    }
+)
+
+
+@both_relations
+def test_votes_of_table_evolution(adjacency: Adjacency, tmp_path: Path) -> None:
+    """Two columns of 6000 categories, with equal noise: a row has a vote in each."""
+
+    def votes(name: str, rows: Sequence[Row], noise: float) -> NDArray[np.float64]:
+        chosen = TableEvolution(noise_multiplier=noise, records=3, rows=1, rounds=1, generations=1, adjacency=adjacency)
+        with Ledger.open(tmp_path / f"{name}.sqlite") as ledger:
+            run = begun(ledger, chosen, chosen.plan(WIDE))
+            table = Table(WIDE, rows, [str(index) for index in range(len(rows))])
+            result = chosen.generate(table, run, source=Recorded(3))
+            assert run.event() == chosen.plan(WIDE)
+        return np.concatenate(result.rounds[0].votes)
+
+    rows = [("x1", "y7"), ("x1", "y8"), ("x2", "y8")]
+    other = [*rows[:2], ("x5", "y1")] if adjacency is REPLACE_ONE else rows[:2]
+    exact = votes("exact", rows, 0.0)
+    moved = float(np.linalg.norm(exact - votes("moved", other, 0.0)))
+    noisy = votes("noisy", rows, 2.3)
+    event = charges(tmp_path / "noisy.sqlite")["votes/0"]
+    check_normal(noisy - exact, needed_noise(event, adjacency, moved))
 
 
 # Secret-protected evolution
@@ -671,6 +706,7 @@ LOOKED_AT: dict[tuple[str, str], tuple[str, ...]] = {
     ("private_inference/loop.py", "below"): (),  # the control without protection, which is charged as such
     ("secret_evolution/clustering.py", "add_gaussian"): ("test_noise_of_counts_and_centres",),
     ("secret_evolution/clustering.py", "bernoulli"): ("test_sample_of_records_with_secrets",),
+    ("table_evolution/votes.py", "rounded_normals"): ("test_votes_of_table_evolution",),
     ("two_stage/descent.py", "rounded_normals"): ("test_noise_of_gradients",),
     ("two_stage/training.py", "bernoulli"): ("test_batches_of_fine_tuning",),
     ("two_stage/training.py", "below"): (),  # shuffled batches, as published, which are charged as unprotected

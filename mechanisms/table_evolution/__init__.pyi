@@ -1,0 +1,2 @@
+from .generator import TableEvolution as TableEvolution
+from .generator import TableEvolutionResult as TableEvolutionResult
