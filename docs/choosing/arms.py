@@ -200,7 +200,7 @@ _TEXTS = (
         decreasing=False,
         bracket=(1, 4096),
         whole=True,
-        minutes=1.5,
+        minutes=2.0,
     ),
     Arm("Aug-PE", "aug_pe", _aug_pe, _noise),
     Arm("dataset vectors", "dataset_vectors", _vectors, _vectors_noise),
@@ -209,7 +209,7 @@ _TEXTS = (
         "private_inference",
         _inference(aggregate="median"),
         guarantee="ex_post",
-        minutes=1.5,
+        minutes=2.0,
     ),
     Arm("secret evolution", "secret_evolution", _secrets, guarantee="secret_protection"),
     Arm(
@@ -217,7 +217,7 @@ _TEXTS = (
         "private_inference",
         lambda asked: {key: value for key, value in _inference(aggregate="none")(asked).items() if key != "center"},
         guarantee="none",
-        minutes=1.5,
+        minutes=2.0,
     ),
 )
 _TABLES = (

@@ -39,7 +39,7 @@ class Texts:
 
     Attributes:
         records: private.
-        unused: real ones that no generator sees, as many as synthetic ones.
+        unused: real ones that no generator sees, at least as many as synthetic ones.
         reference: real ones that no generator sees; every text is measured against them.
     """
 
@@ -60,7 +60,7 @@ class TableRows:
 
 def texts(kind: str, scale: Mapping[str, Any], seed: int) -> Texts:
     """The texts of a seed."""
-    count, unused = scale["records"], scale["documents"]
+    count, unused = scale["records"], 2 * scale["documents"]  # enough of each label
     others = unused + scale["reference"]
     if kind == "topics":
         records, other = data.topical(count, seed), data.topical(others, seed, "held out")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ def clearly_better(first: Cell, second: Cell, rises: bool) -> bool:
 
 
 class Numbers:
-    """The runs of a results file."""
+    """The runs of a kind of texts, or of a table."""
 
     def __init__(self, folder: Path, name: str) -> None:
         path = folder / f"{name}.json"
@@ -251,13 +251,14 @@ def situations() -> tuple[list[Situation], list[Situation]]:
     return texts, tables
 
 
-def decision(texts: Numbers, tables: Numbers) -> dict[str, Any]:
+def decision(numbers: Mapping[str, Numbers]) -> dict[str, Any]:
     """The table on top of the page."""
     of_texts, of_tables = situations()
-    rows = [situation.row(texts) for situation in of_texts]
-    rows.append(of_texts[0].quickest(texts, "texts of several kinds, and little time"))
-    rows += [situation.row(tables) for situation in of_tables]
-    rows.append(of_tables[0].quickest(tables, "a table of many rows and few columns, and little time"))
+    rows = [one.row(numbers[one.kind]) for one in of_texts]
+    rows.append(of_texts[0].quickest(numbers[of_texts[0].kind], "texts of several kinds, and little time"))
+    rows += [one.row(numbers[one.kind]) for one in of_tables]
+    quick = "a table of many rows and few columns, and little time"
+    rows.append(of_tables[0].quickest(numbers[of_tables[0].kind], quick))
     columns = [("have", "you have"), ("take", "take"), ("because", "because (95% intervals over seeds)")]
     return {"columns": [{"title": title, "key": key} for key, title in columns], "rows": rows}
 
@@ -312,10 +313,10 @@ def _written(given: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in given.items())
 
 
-def machine(numbers: Sequence[Numbers]) -> dict[str, Any]:
+def machine(numbers: Mapping[str, Numbers]) -> dict[str, Any]:
     """Cores, load and versions of the runs."""
     rows = []
-    for name, of in zip(("texts", "tables"), numbers, strict=True):
+    for name, of in numbers.items():
         if not of.runs:
             rows.append({"of": name, "seeds": NOT_YET})
             continue
@@ -355,27 +356,21 @@ def rows_of(arms: Sequence[Arm], public: Sequence[str], ceiling: str, epsilon: f
 
 def page_tables(folder: Path = RESULTS) -> dict[str, Any]:
     """All tables of the page."""
-    texts, tables = Numbers(folder, "texts"), Numbers(folder, "tables")
+    numbers = {kind: Numbers(folder, kind) for kind in (*inputs.KINDS, *inputs.TARGETS)}
     made = {
-        "decision": decision(texts, tables),
+        "decision": decision(numbers),
         "protection": protection(),
         "left_out": left_out(),
         "sizes": sizes(),
-        "machine": machine([texts, tables]),
+        "machine": machine(numbers),
     }
-    of_kind: list[tuple[Numbers, str, Sequence[float], Callable[[float], Any], str]] = [
-        (texts, kind, study.TEXTS["epsilons"], lambda at: rows_of(TEXT_ARMS, PUBLIC_TEXTS, UNUSED_TEXTS, at), kind)
-        for kind in inputs.KINDS
-    ]
-    of_kind += [
-        (tables, kind, study.TABLES["epsilons"], lambda at: rows_of(TABLE_ARMS, PUBLIC_ROWS, UNUSED_ROWS, at), "table")
-        for kind in inputs.TARGETS
-    ]
-    for numbers, kind, epsilons, rows, columns in of_kind:
-        for epsilon in epsilons:
-            given = rows(epsilon)
-            made[f"{kind}_{epsilon:g}"] = utility_table(numbers, kind, given, SHOWN[columns])
-            made[f"{kind}_{epsilon:g}_cost"] = utility_table(
-                numbers, kind, [row for row in given if row[1] is not None or row[0] in PUBLIC_TEXTS], COSTS
-            )
+    for kind, of in numbers.items():
+        texts = kind in inputs.KINDS
+        columns = SHOWN[kind if texts else "table"]
+        parts = (TEXT_ARMS, PUBLIC_TEXTS, UNUSED_TEXTS) if texts else (TABLE_ARMS, PUBLIC_ROWS, UNUSED_ROWS)
+        for epsilon in (study.TEXTS if texts else study.TABLES)["epsilons"]:
+            given = rows_of(*parts, epsilon)
+            made[f"{kind}_{epsilon:g}"] = utility_table(of, kind, given, columns)
+            costs = [row for row in given if row[1] is not None or row[0] in PUBLIC_TEXTS]
+            made[f"{kind}_{epsilon:g}_cost"] = utility_table(of, kind, costs, COSTS)
     return made

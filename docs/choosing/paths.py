@@ -10,7 +10,7 @@ ROOT = HERE.parents[1]
 PAGE = HERE.parent / "choosing-a-generator.md"
 RESULTS = HERE / "results"
 
-sys.path += [str(HERE.parent / "reproductions" / name) for name in ("private_inference", "two_stage")]
+sys.path[:0] = [str(HERE.parent / "reproductions" / name) for name in ("private_inference", "two_stage")]
 
 import measures  # noqa: E402
 import runs  # noqa: E402

@@ -5,7 +5,8 @@
     python docs/choosing/fill_page.py
 
 Each generator runs by `dpassay generate` in a process of its own. A finished run is kept and not done again, so the
-script can be interrupted at any time, and goes on when it is called again. --only runs what has NAME in its name.
+script can be interrupted at any time, and goes on when it is called again. --only runs what has NAME in its name; the
+data sets (topics, notes, randhie, star98) have their own results files, so that they can run side by side.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -52,7 +53,7 @@ TEXTS: dict[str, Any] = {
     "epsilons": [1.0],
     "delta_exponent": -1.1,
     "batch_size": 127,
-    "clip": 3.0,
+    "clip": 3.5,
     "temperature": 1.0,
     "context_tokens": 64,
     "document_tokens": 64,
@@ -80,6 +81,10 @@ QUICK_TABLES = TABLES | {
     **{"batch_size": 8, "steps": 2, "first_steps": 2, "epsilons": [8.0]},
     **{"randhie": {"records": 1000, "rows": 50}, "star98": {"records": 203, "rows": 50}},
 }
+
+ALONE_TEXTS = (ZERO_SHOT, UNUSED_TEXTS)
+ALONE_ROWS = (UNIFORM, GUESSED, UNUSED_ROWS)
+"""What stands beside the generators, and needs none of them."""
 
 Found = dict[str, Any]
 
@@ -110,22 +115,13 @@ def setting_of(kind: str, arm: str, epsilon: float | None) -> str:
     return f"{kind}, {arm}" + ("" if epsilon is None else f", ε = {epsilon:g}")
 
 
-def tasks(kinds: Sequence[str], arms: Sequence[Arm], alone: Sequence[str], epsilons: Sequence[float]) -> Iterator[Task]:
-    """All runs of a seed, what needs no record first."""
-    for kind in kinds:
-        yield from (Task(kind, name, None) for name in alone)
-        yield from (Task(kind, arm, epsilon) for epsilon in epsilons for arm in arms)
-
-
-def text_tasks(scale: Mapping[str, Any]) -> list[Task]:
-    """Of texts."""
-    return list(tasks(list(inputs.KINDS), TEXT_ARMS, (ZERO_SHOT, UNUSED_TEXTS), scale["epsilons"]))
-
-
-def table_tasks(scale: Mapping[str, Any]) -> list[Task]:
-    """Of tables."""
-    alone = (UNIFORM, GUESSED, UNUSED_ROWS)
-    return list(tasks(list(inputs.TARGETS), TABLE_ARMS, alone, scale["epsilons"]))
+def tasks_of(kind: str, scale: Mapping[str, Any]) -> list[Task]:
+    """All runs of a kind of texts, or of a table, for each seed: what needs no record first."""
+    arms, alone = (TEXT_ARMS, ALONE_TEXTS) if kind in inputs.KINDS else (TABLE_ARMS, ALONE_ROWS)
+    return [
+        *(Task(kind, name, None) for name in alone),
+        *(Task(kind, arm, epsilon) for epsilon in scale["epsilons"] for arm in arms),
+    ]
 
 
 class Calibrated:
@@ -267,34 +263,44 @@ def run_table(task: Task, scale: Mapping[str, Any], seed: int, known: Calibrated
     return found | {"rows": len(made), **measured}
 
 
-RUNS = {"texts": run_text, "tables": run_table}
-
-
 def all_runs(options: Any) -> None:
-    """Every run that is missing."""
-    scales = {"texts": QUICK_TEXTS, "tables": QUICK_TABLES} if options.quick else {"texts": TEXTS, "tables": TABLES}
-    of = {"texts": text_tasks(scales["texts"]), "tables": table_tasks(scales["tables"])}
-    results = {name: runs.Results(options.results / f"{name}.json", scale) for name, scale in scales.items()}
+    """Every run that is missing. Each kind of texts and each table has its own results file."""
+    of_texts, of_tables = (QUICK_TEXTS, QUICK_TABLES) if options.quick else (TEXTS, TABLES)
+    scales = dict.fromkeys(inputs.KINDS, of_texts) | dict.fromkeys(inputs.TARGETS, of_tables)
+    scales = {kind: scale for kind, scale in scales.items() if any(wanted(kind, scale, options.only))}
+    results = {kind: runs.Results(options.results / f"{kind}.json", scale) for kind, scale in scales.items()}
     known, seeds = Calibrated(), range(options.first, options.first + options.seeds)
     left = [
-        (name, task, seed)
+        (task, seed)
         for seed in seeds
-        for name in RUNS
-        for task in of[name]
-        if options.only in task.name and not any(of_seed(run, task.name, seed) for run in results[name].runs)
+        for kind, scale in scales.items()
+        for task in wanted(kind, scale, options.only)
+        if not any(of_seed(run, task.name, seed) for run in results[kind].runs)
     ]
-    for number, (name, task, seed) in enumerate(left):
-        minutes = sum(other.minutes for _, other, _ in left[number:])
-        print(f"{number} of {len(left)} runs done; about {minutes:.0f} min left on an idle core", file=sys.stderr)
-        results[name].missing(task.name, seed)  # says what runs
+    for number, (task, seed) in enumerate(left):
+        minutes = sum(expected(results[other.kind], other) for other, _ in left[number:])
+        print(f"{number} of {len(left)} runs done; about {minutes:.0f} min left", file=sys.stderr)
+        results[task.kind].missing(task.name, seed)  # says what runs
+        run = run_text if task.kind in inputs.KINDS else run_table
         start = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             try:
-                found = RUNS[name](task, scales[name], seed, known, Path(folder))
+                found = run(task, scales[task.kind], seed, known, Path(folder))
             except CannotRunError as error:
                 found = {"refused": str(error).replace(folder + "/", "")}
         spent = {"all_seconds": time.perf_counter() - start}
-        results[name].add(task.name, seed, **found, **spent, machine=about_machine())
+        results[task.kind].add(task.name, seed, **found, **spent, machine=about_machine())
+
+
+def wanted(kind: str, scale: Mapping[str, Any], only: str) -> list[Task]:
+    """The runs of a kind that have `only` in their name."""
+    return [task for task in tasks_of(kind, scale) if only in task.name]
+
+
+def expected(results: runs.Results, task: Task) -> float:
+    """Minutes of a run: those of the same setting before, else a guess for an idle core."""
+    before = [seconds / 60 for seconds in results.of(task.name, "all_seconds")]
+    return sum(before) / len(before) if before else task.minutes
 
 
 def of_seed(run: Mapping[str, Any], name: str, seed: int) -> bool:

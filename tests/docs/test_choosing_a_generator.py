@@ -73,8 +73,8 @@ def decided(page: ModuleType, folder: Path, **changes: list[float]) -> dict[str,
         name = names[key.replace("Aug_PE", "Aug-PE")]
         setting = next(setting for setting in found if name in setting)
         found[setting] = [{"frechet": value} for value in values]
-    results(folder, "texts", found)
-    row: dict[str, str] = page.decision(page.Numbers(folder, "texts"), page.Numbers(folder, "tables"))["rows"][0]
+    results(folder, "topics", found)
+    row: dict[str, str] = page.page_tables(folder)["decision"]["rows"][0]
     return row
 
 
@@ -95,7 +95,7 @@ def test_what_is_not_measured_says_so(page: ModuleType, tmp_path: Path) -> None:
     made = page.page_tables(tmp_path)
     assert {row["take"] for row in made["decision"]["rows"]} == {page.NOT_YET}
     assert {row["epsilon"] for row in made["randhie_1"]["rows"]} == {page.NOT_YET}
-    results(tmp_path, "tables", {"randhie, two-stage fine-tuning, ε = 1": [{"refused": "too many columns"}]})
+    results(tmp_path, "randhie", {"randhie, two-stage fine-tuning, ε = 1": [{"refused": "too many columns"}]})
     row = next(row for row in page.page_tables(tmp_path)["randhie_1"]["rows"] if "two-stage" in row["arm"])
     assert row["epsilon"] == "refused: too many columns"
 
@@ -120,8 +120,8 @@ def test_private_records_unused_and_reference_are_disjoint(page: ModuleType) -> 
     inputs = sys.modules["inputs"]
     scale = {"records": 40, "documents": 10, "reference": 20}
     notes = inputs.texts("notes", scale, 0)
-    assert [len(part) for part in (notes.records, notes.unused, notes.reference)] == [40, 10, 20]
-    assert notes.records + notes.unused + notes.reference == inputs.corpora.notes(70, 0)
+    assert [len(part) for part in (notes.records, notes.unused, notes.reference)] == [40, 20, 20]
+    assert notes.records + notes.unused + notes.reference == inputs.corpora.notes(80, 0)
     marked = inputs.with_codes(notes.records, 0)
     assert sum("(ref " in text for text, _ in marked) == 4
 
@@ -137,7 +137,7 @@ def test_the_script_runs_a_generator_and_goes_on(
     for runs_now in (True, False):
         assert study.main() == 0
         assert ("0 of 1 runs done" in capsys.readouterr().err) is runs_now
-    (run,) = json.loads((tmp_path / "texts.json").read_text(encoding="utf-8"))["runs"]
+    (run,) = json.loads((tmp_path / "notes.json").read_text(encoding="utf-8"))["runs"]
     epsilon = study.QUICK_TEXTS["epsilons"][0]
     assert run["setting"] == f"notes, Aug-PE, ε = {epsilon:g}"
     assert 0.99 * epsilon < run["epsilon"] <= epsilon

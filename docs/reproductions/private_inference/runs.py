@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from dpassay.accounting import ApproxDP, calibrate, ex_post, upper_bounds
 from dpassay.accounting.ledger.entries import PartCost
 from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.base.atomic_file import replacing
 from dpassay.data.records import Record
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.loop import generate
@@ -159,7 +160,8 @@ class Results:
         """Writes everything. A table is {columns: [{title, key, digits?}], rows: [{key: cell}]}; see `tables`."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         kept = {"parameters": self.parameters, "tables": self.tables, "runs": self.runs}
-        self.path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        with replacing(self.path, 0o644) as file:  # an interruption leaves the file as it was
+            file.write((json.dumps(kept, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
