@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dp_accounting import DpEvent
 
@@ -28,9 +28,13 @@ from dpassay.base.progress import Progress
 from dpassay.claims.base import Claim
 from dpassay.data.records import Record
 from dpassay.generators.documents import Documents
+from dpassay.generators.output_warnings import nothing_made, unknown_texts
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 from dpassay.reports.assay import Difference, MechanismTables, Output
 from dpassay.reports.claim import prefix_of
+
+if TYPE_CHECKING:
+    from dpassay.mechanisms.models.language_model import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +161,8 @@ class FinishedRun(ABC):
 
     @property
     def unfinished(self) -> int | None:
-        """How many documents the run began and did not finish, and so does not keep; None if not known. Private."""
+        """How many documents the run began and did not finish, and so does not keep; None if not known. Public: it
+        follows from what was drawn, finished documents or not, which is charged."""
         return None
 
     def output(self) -> Output | None:
@@ -219,9 +224,25 @@ class FinishedRun(ABC):
         """The tables of this mechanism."""
         return MechanismTables()
 
+    @property
+    def embedded_model(self) -> LanguageModel | None:
+        """The model that ships with the package, if it wrote the documents; None for another writer."""
+        return None
+
     def warnings(self) -> list[str]:
-        """What is easily misread in what ran, or keeps it from a verdict, a sentence each; public."""
-        return []
+        """What is easily misread in what ran, or keeps it from a verdict, a sentence each; public.
+
+        Of what the run made only the documents are read.
+        """
+        output = self.output()
+        return [
+            *([] if output is None else nothing_made(output)),
+            *unknown_texts(self.embedded_model, self.documents.texts, "documents that it wrote"),
+        ]
+
+    def private_warnings(self) -> list[str]:
+        """Likewise, of what depends on the records; private."""
+        return unknown_texts(self.embedded_model, [record.text for record in self.records], "records")
 
     def differences(self, claimed: BoundedGuarantee) -> list[Difference]:
         """Where published accounting of this mechanism and ours differ, and why."""

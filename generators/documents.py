@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from dp_accounting import dp_event
@@ -72,7 +72,7 @@ class Documents:
         return Output(
             documents=len(self.rows),
             empty=sum(not text.removeprefix(prefix).strip() for text in texts or ()),
-            characters=Lengths(least=lengths[0], median=median(lengths), most=lengths[-1]) if lengths else None,
+            characters=_lengths(lengths) if lengths else None,
             complete=len(self.rows) if whole else None,
             ends=ends,
         )
@@ -142,6 +142,11 @@ class Documents:
         if not whole:
             raise LedgerError(f"run {run.name!r}: some of its documents are not committed yet; resume it")
         return cls(columns, rows, files)
+
+
+def _lengths(ascending: Sequence[int]) -> Lengths:
+    """Some lengths, at least one, in ascending order, in a few numbers."""
+    return Lengths(least=ascending[0], median=median(ascending), most=ascending[-1], mean=fmean(ascending))
 
 
 def _row_chunks(rows: Iterable[Sequence[Any]]) -> Iterator[list[list[Json]]]:

@@ -99,11 +99,12 @@ class Secrets(DocumentPart):
 
 
 class Lengths(DocumentPart):
-    """The least, the median and the largest of some lengths."""
+    """The least, the median, the largest and the mean of some lengths."""
 
     least: int
     median: float
     most: int
+    mean: float | None = Field(default=None, description="None in what earlier versions wrote")
 
 
 class Output(DocumentPart):
@@ -233,8 +234,8 @@ class Assay(DocumentPart):
     )
     unfinished: int | None = Field(
         default=None,
-        description="private: how many documents were begun and not finished when their tokens ran out; none is kept. "
-        "None where that is not recorded",
+        description="how many documents were begun and not finished when their tokens ran out; none is kept. None "
+        "where that is not recorded; printed on both pages",
     )
     protected: bool = Field(
         default=True, description="whether this variant of the mechanism protects anything; printed on both pages"

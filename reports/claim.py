@@ -273,7 +273,7 @@ def output_rows(made: Output | None, unfinished: int | None = None) -> Rows:
 
     Args:
         made: what was made.
-        unfinished: how many documents were begun and not finished; private.
+        unfinished: how many documents were begun and not finished.
     """
     if made is None:
         return []
@@ -282,7 +282,7 @@ def output_rows(made: Output | None, unfinished: int | None = None) -> Rows:
         rows.append(("Length", text.lengths(made.characters)))
     if made.empty:
         rows.append(("Without text", text.plain(made.empty)))
-    rows.append(("Complete", "not recorded" if made.complete is None else text.plain(made.complete)))
-    if unfinished is not None:
-        rows.append(("Begun and not finished", text.plain(unfinished)))
-    return rows
+    complete = "not recorded" if made.complete is None else text.plain(made.complete)
+    if made.complete is not None and unfinished is not None:
+        complete += f" of {text.plain(made.complete + unfinished)} that were begun"
+    return [*rows, ("Complete", complete)]

@@ -152,7 +152,7 @@ def _rendered(assay: Assay | Release, mechanism: str) -> str:
         "digests": _digests(assay),
         "secret_rows": secret_rows(assay.secrets) if assay.secrets else [],
         "secrets_tables": secrets_tables(assay.secrets) if assay.secrets else [],
-        "output_rows": output_rows(assay.output, private.unfinished if private else None),
+        "output_rows": output_rows(assay.output, assay.unfinished),
         "history": [_past(past) for past in history],
         "history_in_words": private.history_in_words if private else "",
         "tokens": private and figures.tokens(private.tokens),

@@ -41,7 +41,7 @@ NOT_SHOWN = "The proof is not shown"
 
 _CLAIM_KEYS = ("name", "unit", "adjacency", "mechanism", "variant", "parameters", "public", "guarantee", "audits")
 _UNCHANGED = (
-    *("name", "created", "guarantee", "digests", "output", "versions"),
+    *("name", "created", "guarantee", "digests", "output", "unfinished", "versions"),
     *("warnings", "not_protected", "limitations", "threat_model", "side_channels"),
 )
 
@@ -93,6 +93,7 @@ class Release(DocumentPart):
     accepted: Accepted | None = None
     digests: Digests | None
     output: Output | None = Field(default=None, description="number and lengths of the released documents")
+    unfinished: int | None = Field(default=None, description="documents that were begun and not finished")
     bounds: list[Bound] = Field(description="upper bounds on what the plan may leak")
     risks: list[Risk] = Field(default=[], description="what they mean for who is attacked; as in an assay")
     audits: list[ReleasedAudit]

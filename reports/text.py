@@ -291,7 +291,8 @@ def lengths(result: Lengths) -> str:
     """Lengths of texts in words."""
     if result.least == result.most:
         return f"{plain(result.most)} character{'s' if result.most != 1 else ''}"
-    return f"{plain(result.least)} to {plain(result.most)} characters, median {format_number(result.median)}"
+    mean = "" if result.mean is None else f"mean {format_number(result.mean)}, "
+    return f"{plain(result.least)} to {plain(result.most)} characters, {mean}median {format_number(result.median)}"
 
 
 def output_in_words(made: Output, unfinished: int | None = None) -> str:
@@ -299,7 +300,7 @@ def output_in_words(made: Output, unfinished: int | None = None) -> str:
 
     Args:
         made: number and lengths of the documents.
-        unfinished: how many more were begun and not finished; private.
+        unfinished: how many more were begun and not finished.
     """
     what = "document" if made.characters or not made.documents else "row"
     complete = "complete " if made.complete is not None else ""

@@ -39,7 +39,7 @@ def release(
     made = job.release(run_folder, output, accept=accept, run=run, anchor=anchor)
 
     def in_words() -> None:
-        what = output_in_words(made.output)
+        what = output_in_words(made.output, made.unfinished)
         say(f"Released {what} to {made.folder}: {', '.join(made.files)}. Head of the ledger: {made.head}")
         if not made.anchored:
             say("No anchor of this ledger was found, so a restored or rewritten file would not show.")

@@ -237,7 +237,8 @@ def prove(done: FinishedRun, guarantee: Guarantee) -> Proof:
             planned=event == done.plan,
         )
         runs = ledger.runs()
-    return Proof(parts, summary, private_warnings(done.claim, done.records, runs), meaning)
+    warnings = [*private_warnings(done.claim, done.records, runs), *done.private_warnings()]
+    return Proof(parts, summary, warnings, meaning)
 
 
 def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdict) -> Assay:

@@ -55,6 +55,7 @@ class Released:
         folder: may be published.
         run: name of the run in the ledger.
         output: number and lengths of the documents.
+        unfinished: how many more were begun and not finished; None if not known.
         files: name → SHA-256.
         accepted: the reason that was given if the proof falls short of the claim; else None.
         head: head of the ledger, as printed on the page.
@@ -64,6 +65,7 @@ class Released:
     folder: Path
     run: str
     output: Output
+    unfinished: int | None
     files: dict[str, str]
     accepted: str | None
     head: str
@@ -122,7 +124,7 @@ def release(
             )
         anchored = opened.anchored
     assert page.output is not None
-    return Released(output, chosen.name, page.output, files, reason, page.ledger.head, anchored)
+    return Released(output, chosen.name, page.output, page.unfinished, files, reason, page.ledger.head, anchored)
 
 
 def releasable_of(run: Run, head: str, accept: str | None = None) -> tuple[Release, Documents]:

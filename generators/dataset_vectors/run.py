@@ -14,11 +14,13 @@ from dpassay.generators.dataset_vectors.claim import STATES_ALIKE, DatasetVector
 from dpassay.generators.dataset_vectors.texts import JOURNAL, judged, load_writer, write_all
 from dpassay.generators.evolution.run import CUT_TEXTS
 from dpassay.generators.ledger_run import make_in_ledger
+from dpassay.generators.output_warnings import cut_records, is_longer
 from dpassay.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
 from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
 from dpassay.mechanisms.dataset_vectors.vectors import ReleasedVectors
 from dpassay.mechanisms.embedding.load import fetch_embedder
 from dpassay.mechanisms.evolution.journal import Journal
+from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
 from dpassay.reports.assay import Difference
 
@@ -69,6 +71,15 @@ class VectorsRun(FinishedRun):
 
     def endings(self) -> tuple[bool, str]:
         return False, CUT_TEXTS
+
+    @property
+    def embedded_model(self) -> LanguageModel | None:
+        return self.writer.model if self.writer.model.is_builtin else None
+
+    def private_warnings(self) -> list[str]:
+        longest, model = self.writer.longest_record, self.writer.model
+        cut = sum(is_longer(model, record.text, longest) for record in self.records)
+        return [*super().private_warnings(), *cut_records(cut, len(self.records), "writing.longest_record")]
 
     def side_channels(self) -> list[str]:
         return [

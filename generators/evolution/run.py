@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dpassay.base.errors import InputError, input_errors
 from dpassay.claims.base import GeneratorParameters
@@ -13,6 +14,9 @@ from dpassay.generators.evolution.claim import EvolutionClaim
 from dpassay.mechanisms.embedding.load import fetch_embedder
 from dpassay.mechanisms.evolution.loop import SyntheticText
 from dpassay.mechanisms.models.writers import Writer
+
+if TYPE_CHECKING:
+    from dpassay.mechanisms.models.language_model import LanguageModel
 
 JOURNAL = "candidates.jsonl"
 """The file of all candidates, beside the ledger."""
@@ -74,6 +78,13 @@ class EvolutionRun(FinishedRun):
             discarded = "A text that reached its largest number of tokens was discarded"
             return True, f"{discarded}, so every text ended by itself."
         return False, CUT_TEXTS
+
+    @property
+    def embedded_model(self) -> LanguageModel | None:
+        if self.claim.parameters.endpoint is not None:
+            return None
+        model: LanguageModel = self.writer.model  # type: ignore[attr-defined]
+        return model if model.is_builtin else None
 
     def side_channels(self) -> list[str]:
         away = self.claim.parameters.endpoint is not None

@@ -25,6 +25,7 @@ from dpassay.base.private_files import PRIVATE
 from dpassay.generators.base import CHANGES, BoundedGuarantee, FinishedRun, RunSettings
 from dpassay.generators.documents import Documents
 from dpassay.generators.ledger_run import make_in_ledger
+from dpassay.generators.output_warnings import cut_records, is_longer
 from dpassay.generators.private_inference import words
 from dpassay.generators.private_inference.canaries import canary_records, kept_canaries, plays_on_canaries
 from dpassay.generators.private_inference.claim import PrivateInferenceClaim
@@ -93,6 +94,14 @@ class InferenceRun(FinishedRun):
     @property
     def unfinished(self) -> int:
         return sum(not document.complete for document in self.generation.documents)
+
+    @property
+    def embedded_model(self) -> LanguageModel | None:
+        return self.model if self.model.is_builtin else None
+
+    def private_warnings(self) -> list[str]:
+        cut, used = self._cut_records()
+        return [*super().private_warnings(), *cut_records(cut, used, "public.context_tokens")]
 
     def slot_costs(self) -> dict[int, tuple[float, float]] | None:
         """Slot → (ε*, Σ γ) of the slots that ran; None if tokens have no ex-post cost."""
@@ -199,15 +208,21 @@ class InferenceRun(FinishedRun):
             "batching key": self.key.hex(),
             "precision": self.model.dtype,
             "rows": "packed" if self.generation.row_plan.shapes is None else words.shapes_of(self.generation.row_plan),
-            "records that were cut to the public length": self._cut_records(),
+            "records that were cut to the public length": self._cut_in_words(),
         }
         if self.mechanism.centres is not None:
             facts["fingerprint of centres and embedder (SHA-256)"] = self.mechanism.clusters().fingerprint
         facts |= self.claim.data.facts()
         return facts
 
-    def _cut_records(self) -> str:
-        """How many of the records that were used have more tokens than a context has room for; private.
+    def _cut_in_words(self) -> str:
+        cut, used = self._cut_records()
+        unused = len(self.records) - used
+        return f"{cut} of {used}" + (f"; {unused} more were not used" if unused else "")
+
+    def _cut_records(self) -> tuple[int, int]:
+        """How many of the records that were used have more tokens than a context has room for, and how many were used;
+        private.
 
         Not used are records of a user of whom another record was, records beyond the last full piece (as published),
         and those of slots that did not run.
@@ -219,9 +234,8 @@ class InferenceRun(FinishedRun):
             for record, slot in zip(self.records, self.generation.assignment.tolist(), strict=True)
             if slot >= 0 and running[slot]
         ]
-        cut = sum(len(text) > most and len(self.model.encode(text[: 64 * (most + 1)])) > most for text, most in used)
-        unused = len(self.records) - len(used)
-        return f"{cut} of {len(used)}" + (f"; {unused} more were not used" if unused else "")
+        cut = sum(is_longer(self.model, text, most) for text, most in used)
+        return cut, len(used)
 
 
 def load_model(claim: PrivateInferenceClaim, model: str | None, device: str, download: bool) -> LanguageModel:

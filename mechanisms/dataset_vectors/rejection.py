@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from dpassay.base.arrays import Floats
 from dpassay.base.pieces import pieces
+from dpassay.mechanisms.models.perplexity import perplexities
 
 if TYPE_CHECKING:
     from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
@@ -57,29 +56,14 @@ def accepted(ask: Ask, accepts: Accepts) -> Ask:
     return asked
 
 
-@torch.inference_mode()
-def perplexities(writer: ShotWriter, prompt: Sequence[int], texts: Sequence[str]) -> Floats:
-    """The perplexity of each text after a prompt, without vectors, shape (texts,); infinite if it has no token."""
-    result = np.full(len(texts), np.inf)
-    network = writer.model.network
-    for index, text in enumerate(texts):
-        own = writer.model.encode(text)[: writer.longest]
-        if own:
-            ids = torch.tensor([[*prompt, *own]], device=network.device)
-            logits = network(input_ids=ids, use_cache=False).logits[0, len(prompt) - 1 : -1].double()
-            chosen = torch.tensor(own, device=logits.device)[:, None]
-            result[index] = float(torch.exp(-logits.log_softmax(dim=-1).gather(1, chosen).mean()))
-    return result
-
-
 def by_perplexity(writer: ShotWriter, prompt: Sequence[int], threshold: float) -> Accepts:
-    """Accepts texts of a perplexity of at most `threshold`."""
-    return lambda texts: [bool(item <= threshold) for item in perplexities(writer, prompt, texts)]
+    """Accepts texts of a perplexity after a prompt, without vectors, of at most `threshold`."""
+    return lambda texts: [bool(item <= threshold) for item in perplexities(writer.model, prompt, texts, writer.longest)]
 
 
 def default_threshold(writer: ShotWriter, prompt: Sequence[int], references: Sequence[str]) -> float:
     """The perplexity that a share `QUANTILE` of texts without vectors has at most."""
-    return float(np.quantile(perplexities(writer, prompt, references), QUANTILE))
+    return float(np.quantile(perplexities(writer.model, prompt, references, writer.longest), QUANTILE))
 
 
 def by_judge(judge: Writer, label: str | None, threshold: float = MIN_RATING) -> Accepts:

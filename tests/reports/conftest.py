@@ -197,7 +197,7 @@ COMMON: dict[str, Any] = {
     "output": Output(
         documents=1734,
         empty=3,
-        characters=Lengths(least=18, median=23.0, most=61),
+        characters=Lengths(least=18, median=23.0, most=61, mean=24.25),
         complete=1734,
         ends="All ended.",
     ),

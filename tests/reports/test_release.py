@@ -33,6 +33,7 @@ PUBLIC = {
     "secrets",
     "digests",
     "output",
+    "unfinished",
     "protected",
     "risks",
     "warnings",
@@ -159,7 +160,6 @@ class Marker:
                 {"position": self.count(), "count": self.count()}
                 | {key: self.number() for key in ("mean", "largest", "mean_published")}
             ],
-            "unfinished": self.count(),
             "spent": {self.words(): self.number()},
             "differences": [
                 {"statement": self.words(), "published": self.number(), "recomputed": None, "why": self.words()}

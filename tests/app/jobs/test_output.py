@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import command
@@ -63,8 +63,10 @@ def rows_of(page: str) -> dict[str, str]:
 def test_one_token_makes_no_document_and_nothing_is_released(tmp_path: Path) -> None:
     """With one token, a document has no text even if it ends: so this holds whatever is drawn."""
     done = assayed(tmp_path, claim(1), "--json")
-    made = json.loads(done.stdout)["output"]
+    result = json.loads(done.stdout)
+    made = result["output"]
     assert made["documents"] == made["empty"] == made["complete"]
+    assert "The run made no complete document with text, so it cannot be released" in result["warnings"][-1]
     shown = [json.loads(line) for line in done.stderr.splitlines()]
     before = [row["note"] for row in itertools.takewhile(lambda row: "stage" not in row, shown)]
     assert "1 token, its end included: hardly any text ends so soon" in before[-1]
@@ -86,7 +88,8 @@ def test_a_run_of_any_generator_without_documents_is_not_released(
         small_claims.written(tmp_path / "case", generator, server.url)
         monkeypatch.setattr(Documents, "__init__", without)
         body = yaml.safe_load((tmp_path / "case" / "claim.yaml").read_text())
-        assayed(tmp_path / "case", body | {"audits": []})
+        done = assayed(tmp_path / "case", body | {"audits": []}, "--json")
+        assert "The run made no complete document with text" in " ".join(json.loads(done.stdout)["warnings"])
     refused(tmp_path / "case")
 
 
@@ -103,7 +106,7 @@ def test_pages_json_and_terminal_count_the_documents(tmp_path: Path) -> None:
     texts = [json.loads(line)["text"] for line in (tmp_path / "out" / "synthetic.jsonl").read_text().splitlines()]
     lengths = sorted(map(len, texts))
     assert lengths
-    counted = {"least": lengths[0], "median": median(lengths), "most": lengths[-1]}
+    counted = {"least": lengths[0], "median": median(lengths), "most": lengths[-1], "mean": fmean(lengths)}
     empty = sum(text.strip() == small_claims.PREFIX.strip() for text in texts)
     for made in (result["output"], json.loads(released.stdout)["output"]):
         assert {"documents", "empty", "characters", "complete", "ends"} == set(made)
@@ -112,15 +115,33 @@ def test_pages_json_and_terminal_count_the_documents(tmp_path: Path) -> None:
     # A batch counts the documents that it began.
     assert result["unfinished"] == sum(batch["documents"] for batch in result["batches"]) - len(texts)
     assert f"Output: {len(texts)} complete document" in said
+    assert json.loads(released.stdout)["unfinished"] == result["unfinished"]
     private = rows_of((tmp_path / "run" / "private" / "report.html").read_text())
     public = rows_of((tmp_path / "out" / "report.html").read_text())
     for page in (private, public):
-        assert (page["Documents"], page["Complete"]) == (str(len(texts)), str(len(texts)))
+        begun = len(texts) + result["unfinished"]
+        assert (page["Documents"], page["Complete"]) == (str(len(texts)), f"{len(texts)} of {begun} that were begun")
         assert f"{lengths[-1]} characters" in page["Length"]
-    assert private["Begun and not finished"] == str(result["unfinished"])
-    assert "Begun and not finished" not in public
+        assert ("mean " in page["Length"]) is (lengths[0] < lengths[-1])
     again = command.run("generate", tmp_path / "claim.yaml", "-o", tmp_path / "run", "--json")
     assert json.loads(again.stdout)["output"] == result["output"]
+
+
+def test_records_of_another_kind_and_cut_ones_are_warned_of_in_private(tmp_path: Path) -> None:
+    """The released page is the same whether or not the records are of a kind that the model knows."""
+    notes = [f"Delivery {number} arrived two weeks late, and nobody answered the phone." for number in range(40)]
+    (tmp_path / "notes.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in notes))
+    body = claim(26) | {"data": {"source": "file", "path": "notes.jsonl", "text": "text"}}
+    done = assayed(tmp_path, body)
+    said = [line for line in done.stdout.splitlines() if line.startswith("Warning, private like the verdict: ")]
+    result = json.loads((tmp_path / "run" / "private" / "assay.json").read_text())
+    assert [line.partition(": ")[2] for line in said] == result["private_warnings"]
+    unknown, cut = result["private_warnings"]
+    assert "The embedded model does not know texts like the records: their median perplexity is" in unknown
+    assert cut.startswith("40 of 40 records were cut to the first tokens that public.context_tokens leaves")
+    assert "like the records" not in "".join(result["warnings"])
+    private = html.unescape((tmp_path / "run" / "private" / "report.html").read_text())
+    assert unknown.replace(" ", "") in private.replace("\N{NO-BREAK SPACE}", "").replace(" ", "")
 
 
 def test_a_table_has_rows_without_lengths() -> None:
@@ -136,7 +157,7 @@ def test_lengths_in_words() -> None:
     for texts, words in (
         ([], "0 documents"),
         (["a"], "1 document (1 character)"),
-        (["key 1", "key ", "key 12345"], "3 documents (4 to 9 characters, median 5; 1 without text)"),
+        (["key 1", "key ", "key 12345"], "3 documents (4 to 9 characters, mean 6, median 5; 1 without text)"),
     ):
         made = Documents(columns, [("x", text) for text in texts]).output(whole=False, ends="", prefix="key ")
         assert output_in_words(made) == words

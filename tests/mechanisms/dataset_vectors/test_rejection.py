@@ -16,6 +16,7 @@ from dpassay.mechanisms.dataset_vectors.journalled import journalled
 from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
 from dpassay.mechanisms.evolution.journal import Journal
 from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.models.perplexity import perplexities
 from dpassay.mechanisms.models.writers import WriterError
 
 
@@ -32,9 +33,9 @@ def test_a_perplexity_is_that_of_the_next_tokens(writer: ShotWriter) -> None:
     for index, token in enumerate(own):
         logits = writer.model.plain_logits([*prompt, *own[:index]]).double()
         logs.append(float(torch.log_softmax(logits, dim=-1)[token]))
-    (result,) = rejection.perplexities(writer, prompt, [text])
+    (result,) = perplexities(writer.model, prompt, [text], writer.longest)
     assert result == pytest.approx(math.exp(-np.mean(logs)), rel=1e-4)
-    assert rejection.perplexities(writer, prompt, [""]).tolist() == [math.inf]
+    assert perplexities(writer.model, prompt, [""], writer.longest).tolist() == [math.inf]
 
 
 def test_noise_is_more_perplexing_than_the_models_own_texts(writer: ShotWriter) -> None:
