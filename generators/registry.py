@@ -20,6 +20,7 @@ from dpassay.claims.base import Claim
 from dpassay.generators.aug_pe.claim import AugPEClaim
 from dpassay.generators.dataset_vectors.claim import DatasetVectorsClaim
 from dpassay.generators.declared.claim import DeclaredClaim
+from dpassay.generators.marginals.claim import MarginalsClaim
 from dpassay.generators.private_inference.claim import PrivateInferenceClaim
 from dpassay.generators.secret_evolution.claim import SecretEvolutionClaim
 from dpassay.generators.two_stage.claim import TwoStageClaim
@@ -34,6 +35,7 @@ CLAIMS: dict[str, type[Claim]] = {
     "aug_pe": AugPEClaim,
     "dataset_vectors": DatasetVectorsClaim,
     "two_stage": TwoStageClaim,
+    "marginals": MarginalsClaim,
     "declared": DeclaredClaim,
 }
 """Name of the mechanism, which is also the generator's folder → class of its claims."""

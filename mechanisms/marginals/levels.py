@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,9 +47,25 @@ class Levels:
         words = [self._words(column, own, rng) for column, own in zip(self.schema.columns, levels, strict=True)]
         return list(zip(*words, strict=True))
 
+    def described(self) -> list[list[str]]:
+        """The levels of each column in words: a value, the first and the last of a run of values, or missing cells."""
+        results = []
+        for column in self.schema.columns:
+            own = [
+                column.word_at(first) if last - first == 1 else f"{column.word_at(first)} to {column.word_at(last - 1)}"
+                for first, last in itertools.pairwise(self._ends(column))
+            ]
+            results.append(own + [MISSING] * column.missing)
+        return results
+
     def _present(self, column: AnyColumn) -> int:
         """The number of levels, without that of missing cells."""
         return column.size if isinstance(column, CategoryColumn) else min(column.size, self.bins)
+
+    def _ends(self, column: AnyColumn) -> list[int]:
+        """The index of the first value of each level, and of the value after the last."""
+        present = self._present(column)
+        return [-(-level * column.size // present) for level in range(present + 1)]
 
     def _levels(self, column: AnyColumn, indices: Integers) -> Integers:
         present = self._present(column)
@@ -58,7 +75,7 @@ class Levels:
 
     def _words(self, column: AnyColumn, levels: Integers, rng: np.random.Generator) -> list[str]:
         present = self._present(column)
-        ends = [-(-level * column.size // present) for level in range(present + 1)]
+        ends = self._ends(column)
         first = np.array(ends + ends[-1:], dtype=np.int64)  # of the level of missing cells: any value, not used
         indices = rng.integers(first[levels], np.maximum(first[levels + 1], first[levels] + 1))
         return [

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command import run
+from marginal_tables import pretend
 from small_claims import GENERATORS, written
 from text_server import text_server
 
@@ -66,6 +67,7 @@ def test_an_open_folder_is_closed_with_all_that_it_holds(write: Callable[[Path],
 
 def test_every_generator_closes_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    pretend(monkeypatch)  # of OpenDP
     with text_server() as server:
         for generator in GENERATORS:
             folder = tmp_path / generator

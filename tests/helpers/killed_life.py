@@ -418,9 +418,14 @@ def _ended(child: int, job: dict[str, Any]) -> int:
 
 def _serve() -> None:
     """A line with a job in, a line with how it ended out."""
+    from marginal_tables import Pretended
+
+    from dpassay.mechanisms.marginals import generator as marginals
     from dpassay.mechanisms.models.language_model import LanguageModel
 
     LanguageModel.load = functools.cache(LanguageModel.load)  # type: ignore[method-assign]
+    # Threads of OpenDP's libraries end with a fork, so its release is pretended.
+    vars(marginals).update(TableQuery=Pretended, check_libraries=lambda: None)
     for line in sys.stdin:
         job = json.loads(line)
         started = time.monotonic()

@@ -61,14 +61,14 @@ class Pretended:
     """A release without noise and without OpenDP, for tests of what surrounds it."""
 
     def __init__(self, mechanism: Any, sizes: Sequence[int], levels: Sequence[Any]) -> None:
-        self._rows, self._sizes, self._levels = mechanism.rows, sizes, levels
+        self._rows, self._seed, self._sizes, self._levels = mechanism.rows, mechanism.seed, sizes, levels
 
     def release(self) -> ReleasedTable:
         measured = [
             NoisyMarginal((index,), 1.0, tuple(np.bincount(own, minlength=size).tolist()))
             for index, (size, own) in enumerate(zip(self._sizes, self._levels, strict=True))
         ]
-        drawn = np.random.default_rng().integers(len(self._levels[0]), size=self._rows)
+        drawn = np.random.default_rng(self._seed).integers(len(self._levels[0]), size=self._rows)
         return ReleasedTable(tuple(measured), tuple(own[drawn] for own in self._levels), {"opendp": "0", "mbi": "0"})
 
 

@@ -12,7 +12,7 @@ from visible import Visible
 
 from dpassay.mechanisms.embedding.centres import Centres
 
-GENERATORS = ("median", "mean", "secret_evolution", "aug_pe", "dataset_vectors", "two_stage")
+GENERATORS = ("median", "mean", "secret_evolution", "aug_pe", "dataset_vectors", "two_stage", "marginals")
 PREFIX = "My 5-digit key is "
 
 
@@ -97,6 +97,15 @@ def table() -> dict[str, Any]:
     }
 
 
+def marginals() -> dict[str, Any]:
+    """A claim about noisy marginals of a table of two columns."""
+    return table() | {
+        "mechanism": "marginals",
+        "model": "builtin",
+        "parameters": {"method": "mst", "rho": 0.5, "bins": 4, "rows": 3},
+    }
+
+
 COLUMNS = """
 columns:
   - {name: age, type: number, low: 0, high: 99}
@@ -114,9 +123,10 @@ def written(folder: Path, generator: str, url: str) -> Visible:
         Centres.fit([f"{PREFIX}{key}" for key in range(10000, 10300)], 4).save(folder / "centres.safetensors")
     elif generator == "dataset_vectors":
         claim = vectors()
-    elif generator == "two_stage":
-        claim = table()
-        save_model(folder / "model", "gpt2")
+    elif generator in ("two_stage", "marginals"):
+        claim = table() if generator == "two_stage" else marginals()
+        if generator == "two_stage":
+            save_model(folder / "model", "gpt2")
         (folder / "columns.yaml").write_text(COLUMNS)
         (folder / "people.csv").write_text("age,sex\n" + "".join(f"{20 + row},{'fm'[row % 2]}\n" for row in range(12)))
     else:

@@ -18,7 +18,14 @@ from ledger_reader import Entry, RunRead, entries, runs
 
 STAGES = {"aug_pe": "votes", "secret_evolution": "release"}
 
-_RESULTS = ("synthetic.jsonl", "synthetic.parquet", "batching-key.txt", "cluster-counts.json", "vectors.safetensors")
+_RESULTS = (
+    "synthetic.jsonl",
+    "synthetic.parquet",
+    "batching-key.txt",
+    "cluster-counts.json",
+    "vectors.safetensors",
+    "marginals.json",
+)
 _JOURNALS = ("candidates.jsonl", "texts.jsonl", "rows.jsonl")
 _PAGES = ("assay.json", "report.html")
 _LEFTOVERS = (
@@ -161,6 +168,8 @@ class Visible:
                 return f"{run.about['key']}\n"
             case "cluster-counts.json":
                 return [run.committed["clusters"]]
+            case "marginals.json":
+                return json.loads(run.committed["documents/0"]["files"][name])
             case "vectors.safetensors":
                 return base64.b64decode(run.committed["documents/0"]["files"][name]["base64"])
             case _:

@@ -1,0 +1,1 @@
+"""Claims about synthetic tables from noisy marginals, and their runs."""
