@@ -159,7 +159,10 @@ def _aug_pe(asked: Asked) -> Parameters:
 
 def _vectors(asked: Asked) -> Parameters:
     given = ready("notes-vectors")
-    return given | {"writing": given["writing"] | {"texts": asked.documents}, "seed": asked.seed}
+    return given | {
+        "writing": given["writing"] | {"texts": asked.documents, "coefficient": asked.scale["coefficient"]},
+        "seed": asked.seed,
+    }
 
 
 def _vectors_noise(multiplier: float) -> Parameters:

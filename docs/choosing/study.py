@@ -62,8 +62,9 @@ TEXTS: dict[str, Any] = {
     "clusters": 50,
     "examples": 100,
     "p": 0.001,
+    "coefficient": 40.0,
 }
-"""Of all text generators: δ = records^delta_exponent; texts have at most document_tokens tokens."""
+"""Of all text generators: δ = records^delta_exponent; the coefficient of dataset vectors is of their reproduction."""
 TABLES: dict[str, Any] = {
     "epsilons": [1.0, 8.0],
     "delta": 1e-5,
