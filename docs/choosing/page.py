@@ -33,6 +33,8 @@ from dpassay.generators.registry import make_claim
 
 NOT_YET = "not measured yet"
 CONFIDENCE = 0.95
+LEAST_SEEDS = 2
+"""One seed has no interval, so nothing is decided by it."""
 
 Runs = Sequence[Mapping[str, Any]]
 Cell = dict[str, Any] | float | int | str | None
@@ -113,6 +115,10 @@ class Numbers:
         found = sorted((run for run in self.runs if run["setting"] == setting), key=lambda run: int(run["seed"]))
         return interval([run.get(key) for run in found])
 
+    def decisive(self, setting: str, key: str) -> Cell:
+        """The same, if there are seeds enough for an interval."""
+        return self.of(setting, key) if sum(run["setting"] == setting for run in self.runs) >= LEAST_SEEDS else None
+
     def measured(self, setting: str) -> bool:
         """Whether there is a run of it."""
         return any(run["setting"] == setting for run in self.runs)
@@ -169,7 +175,8 @@ class Situation:
     def cells(self, numbers: Numbers) -> dict[str, Cell]:
         """The cell of each generator that has one."""
         found = {
-            arm.name: numbers.of(setting_of(self.kind, arm.name, self.epsilon), self.measure.key) for arm in self.arms
+            arm.name: numbers.decisive(setting_of(self.kind, arm.name, self.epsilon), self.measure.key)
+            for arm in self.arms
         }
         return {name: cell for name, cell in found.items() if cell is not None}
 
@@ -180,14 +187,14 @@ class Situation:
     def row(self, numbers: Numbers) -> dict[str, str]:
         """What to take, and why."""
         cells = self.cells(numbers)
-        floors = {name: numbers.of(setting_of(self.kind, name, None), self.measure.key) for name in self.public}
+        floors = {name: numbers.decisive(setting_of(self.kind, name, None), self.measure.key) for name in self.public}
         floors = {name: cell for name, cell in floors.items() if cell is not None}
         if not cells or not floors:
             return {"have": self.have, "take": NOT_YET, "because": NOT_YET}
         best, floor = self.ordered(cells)[0], self.ordered(floors)[0]
         rises = bool(self.measure.rises)
         even = [name for name in self.ordered(cells)[1:] if not clearly_better(cells[best], cells[name], rises)]
-        ceiling = numbers.of(setting_of(self.kind, self.ceiling, None), self.measure.key)
+        ceiling = numbers.decisive(setting_of(self.kind, self.ceiling, None), self.measure.key)
         said = [(best, cells[best]), *((name, cells[name]) for name in even), (floor, floors[floor])]
         said += [] if ceiling is None else [(self.ceiling, ceiling)]
         because = "; ".join(f"{name} {shown(cell, self.measure.digits)}" for name, cell in said)
@@ -197,14 +204,14 @@ class Situation:
             better = [name for name in even if clearly_better(cells[name], floors[floor], rises)]
             take = f"**{best}**" + (f", or {' or '.join(better)}: their intervals overlap" if better else "")
         unmeasured = [arm.name for arm in self.arms if arm.name not in cells]
-        because += f"; without numbers: {', '.join(unmeasured)}" if unmeasured else ""
+        because += f"; without numbers of {LEAST_SEEDS} seeds: {', '.join(unmeasured)}" if unmeasured else ""
         return {"have": self.have, "take": take, "because": f"{self.measure.title} {because}"}
 
     def quickest(self, numbers: Numbers, have: str) -> dict[str, str]:
         """As `row`: of what is clearly better than any public row, what takes the least time."""
         cells, rises = self.cells(numbers), bool(self.measure.rises)
-        floors = [numbers.of(setting_of(self.kind, name, None), self.measure.key) for name in self.public]
-        times = {name: numbers.of(setting_of(self.kind, name, self.epsilon), CPU.key) for name in cells}
+        floors = [numbers.decisive(setting_of(self.kind, name, None), self.measure.key) for name in self.public]
+        times = {name: numbers.decisive(setting_of(self.kind, name, self.epsilon), CPU.key) for name in cells}
         helps = {
             name: time
             for name, time in times.items()

@@ -89,6 +89,9 @@ def test_who_wins_follows_from_intervals(page: ModuleType, tmp_path: Path) -> No
     row = decided(page, tmp_path, model_without_records=[0.42, 0.43, 0.44])
     assert row["take"].startswith("none of them")
     assert "model without records 0.43" in row["because"]
+    row = decided(page, tmp_path, dataset_vectors=[0.30])
+    assert row["take"] == "**Aug-PE**"
+    assert row["because"].endswith("without numbers of 2 seeds: dataset vectors")
 
 
 def test_what_is_not_measured_says_so(page: ModuleType, tmp_path: Path) -> None:
