@@ -1,6 +1,7 @@
 """Private inference with clips about public logits beside plain clips: ε at equal quality, over several seeds.
 
     python benchmarks/centred.py [--seeds 5] [--quick] [--results FOLDER]   # whole runs: hours on two cores
+    python benchmarks/centred.py --only "topics, mean"                      # those of one kind of data and aggregate
     python benchmarks/centred.py --loss                                     # one prediction, no sampling: two minutes
 
 Whole runs: means and medians over made-up topics with labels and over notes by label, one of which is rare, at the same
@@ -39,28 +40,37 @@ from dpassay.mechanisms.private_inference.generator import PrivateInference
 made_up, measures, runs = (importlib.import_module(name) for name in ("data", "measures", "runs"))
 
 RESULTS = Path(__file__).parent
-CLIPS: tuple[tuple[float, bool], ...] = ((10.0, False), (4.0, True), (3.0, True), (2.0, True))
-"""The clips that are compared, the plain one first, and whether they are about public logits."""
+CLIPS: tuple[tuple[float, dict[str, Any]], ...] = (
+    (10.0, {}),
+    (4.0, {"center": "public"}),
+    (3.0, {"center": "public"}),
+    (2.0, {"center": "public"}),
+    (4.0, {"center": "public", "top_k": 1}),
+)
+"""The clips that are compared, the plain one first, and whether they are about public logits, which tokens are kept."""
 DATA = {"topics": tuple(made_up.LABELS), "notes, by label": NOTE_LABELS}
 AGGREGATES = ("mean", "median")
 TITLES = ("ε of plan", "ε*", "thin slot", "Fréchet", "topics TV", "in grammar")
 TEMPERATURE = 1.2
 
 
-def setting_of(kind: str, aggregate: str, clip: float, centred: bool) -> str:
-    return f"{kind}, {aggregate}, c = {clip:g}{', centred' if centred else ''}"
+def setting_of(kind: str, aggregate: str, clip: float, about: dict[str, Any]) -> str:
+    kept = f", top {about['top_k']}" if "top_k" in about else ""
+    return f"{kind}, {aggregate}, c = {clip:g}{', centred' if about else ''}{kept}"
 
 
-def mechanism_of(kind: str, aggregate: Any, clip: float, centred: bool, public: dict[str, Any]) -> PrivateInference:
+def mechanism_of(
+    kind: str, aggregate: Any, clip: float, about: dict[str, Any], public: dict[str, Any]
+) -> PrivateInference:
     return PrivateInference(
         aggregate=aggregate,
         clip=clip,
-        center="public" if centred else None,
         temperature=TEMPERATURE,
         batch_size=public["batch_size"],
         tokens=public["tokens"],
         records=public["records"],
         labels=DATA[kind],
+        **about,
     )
 
 
@@ -71,8 +81,8 @@ def thin_slot(written: Any) -> float | None:
     return float(spent[thin, :2].max()) if spent is not None and thin else None
 
 
-def run_all(results: Any, public: dict[str, Any], seeds: Iterable[int]) -> None:
-    """The runs that are missing."""
+def run_all(results: Any, public: dict[str, Any], seeds: Iterable[int], only: str) -> None:
+    """The runs that are missing, of settings that begin with `only`."""
     model = LanguageModel.load()
     for seed in seeds:
         for kind in DATA:
@@ -83,11 +93,11 @@ def run_all(results: Any, public: dict[str, Any], seeds: Iterable[int]) -> None:
             )
             others = made_up.topical(512, seed, "held out") if kind == "topics" else rows[:512]
             for aggregate in AGGREGATES:
-                for clip, centred in CLIPS:
-                    setting = setting_of(kind, aggregate, clip, centred)
-                    if not results.missing(setting, seed):
+                for clip, about in CLIPS:
+                    setting = setting_of(kind, aggregate, clip, about)
+                    if not setting.startswith(only) or not results.missing(setting, seed):
                         continue
-                    mechanism = mechanism_of(kind, aggregate, clip, centred, public)
+                    mechanism = mechanism_of(kind, aggregate, clip, about, public)
                     written = runs.write(mechanism, made_up.records(rows), model, seed=seed)
                     texts = [(document.text, document.label) for document in written.documents]
                     measured = (
@@ -128,7 +138,7 @@ def report(results: Any) -> None:
     """A table of each kind of data and aggregate, and the least ε at equal quality as a share of the plain one."""
     for kind in DATA:
         for aggregate in AGGREGATES:
-            settings = [setting_of(kind, aggregate, clip, centred) for clip, centred in CLIPS]
+            settings = [setting_of(kind, aggregate, clip, about) for clip, about in CLIPS]
             plain = settings[0]
             print(f"\n{'setting':42} " + " ".join(f"{title:15}" for title in TITLES) + " as good")
             for setting in settings:
@@ -217,6 +227,9 @@ def main() -> None:
     parser = runs.arguments(__doc__.splitlines()[0])
     parser.set_defaults(seeds=5, results=RESULTS)
     parser.add_argument("--loss", action="store_true", help="only the loss of one prediction")
+    parser.add_argument(
+        "--only", default="", metavar="BEGINNING", help='settings that begin so, such as "topics, mean"'
+    )
     given = parser.parse_args()
     if given.loss:
         loss()
@@ -228,7 +241,7 @@ def main() -> None:
         "tokens": 24 if given.quick else 96,
     }
     results = runs.Results(given.results / ("centred_quick.json" if given.quick else "centred.json"), public)
-    run_all(results, public, range(given.first, given.first + given.seeds))
+    run_all(results, public, range(given.first, given.first + given.seeds), given.only)
     report(results)
 
 

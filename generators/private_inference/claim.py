@@ -77,6 +77,8 @@ class PrivateInferenceClaim(EmbeddingClaim):
                 "the language model from one record of a batch"
             )
         centred = ", and counts by how it changes the prediction without a record" if parameters.get("center") else ""
+        if parameters.get("top_k"):
+            centred += "; tokens that are unlikely without a record are never drawn"
         return (
             "Private inference: each token of a synthetic document is drawn from an aggregate over a batch of records, "
             f"each of which is shown to the language model on its own{centred}"

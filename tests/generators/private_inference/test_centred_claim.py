@@ -55,6 +55,7 @@ def test_top_k_is_recorded_where_it_is_set(tmp_path: Path) -> None:
     kept = claim(tmp_path, ("center: public, ", "center: public, top_k: 20, "))
     assert described(kept)["parameters"]["top_k"] == 20  # type: ignore[call-overload, index]
     assert "top_k" not in described(claim(tmp_path))["parameters"]  # type: ignore[operator]
+    assert kept.mechanism_in_words({"top_k": 20, "center": "public"}).endswith("without a record are never drawn")
     few, every = kept.generator(), claim(tmp_path).generator()
     assert isinstance(few, PrivateInference)
     assert isinstance(every, PrivateInference)
