@@ -53,7 +53,10 @@ def generate(
     )
     output, claim = Path(output), claim.with_model(model)
     with one_process(output / PRIVATE):
-        return registry.generate(claim, output, settings)
+        done = registry.generate(claim, output, settings)
+    for warning in done.warnings():
+        shown.note(f"Warning: {warning}")
+    return done
 
 
 def generate_from_vectors(

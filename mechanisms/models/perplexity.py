@@ -45,10 +45,12 @@ def median_perplexity(model: LanguageModel, texts: Sequence[str]) -> float | Non
     At most `SAMPLE` of those with text are read, evenly spread, and of each as much as the model has positions for.
     """
     kept = [text for text in texts if text.strip()]
-    some = kept[:: max(1, math.ceil(len(kept) / SAMPLE))]
+    longest = model.context_length - 1
+    # 64 characters for each token bound the time of tokenisation.
+    some = [text[: 64 * longest] for text in kept[:: max(1, math.ceil(len(kept) / SAMPLE))]]
     if not some:
         return None
-    return float(np.median(perplexities(model, list(model.end_of_text_ids[:1]), some, model.context_length - 1)))
+    return float(np.median(perplexities(model, list(model.end_of_text_ids[:1]), some, longest)))
 
 
 def least_unfamiliar(model: LanguageModel) -> float:

@@ -71,6 +71,8 @@ def test_one_token_makes_no_document_and_nothing_is_released(tmp_path: Path) -> 
     before = [row["note"] for row in itertools.takewhile(lambda row: "stage" not in row, shown)]
     assert "1 token, its end included: hardly any text ends so soon" in before[-1]
     assert len(before) < len(shown), "it ran after that"
+    again = command.run("generate", tmp_path / "claim.yaml", "-o", tmp_path / "run", "--json")
+    assert "The run made no complete document with text" in json.loads(again.stderr.splitlines()[-1])["note"]
     refused(tmp_path)
 
 
