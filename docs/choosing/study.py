@@ -264,8 +264,12 @@ def run_table(task: Task, scale: Mapping[str, Any], seed: int, known: Calibrated
     return found | {"rows": len(made), **measured}
 
 
-def all_runs(options: Any) -> None:
-    """Every run that is missing. Each kind of texts and each table has its own results file."""
+def all_runs(options: Any) -> int:
+    """Every run that is missing. Each kind of texts and each table has its own results file.
+
+    Returns:
+        How many failed. They are not kept, so that the next call tries them again.
+    """
     of_texts, of_tables = (QUICK_TEXTS, QUICK_TABLES) if options.quick else (TEXTS, TABLES)
     scales = dict.fromkeys(inputs.KINDS, of_texts) | dict.fromkeys(inputs.TARGETS, of_tables)
     scales = {kind: scale for kind, scale in scales.items() if any(wanted(kind, scale, options.only))}
@@ -278,6 +282,7 @@ def all_runs(options: Any) -> None:
         for task in wanted(kind, scale, options.only)
         if not any(of_seed(run, task.name, seed) for run in results[kind].runs)
     ]
+    failed = 0
     for number, (task, seed) in enumerate(left):
         minutes = sum(expected(results[other.kind], other) for other, _ in left[number:])
         print(f"{number} of {len(left)} runs done; about {minutes:.0f} min left", file=sys.stderr)
@@ -289,8 +294,13 @@ def all_runs(options: Any) -> None:
                 found = run(task, scales[task.kind], seed, known, Path(folder))
             except CannotRunError as error:
                 found = {"refused": str(error).replace(folder + "/", "")}
+            except RuntimeError as error:
+                print(f"{task.name}, seed {seed}: {error}", file=sys.stderr)
+                failed += 1
+                continue
         spent = {"all_seconds": time.perf_counter() - start}
         results[task.kind].add(task.name, seed, **found, **spent, machine=about_machine())
+    return failed
 
 
 def wanted(kind: str, scale: Mapping[str, Any], only: str) -> list[Task]:
@@ -314,11 +324,10 @@ def main() -> int:
     parser.set_defaults(results=RESULTS)
     parser.add_argument("--only", default="", help="run only what has this in its name, such as 'topics, Aug-PE'")
     try:
-        all_runs(parser.parse_args())
+        return min(1, all_runs(parser.parse_args()))
     except KeyboardInterrupt:
         print("interrupted; the same command goes on", file=sys.stderr)
         return 130
-    return 0
 
 
 if __name__ == "__main__":
