@@ -49,6 +49,7 @@ class Mutant:
 
 DRAWN = "tests/mechanisms/test_drawn_and_charged.py"
 DESCENT = "tests/mechanisms/two_stage/test_descent.py"
+MARGINALS = "tests/mechanisms/marginals/test_generator.py"
 TABLE_EVOLUTION = "tests/mechanisms/table_evolution/test_table_evolution.py"
 NOISE = "tests/mechanisms/primitives/test_noise.py"
 WEIGHTS = "tests/mechanisms/secret_evolution/test_secret_weights.py"
@@ -135,6 +136,41 @@ MECHANISMS = (
         "run.step(charge=Charge(key=key, stage=STEPS",
         "step % 2 == 0 or run.step(charge=Charge(key=key, stage=STEPS",
         (f"{DRAWN}::test_batches_of_fine_tuning",),
+    ),
+    Mutant(
+        "marginals: ρ of the release halved",
+        "mechanisms/marginals/generator.py",
+        "return dp_event.ZCDpEvent(self.rho)",
+        "return dp_event.ZCDpEvent(self.rho / 2)",
+        (f"{MARGINALS}::test_a_run_costs_one_event_of_rho",),
+    ),
+    Mutant(
+        "marginals: the release is not charged before it is drawn",
+        "mechanisms/marginals/generator.py",
+        "run.step(charge=charge)\n            try:",
+        "try:",
+        (f"{MARGINALS}::test_a_release_is_charged_before_it_is_drawn",),
+    ),
+    Mutant(
+        "marginals: a replaced row counts once",
+        "mechanisms/marginals/generator.py",
+        "return 2 if self.adjacency is Adjacency.REPLACE_ONE else 1",
+        "return 1",
+        (f"{MARGINALS}::test_neighbours_differ_in_as_many_rows_as_opendp_is_told",),
+    ),
+    Mutant(
+        "marginals: OpenDP may spend four times ρ",
+        "mechanisms/marginals/tables.py",
+        "OPENDP_SHARE = 1 - 2.0**-8",
+        "OPENDP_SHARE = 4 * (1 - 2.0**-8)",
+        ("tests/mechanisms/marginals/test_tables.py::test_rounding_of_scores_is_within_the_bound",),
+    ),
+    Mutant(
+        "marginals: models of any size",
+        "mechanisms/marginals/tables.py",
+        "LARGEST_TOTAL = 2.0**25",
+        "LARGEST_TOTAL = 2.0**40",
+        ("tests/mechanisms/marginals/test_tables.py::test_rounding_of_scores_is_within_the_bound",),
     ),
     Mutant(
         "Aug-PE: noise of votes × .9",

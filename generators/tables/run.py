@@ -22,8 +22,8 @@ def documents_of(schema: Schema, rows: Iterable[Row]) -> Documents:
 
 
 def records_of(table: Table) -> list[Record]:
-    """The records of a run: their ids alone, since their content is in the table."""
-    return [Record(name, "") for name in table.ids]
+    """The records of a run without their content, which is in the table; equal rows are several records."""
+    return [Record(str(number), "", hashed=name) for number, name in enumerate(table.ids)]
 
 
 class SeededParameters(GeneratorParameters, Protocol):

@@ -219,6 +219,7 @@ def _libraries() -> tuple[Any, Any, ModuleType]:
         import mbi  # noqa: F401 - OpenDP imports it late
         import opendp.prelude as dp
         import polars
+        from opendp.extras.mbi._mst import prior  # noqa: F401 - of OpenDP 0.16
     except ImportError as error:
         raise ValueError(f"{error.name} is not installed; mechanism marginals needs {install('marginals')}") from None
     dp.enable_features("contrib")

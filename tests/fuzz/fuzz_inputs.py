@@ -33,6 +33,9 @@ CLAIMS = {
     "model: model\npublic: {records: 8}\nguarantee: {type: secret_protection, p: 0.001, r: 0.05}\n",
     "votes": f"data: {{source: builtin, name: notes}}\nmechanism: aug_pe\nparameters: {{noise_multiplier: 7.0, "
     f"{EVOLUTION}}}\nmodel: model\npublic: {{records: 8}}\nguarantee: {{type: gdp, mu: 3.0}}\n",
+    "marginals": "data: {source: table, path: seen.csv}\nmechanism: marginals\nparameters: {rho: 0.5, method: mst, "
+    "bins: 8, degree: 2, rounds: 3, rows: 4}\npublic: {records: 8, columns: columns.yaml}\n"
+    "guarantee: {type: approx_dp, epsilon: 5.0, delta: 1.0e-5}\n",
     "endpoint": "data: {source: builtin, name: notes}\nmechanism: aug_pe\nparameters: {noise_multiplier: 7.0, rounds: 1"
     ", synthetic: 1, variations: 1, endpoint: {url: 'http://127.0.0.1:9/v1', model: none, tries: 1, timeout: 1.0, "
     "api_key_env: PATH}}\npublic: {records: 8}\nguarantee: {type: zcdp, rho: 0.5}\n",
@@ -84,6 +87,7 @@ COMMANDS = (
     _command("account clusters.yaml --method pld --delta 1e-6", "clusters.yaml", "centres.safetensors", weight=2),
     _command("account secrets.yaml --json", "secrets.yaml", "secrets.csv", "notes.jsonl", weight=4),
     _command("account votes.yaml --delta 1e-5", "votes.yaml", weight=3),
+    _command("account marginals.yaml --delta 1e-5 --json", "marginals.yaml", "columns.yaml", weight=2),
     _command("account ledger.sqlite --delta 1e-5", "ledger.sqlite", weight=3),
     _command("account ledger.sqlite median.yaml --delta 1e-5 --json", "ledger.sqlite", "median.yaml"),
     _command("account state.json --delta 1e-5 --sampler poisson --adjacency add_remove", "state.json", weight=3),

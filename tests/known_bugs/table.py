@@ -27,6 +27,7 @@ ORDER = (
     "ledger_reset_on_resume",
     "center_without_a_clip",
     "top_k_of_private_logits",
+    "half_of_the_noise",
 )
 BEGIN, END = "<!-- table -->", "<!-- end -->"
 

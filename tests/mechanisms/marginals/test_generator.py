@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dp_accounting import dp_event
-from marginal_tables import SCHEMA, Pretended, pretend, table
+from marginal_tables import SCHEMA, Pretended, neighbours, pretend, table
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.ledger.ledger import Ledger
@@ -45,6 +46,17 @@ def test_a_run_costs_one_event_of_rho(adjacency: Adjacency, tmp_path: Path, monk
     assert len(result.rows) == 5
     assert set(result.rows) <= set(table().rows)
     assert charged(tmp_path) == mechanism.plan() == dp_event.ZCDpEvent(0.25)
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
+def test_neighbours_differ_in_as_many_rows_as_opendp_is_told(adjacency: Adjacency) -> None:
+    """The size of the symmetric difference of two multisets of rows, over all neighbours."""
+    rows = Counter(table(6).rows)
+    others = [Counter(other) for other in neighbours(table(6).rows, adjacency.value)]
+    assert (
+        max(((rows - other) + (other - rows)).total() for other in others)
+        == Marginals(rho=1.0, adjacency=adjacency).contributions
+    )
 
 
 def test_a_release_is_charged_before_it_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
