@@ -203,7 +203,7 @@ _TEXTS = (
         decreasing=False,
         bracket=(1, 4096),
         whole=True,
-        minutes=2.0,
+        minutes=1.5,
     ),
     Arm("Aug-PE", "aug_pe", _aug_pe, _noise),
     Arm("dataset vectors", "dataset_vectors", _vectors, _vectors_noise),
@@ -212,7 +212,7 @@ _TEXTS = (
         "private_inference",
         _inference(aggregate="median"),
         guarantee="ex_post",
-        minutes=2.0,
+        minutes=1.5,
     ),
     Arm("secret evolution", "secret_evolution", _secrets, guarantee="secret_protection"),
     Arm(
@@ -220,7 +220,7 @@ _TEXTS = (
         "private_inference",
         lambda asked: {key: value for key, value in _inference(aggregate="none")(asked).items() if key != "center"},
         guarantee="none",
-        minutes=2.0,
+        minutes=1.5,
     ),
 )
 _TABLES = (
@@ -232,7 +232,7 @@ _TABLES = (
         lambda rho: {"rho": rho},
         decreasing=False,
         bracket=(1e-5, 100.0),
-        minutes=3.0,
+        minutes=4.0,
     ),
     Arm(
         "MST",

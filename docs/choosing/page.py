@@ -278,7 +278,8 @@ def protection() -> dict[str, Any]:
             continue
         of_texts = arm in TEXT_ARMS
         scale = study.TEXTS if of_texts else study.TABLES | study.TABLES["randhie"]
-        labels = dict.fromkeys(inputs.LABELS["topics"], 1024) if of_texts else {}
+        names = inputs.LABELS["topics"]
+        labels = dict.fromkeys(names, scale["records"] // len(names)) if of_texts else {}
         asked = Asked(scale, "topics" if of_texts else "randhie", labels, 0, 1.0, 1e-5)
         source = {"source": "file", "path": "records.jsonl", "label": "label"}
         claim = make_claim(arm.content(asked, 1, source if of_texts else {"source": "table", "name": "randhie"}))

@@ -47,8 +47,8 @@ from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.registry import account
 
 TEXTS: dict[str, Any] = {
-    "records": 2048,
-    "documents": 64,
+    "records": 1024,
+    "documents": 36,
     "reference": 1024,
     "epsilons": [1.0],
     "delta_exponent": -1.1,
@@ -72,7 +72,7 @@ TABLES: dict[str, Any] = {
     "steps": 60,
     "first_steps": 100,
     "randhie": {"records": 16_000, "rows": 1000},
-    "star98": {"records": 203, "rows": 50},
+    "star98": {"records": 203, "rows": 50, "batch_size": 32},
 }
 QUICK_TEXTS = TEXTS | {
     **{"records": 96, "documents": 4, "reference": 48, "batch_size": 15, "epsilons": [8.0]},
