@@ -14,6 +14,7 @@ from .generators.registry import make_claim as make_claim
 from .generators.registry import read_claim as read_claim
 from .jobs.account import account as account
 from .jobs.assay import assay as assay
+from .jobs.choices import calibrate_claim as calibrate_claim
 from .jobs.generate import generate as generate
 from .jobs.release import release as release
 from .jobs.report import report as report

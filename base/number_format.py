@@ -107,6 +107,16 @@ def digits_apart(item: float, other: float) -> int:
     return DIGITS if small == large else 17
 
 
+def format_duration(seconds: float) -> str:
+    """A time with its unit: milliseconds, seconds, and from two minutes on minutes, hours or days."""
+    if seconds < 0.9995:
+        return f"{max(seconds * 1000, 0.1):.3g} ms"
+    for unit, size, end in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
+        if seconds < end:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds / 86400:.1f} days"
+
+
 def power_of_ten(power: int) -> str:
     """A power of ten: ``10⁻⁵``."""
     return f"10{str(power).translate(_SUPERSCRIPTS)}"

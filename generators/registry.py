@@ -1,7 +1,7 @@
 """The registry of generators: their claims, read from files, and their runs.
 
-The folder of each holds `claim`, `run` with a function `generate`, and, if its claims may name audits, `audits` with a
-function `audit`.
+The folder of each holds `claim`, `run` with a function `generate`, if its claims may name audits, `audits` with a
+function `audit`, and, if they leave something to choose, `choices` with a class of that name.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import typing
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
+from dpassay.base.errors import InputError
 from dpassay.base.private_files import PRIVATE
 from dpassay.claims import read
 from dpassay.claims.base import Claim
@@ -28,6 +30,7 @@ from dpassay.generators.two_stage.claim import TwoStageClaim
 if TYPE_CHECKING:
     from dpassay.audits.result import AuditResult
     from dpassay.generators.base import BoundedGuarantee, FinishedRun, RunSettings
+    from dpassay.generators.choices import ParameterChoices
 
 CLAIMS: dict[str, type[Claim]] = {
     "private_inference": PrivateInferenceClaim,
@@ -110,3 +113,19 @@ def audit(run: FinishedRun, claimed: BoundedGuarantee, confidence: float) -> lis
     auditor = import_module(f"dpassay.generators.{run.claim.mechanism}.audits")
     result: list[AuditResult] = auditor.audit(run, claimed, confidence)
     return result
+
+
+def choices(claim: Claim) -> ParameterChoices[Any]:
+    """What a claim leaves to choose so that it meets its guarantee.
+
+    Raises:
+        InputError: if its mechanism ran elsewhere.
+    """
+    name = f"dpassay.generators.{claim.mechanism}.choices"
+    if find_spec(name) is None:
+        raise InputError(
+            f"mechanism: {claim.mechanism} leaves nothing to choose; `dpassay calibrate --help` lists the mechanisms "
+            "that are calibrated without a claim"
+        )
+    chosen: ParameterChoices[Any] = import_module(name).choices(claim)
+    return chosen

@@ -1,9 +1,9 @@
-"""`dpassay calibrate`: a subcommand for each mechanism, which finds the parameter that is not given."""
+"""`dpassay calibrate`: a subcommand for claims, and one for each mechanism, which finds the parameter not given."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,13 +11,18 @@ from dpassay.base import defaults
 from dpassay.base.errors import input_errors
 from dpassay.base.number_format import format_number
 from dpassay.base.terminal import say
+from dpassay.cli.default_command import DefaultCommandGroup
 from dpassay.cli.options import (
     REQUIRED,
     Adjacency,
+    Device,
+    Download,
     Json,
+    Model,
     Option,
     Quiet,
     options_of,
+    progress,
     show,
     unit_of_options,
     unit_options,
@@ -25,9 +30,21 @@ from dpassay.cli.options import (
 )
 from dpassay.jobs.mechanisms import CALIBRATED, Command
 
+if TYPE_CHECKING:
+    from dpassay.jobs.choices import ClaimCalibration
+
+
+class _ClaimByDefault(DefaultCommandGroup):
+    """`dpassay calibrate CLAIM` is `dpassay calibrate claim CLAIM`."""
+
+    default = "claim"
+
+
 app = typer.Typer(
+    cls=_ClaimByDefault,
     no_args_is_help=True,
-    help="Finds the noise, rate, number of steps or clip whose certified bound meets a target.",
+    help="Finds the noise, rate, number of steps or clip whose certified bound meets a target.\n\n"
+    "`dpassay calibrate CLAIM.yaml` shows what the generator of a claim can do at a target.",
     epilog="Example: dpassay calibrate dp-sgd --target-epsilon 1 --delta 1e-5 --sampling-probability .01 --steps 1000",
 )
 
@@ -122,3 +139,86 @@ def _mechanism(name: str, command: Command) -> None:
 
 for _name, _row in CALIBRATED.items():
     _mechanism(_name, _row)
+
+
+@app.command(
+    epilog="Example: dpassay calibrate claim examples/claims/keys-mean.yaml --target-epsilon 1\n\n"
+    "Example: dpassay calibrate examples/claims/notes-aug-pe.yaml --target-epsilon 2 --vary rounds=3,5,8"
+)
+def claim(
+    claim: Annotated[Path, typer.Argument(help="A claim, a YAML file; the word `claim` may be left out.")],
+    target_epsilon: Annotated[
+        float | None, typer.Option(help="ε of the claim's guarantee; with --delta, of (ε, δ)-DP.")
+    ] = None,
+    target_rho: Annotated[float | None, typer.Option(help="ρ of zero-concentrated DP.")] = None,
+    target_mu: Annotated[float | None, typer.Option(help="μ of Gaussian DP.")] = None,
+    target_r: Annotated[
+        float | None,
+        typer.Option(help="At unit secret: largest probability of guessing a secret after the run, at the claim's p."),
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="δ in (0, 1). Default: the claim's.")] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUES",
+            help="Values to try for a parameter, between commas, such as batch_size=31,63; repeatable. Default: "
+            "values around those of the claim.",
+        ),
+    ] = None,
+    no_time: Annotated[
+        bool, typer.Option("--no-time", help="Do not estimate times, for which a short run of the model is measured.")
+    ] = False,
+    model: Model = None,
+    device: Device = "auto",
+    download: Download = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Shows what the generator of a claim can do at a target: choices of its parameters, each with its certified bound.
+
+    Without a target, that of the claim's own guarantee. No data are read, unless a plan depends on where secrets occur.
+    """
+    from dpassay.base.outputs import check_device
+    from dpassay.jobs.choices import calibrate_claim, varied_values
+
+    check_device(device)
+    result = calibrate_claim(
+        claim,
+        target_epsilon=target_epsilon,
+        target_rho=target_rho,
+        target_mu=target_mu,
+        target_r=target_r,
+        delta=delta,
+        vary=varied_values(vary) if vary else None,
+        timed=not no_time,
+        model=model,
+        device=device,
+        download=download,
+        progress=progress(json_, quiet),
+    )
+    show(result.to_json(), lambda: _print_choices(result), json_, quiet)
+
+
+def _print_choices(result: ClaimCalibration) -> None:
+    """Prints the choices as a table, what each is in the claim, and what to know before one is chosen."""
+    from rich.table import Table
+
+    from dpassay.cli.table_console import TableConsole
+    from dpassay.jobs.choices import in_words
+
+    console = TableConsole()
+    columns, rows = result.table()
+    table = Table(title=f"{result.name}: {result.target}", title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    for item in result.unmet:
+        console.print(f"Not met: {in_words(item)}.", soft_wrap=True)
+    for note in result.sentences():
+        console.print(note, soft_wrap=True)
+    console.print(f"In the claim:\n{result.guarantee_line}", soft_wrap=True)
+    console.print("and one of:" if len(result.choices) > 1 else "and:")
+    for choice in result.choices:
+        console.print(result.parameters_line(choice), soft_wrap=True)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from dpassay.base import defaults
-from dpassay.base.number_format import format_interval, format_upper
+from dpassay.base.number_format import format_duration, format_interval, format_upper
+from dpassay.cli.default_command import DefaultCommandGroup
 from dpassay.cli.options import (
     REQUIRED,
     Adjacency,
@@ -38,15 +37,10 @@ if TYPE_CHECKING:
     from dpassay.jobs.compare import Compared, ComparisonSettings
 
 
-class _LedgerByDefault(TyperGroup):
-    """A group whose `ledger` command may be left out: `dpassay compare PATH` is `dpassay compare ledger PATH`."""
+class _LedgerByDefault(DefaultCommandGroup):
+    """`dpassay compare PATH` is `dpassay compare ledger PATH`."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
-            if re.fullmatch(r"[a-z-]+", args[0].lower()) and not args[0].startswith("-") and not Path(args[0]).exists():
-                ctx.fail(f"{args[0]!r} is neither a ledger nor one of {', '.join(self.commands)}.")
-            args = ["ledger", *args]
-        return super().parse_args(ctx, args)
+    default = "ledger"
 
 
 app = typer.Typer(
@@ -161,7 +155,7 @@ def _print(compared: Compared) -> None:
     from rich.table import Table
 
     from dpassay.cli.table_console import TableConsole
-    from dpassay.jobs.compare import duration, relation_in_words
+    from dpassay.jobs.compare import relation_in_words
     from dpassay.reports.text import SYMBOLS
 
     result = compared.comparison
@@ -173,7 +167,7 @@ def _print(compared: Compared) -> None:
     for row in result.rows:
         bound = row.bound
         interval = format_interval(bound.interval.lower, bound.interval.upper) if bound.interval else "–"
-        table.add_row(bound.method, format_upper(bound.value), interval, bound.rigor, duration(row.seconds))
+        table.add_row(bound.method, format_upper(bound.value), interval, bound.rigor, format_duration(row.seconds))
     console = TableConsole()
     console.print(table)
     if compared.taken_for is not None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from dp_accounting import DpEvent
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound, Direction
 from dpassay.accounting.calibration.calibration import Calibration, calibrate
+from dpassay.accounting.calibration.parameter_search import ParameterSearch
 from dpassay.accounting.calibration.targets import Target, TradeOff, accountant_factory, decided, question_of
 from dpassay.accounting.comparison.comparison import unit_of
 from dpassay.accounting.guarantees import GDP, ApproxDP, SecretProtection
@@ -21,12 +20,11 @@ from dpassay.accounting.registry import ACCOUNTANTS
 from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
 from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
-from dpassay.base.number_format import DIGITS, format_number, format_upper
+from dpassay.base.number_format import format_number, format_upper
 from dpassay.claims.lints import large_delta
-from dpassay.jobs.mechanisms import Mechanism, ParameterSearch
+from dpassay.jobs.mechanisms import Mechanism
 from dpassay.reports.text import SYMBOLS
 
-_MAX_TRIES = 4
 _NEEDS = {"epsilon": "delta", "mu": "delta", "beta": "alpha", "advantage": "", "tpr": "fpr", "r": "p"}
 """The targets, and what each is at."""
 
@@ -114,10 +112,10 @@ class Goal:
                 delta=self.delta if self.mu is not None else None,
                 start=search.start,
             )
-            return result if search.integer else self._as_printed(result, make_event, decreasing=search.decreasing)
+            return result if search.integer else self._as_printed(result, make_event, search)
 
     def _as_printed(
-        self, result: Calibration, make_event: Callable[[float], DpEvent], *, decreasing: bool
+        self, result: Calibration, make_event: Callable[[float], DpEvent], search: ParameterSearch
     ) -> Calibration:
         """The answer at a value of few digits, as it is printed and given to other commands, with the bound there.
 
@@ -125,22 +123,18 @@ class Goal:
         """
         question = question_of(self.target(), self.adjacency, self.delta if self.mu is not None else None)
         empty = accountant_factory(self.method or question.method, self.adjacency, self.protected)(WIDTH)
-        least = math.ceil(-math.log10(self.tolerance)) + 3  # rounding then changes little of the tolerance
-        digits = Context(prec=max(least, DIGITS), rounding=ROUND_CEILING if decreasing else ROUND_FLOOR)
-        value = digits.plus(Decimal(repr(result.value)))
-        for tried in range(1, _MAX_TRIES + 1):
-            answer = decided(empty.compose(make_event(float(value))), question)
+        for tried, value in enumerate(search.rounded(result.value, self.tolerance), 1):
+            answer = decided(empty.compose(make_event(value)), question)
             if question.meets(answer):
                 bound = max(answer, key=lambda bound: question.loss(bound.at, bound.value))
-                gap = 0.0 if result.beyond is None else abs(result.beyond / float(value) - 1)
+                gap = 0.0 if result.beyond is None else abs(result.beyond / value - 1)
                 return replace(
                     result,
-                    value=float(value),
+                    value=value,
                     bound=bound,
                     tolerance=max(result.tolerance, gap),
                     evaluations=result.evaluations + tried,
                 )
-            value = digits.next_plus(value) if decreasing else digits.next_minus(value)
         return result
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpassay.accounting.accountants.base import Unsupported
 from dpassay.accounting.calibration.calibration import Calibration
+from dpassay.accounting.calibration.parameter_search import ParameterSearch
 from dpassay.accounting.calibration.targets import Target, TradeOff
 from dpassay.accounting.comparison.risk_curves import RiskCurve, RiskCurves, risk_curves
 from dpassay.accounting.comparison.risks import FALSE_POSITIVE_RATES
@@ -18,7 +19,7 @@ from dpassay.accounting.guarantees import ApproxDP, SecretProtection
 from dpassay.base.errors import InputError
 from dpassay.jobs.calibrate import Goal, varied
 from dpassay.jobs.drawings import write_drawing
-from dpassay.jobs.mechanisms import Mechanism, ParameterSearch
+from dpassay.jobs.mechanisms import Mechanism
 from dpassay.reports import text
 
 _POINTS = 13

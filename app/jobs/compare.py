@@ -30,7 +30,7 @@ from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.registry import ACCOUNTANTS, account
 from dpassay.base import defaults, validate
 from dpassay.base.errors import InputError, input_errors
-from dpassay.base.number_format import format_number, format_upper
+from dpassay.base.number_format import format_duration, format_number, format_upper
 from dpassay.base.outputs import check_output
 from dpassay.base.progress import Progress
 from dpassay.jobs.drawings import check_drawing, write_drawing
@@ -282,7 +282,9 @@ def _compare_event(
         for row in rows:
             value = format_upper(row.bound.value)
             sign = "≤" if row.bound.rigor is Rigor.CERTIFIED else "≈"
-            settings.progress.note(f"{row.bound.method}: ε {sign} {value} ({row.bound.rigor}, {duration(row.seconds)})")
+            settings.progress.note(
+                f"{row.bound.method}: ε {sign} {value} ({row.bound.rigor}, {format_duration(row.seconds)})"
+            )
 
     with settings.progress.stage("accountants") as step:
         result = compare(
@@ -340,8 +342,3 @@ def relation_in_words(result: Comparison) -> str:
     at = "p" if result.quantity == "r" else "δ"
     unit = "" if result.unit == unit_of(result.adjacency) else f", unit {result.unit}"
     return f"{result.adjacency}{unit}, {at} = {format_number(result.at)}"
-
-
-def duration(seconds: float) -> str:
-    """A time with its unit."""
-    return f"{seconds:.1f} s" if seconds >= 0.9995 else f"{max(seconds * 1000, 0.1):.3g} ms"

@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from dpassay.accounting.calibration.parameter_search import ParameterSearch
 from dpassay.base import validate
 from dpassay.base.number_format import format_number, format_upper
 
@@ -34,25 +35,6 @@ MAX_OCCURRENCES = 10**6
 
 _MAX_STEPS = 10**7
 _MAX_ROUNDS = 10**4
-
-
-@dataclass(frozen=True)
-class ParameterSearch:
-    """How the value of a parameter is searched.
-
-    Attributes:
-        parameter: the field.
-        bracket: the smallest and the largest value that are tried.
-        start: where the search begins.
-        decreasing: whether a larger value means less privacy loss.
-        integer: whether only whole numbers are tried.
-    """
-
-    parameter: str
-    bracket: tuple[float, float]
-    start: float
-    decreasing: bool = False
-    integer: bool = False
 
 
 @dataclass(frozen=True)

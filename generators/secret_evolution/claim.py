@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+from dp_accounting import DpEvent
 from pydantic import Discriminator, Field, Tag
 
 from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.guarantees import Guarantee, SecretProtection
+from dpassay.accounting.secret_protection.groups import of_group
 from dpassay.base.errors import InputError, input_errors
 from dpassay.claims.base import Count, Number, Plan, Public, SecretProtectionClaim, parameters_model
 from dpassay.claims.data import BuiltinData, Strict
@@ -109,6 +112,21 @@ class SecretPublic(Public):
     """What is public by assumption, besides where secrets occur and the records without a secret."""
 
     records: int | None = Field(default=None, ge=1, description="the number of records; needed for builtin data")  # type: ignore[assignment]
+
+
+def default_group(budgets: Sequence[SecretProtection], default: SecretProtection) -> int | None:
+    """The group of secrets that have the default budget; None if every secret has another one."""
+    return list(budgets).index(default) if default in budgets else None
+
+
+def guarantees_of_groups(
+    claimed: Guarantee, event: DpEvent, budgets: Sequence[SecretProtection], default: SecretProtection
+) -> list[tuple[Guarantee, DpEvent]]:
+    """What must hold of an event: the claim for the secrets with the default budget (for all secrets if none has it),
+    then the budget of each other group, each with the event as its secrets see it."""
+    own = default_group(budgets, default)
+    first = (claimed, event if own is None else of_group(event, own))
+    return [first, *((budget, of_group(event, group)) for group, budget in enumerate(budgets) if group != own)]
 
 
 class SecretEvolutionClaim(EvolutionClaim):

@@ -23,7 +23,7 @@ from dpassay.data.records import Record
 from dpassay.generators.base import NOT_SEEN, BoundedGuarantee, RunSettings, certified
 from dpassay.generators.evolution.run import JOURNAL, EvolutionRun, documents_of, load_writer
 from dpassay.generators.ledger_run import make_in_ledger
-from dpassay.generators.secret_evolution.claim import SecretEvolutionClaim
+from dpassay.generators.secret_evolution.claim import SecretEvolutionClaim, default_group, guarantees_of_groups
 from dpassay.mechanisms.secret_evolution.generator import EvolutionResult, SecretEvolution
 from dpassay.mechanisms.secret_evolution.incidence import Incidence
 from dpassay.reports.assay import Difference, MechanismTables, SecretGroup, Secrets, SecretSource
@@ -48,19 +48,13 @@ class SecretEvolutionRun(EvolutionRun):
     @property
     def default_group(self) -> int | None:
         """The group of secrets that have the claimed budget; None if every secret has another one."""
-        budgets, default = self.incidence.budgets, SecretProtection(self.mechanism.p, self.mechanism.r)
-        return budgets.index(default) if default in budgets else None
+        return default_group(self.incidence.budgets, SecretProtection(self.mechanism.p, self.mechanism.r))
 
     def parts(self, guarantee: Guarantee, event: DpEvent) -> list[BoundedGuarantee]:
         """The claim for the secrets with its budget (for all secrets if none has it), then each other group."""
-        own = self.default_group
-        first = BoundedGuarantee(guarantee, event if own is None else of_group(event, own))
-        others = [
-            BoundedGuarantee(budget, of_group(event, group))
-            for group, budget in enumerate(self.incidence.budgets)
-            if group != own
-        ]
-        return [first, *others]
+        default = SecretProtection(self.mechanism.p, self.mechanism.r)
+        each = guarantees_of_groups(guarantee, event, self.incidence.budgets, default)
+        return [BoundedGuarantee(item, of_item) for item, of_item in each]
 
     def claimed_incidence(self) -> Incidence:
         """Where the secrets with the claimed budget occur."""

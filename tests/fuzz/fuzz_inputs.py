@@ -125,6 +125,8 @@ COMMANDS = (
     _command("calibrate selection --target-epsilon 3 --delta 1e-5 --temperature 1.5 --batch-size 64 --count 2"),
     _command("calibrate secret --target-r .01 --p 1e-3 --occurrences 8 --sampling-probability .1 --rounds 2"),
     _command("calibrate secret --target-r .01 --p 1e-3 --weights .9,.1 --sigma 1 --find rounds"),
+    _command("calibrate claim votes.yaml --target-epsilon 5 --vary rounds=1,2 --no-time", "votes.yaml", weight=2),
+    _command("calibrate claim mean.yaml --target-epsilon 1e5 --vary batch_size=4 --no-time --json", "mean.yaml"),
     _command("centres notes.jsonl -o made.safetensors --count 2", "notes.jsonl", weight=2),
     _command("utility synthetic.jsonl --real notes.jsonl --held-out unseen.jsonl -o u.json",
              "notes.jsonl", "synthetic.jsonl", "unseen.jsonl"),
