@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from command import Result, run
+from marginal_tables import pretend
 from small_models import save_model
 
 from dpassay.accounting.ledger.evidence import Basis, not_recorded
@@ -139,8 +140,11 @@ def entries(ledger: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("mechanism", CLAIMS)
-def test_every_generator_writes_what_it_assumes_before_it_charges(mechanism: str, tmp_path: Path, model: Path) -> None:
+def test_every_generator_writes_what_it_assumes_before_it_charges(
+    mechanism: str, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A generator that is added to the registry needs a claim here, and a run that `begin_run` began."""
+    pretend(monkeypatch)  # of OpenDP's tables
     claim, ledger = write(tmp_path / "in", mechanism), tmp_path / "out" / "private" / "ledger.sqlite"
     done, assay = assayed(claim, tmp_path / "out", model)
     assert done.returncode == 0, done.stdout

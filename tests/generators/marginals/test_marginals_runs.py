@@ -16,11 +16,13 @@ from marginal_tables import Pretended, pretend
 
 from dpassay.accounting.conversions.formulas import epsilon_from_zcdp
 from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.data.table_schema import Schema
+from dpassay.data.tables import Table
 from dpassay.generators.marginals import audits
+from dpassay.generators.tables.run import records_of
 from dpassay.reports.assay import load
 
 SCHEMA: dict[str, Any] = {
-    "made_from": "public",
     "columns": [
         {"name": "age", "type": "number", "low": 0, "high": 99, "missing": True},
         {"name": "sex", "type": "category", "values": ["f", "m"]},
@@ -41,7 +43,7 @@ def write(folder: Path, schema: dict[str, Any] | None = None, **changes: Any) ->
                 age = "" if row % 9 == 0 else int(rng.integers(100))
                 day = f"2020-{rng.integers(1, 13):02d}-{rng.integers(1, 28):02d}"
                 writer.writerow([f"{name}-{row}", age, "fm"[rng.integers(2)], day])
-    (folder / "schema.yaml").write_text(yaml.safe_dump(schema or SCHEMA))
+    (folder / "schema.yaml").write_text(yaml.safe_dump({"made_from": "public"} | (schema or SCHEMA)))
     claim: dict[str, Any] = {
         "name": "table",
         "data": {"source": "table", "path": "people.csv", "id": "person", "holdout": "others.csv", "target": "sex"},
@@ -167,6 +169,15 @@ def test_both_audits_of_a_real_run(
     (bound,) = assay.audits[0].bounds
     assert assay.best_upper is not None
     assert float(bound.value) < float(assay.best_upper.value)
+
+
+def test_equal_rows_are_several_records() -> None:
+    """So that a table with copies is not said to have fewer rows than its claim states."""
+    schema = Schema.model_validate(SCHEMA)
+    row = schema.uniform(np.random.default_rng(0))
+    records = records_of(Table(schema, [row, row], ["same", "same"]))
+    assert len({record.id for record in records}) == 2
+    assert {record.slotting_id for record in records} == {"same"}
 
 
 def replaced(number: int, **column: Any) -> dict[str, Any]:
