@@ -25,6 +25,7 @@ from dpassay.generators.declared.claim import DeclaredClaim
 from dpassay.generators.marginals.claim import MarginalsClaim
 from dpassay.generators.private_inference.claim import PrivateInferenceClaim
 from dpassay.generators.secret_evolution.claim import SecretEvolutionClaim
+from dpassay.generators.table_evolution.claim import TableEvolutionClaim
 from dpassay.generators.two_stage.claim import TwoStageClaim
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ CLAIMS: dict[str, type[Claim]] = {
     "dataset_vectors": DatasetVectorsClaim,
     "two_stage": TwoStageClaim,
     "marginals": MarginalsClaim,
+    "table_evolution": TableEvolutionClaim,
     "declared": DeclaredClaim,
 }
 """Name of the mechanism, which is also the generator's folder → class of its claims."""

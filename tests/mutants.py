@@ -217,8 +217,8 @@ MECHANISMS = (
     Mutant(
         "table evolution: a row votes twice",
         "mechanisms/table_evolution/votes.py",
-        "return np.bincount(chosen, minlength=count).astype(np.int64)",
-        "return (2 * np.bincount(chosen, minlength=count)).astype(np.int64)",
+        "return np.bincount(chosen_candidates(candidates, view, positions), minlength=count).astype(np.int64)",
+        "return 2 * np.bincount(chosen_candidates(candidates, view, positions), minlength=count).astype(np.int64)",
         (f"{TABLE_EVOLUTION}::test_neighbours_move_the_votes_as_charged",),
     ),
     Mutant(

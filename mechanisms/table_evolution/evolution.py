@@ -67,10 +67,11 @@ Ask = Callable[[int, TableRound], Sequence[Floats]]
 """``ask(number, round)``: the released votes of each view of a round, in order, each of shape (candidates,)."""
 
 
-def round_shares(columns: int, rounds: int) -> list[float]:
-    """The share of the precision of each round, in order, which add up to 1; one column has no rounds about pairs."""
+def round_shares(rounds: int) -> list[float]:
+    """The share of the precision of each round, in order, which add up to 1: of so many about columns, and two about
+    pairs; a table of one column has two more about the column."""
     search = [SEARCH / max(1, rounds - 1)] * (rounds - 1)
-    shares = [*search, COLUMNS] + ([FIRST_PAIRS, LAST_PAIRS] if columns > 1 else [])
+    shares = [*search, COLUMNS, FIRST_PAIRS, LAST_PAIRS]
     return [share / sum(shares) for share in shares]
 
 
@@ -87,7 +88,7 @@ class RowEvolution:
     Args:
         domains: of all columns.
         records: the public number of private rows.
-        noise_multipliers: of all rounds; those about pairs are the last two.
+        noise_multipliers: of all rounds; the last two are about pairs, if there are any.
         levels: the largest number of candidates of a column in pairs, up to rounding.
         ask: for released votes.
         rng: public.

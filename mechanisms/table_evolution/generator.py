@@ -20,7 +20,6 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 from dp_accounting import DpEvent
@@ -67,7 +66,6 @@ class TableEvolution:
         levels: the largest number of candidates of a column in a pair, up to rounding.
         generations: in which the synthetic rows evolve.
         seed: for public choices only.
-        variant: ``sound``; no other one is published.
         adjacency: add_remove or replace_one.
         unit: record.
     """
@@ -79,7 +77,6 @@ class TableEvolution:
     levels: int = 40
     generations: int = 200
     seed: int = 0
-    variant: Literal["sound"] = "sound"
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     unit: Unit = field(default_factory=Unit)
 
@@ -97,7 +94,6 @@ class TableEvolution:
         validate.integer(minimum=2, levels=self.levels)
         validate.integer(minimum=1, generations=self.generations)
         validate.integer(minimum=0, seed=self.seed)
-        validate.one_of(("sound",), variant=self.variant)
         check_adjacency(self.adjacency)
         if self.unit != Unit():
             raise ValueError(f"unit must be record for table_evolution, not {str(self.unit)!r}: each row casts votes")
@@ -112,14 +108,13 @@ class TableEvolution:
         """The number of synthetic rows."""
         return self.records if self.rows is None else self.rows
 
-    def noise_multipliers(self, columns: int) -> list[float]:
-        """The noise multiplier of each round, for a table of so many columns."""
-        return [self.noise_multiplier / math.sqrt(share) for share in round_shares(columns, self.rounds)]
+    def noise_multipliers(self) -> list[float]:
+        """The noise multiplier of each round."""
+        return [self.noise_multiplier / math.sqrt(share) for share in round_shares(self.rounds)]
 
-    def plan(self, schema: Schema) -> DpEvent:
+    def plan(self) -> DpEvent:
         """The event that a whole run charges, in the ledger's canonical form; known before any data are read."""
-        noise = self.noise_multipliers(len(schema.columns))
-        return events.compose([(votes_event(item, self.adjacency), 1) for item in noise])
+        return events.compose([(votes_event(item, self.adjacency), 1) for item in self.noise_multipliers()])
 
     def check(self, schema: Schema) -> None:
         """Checks that tables of a schema can be run, before anything is charged or written.
@@ -154,7 +149,7 @@ class TableEvolution:
             ValueError: if table or parameters are invalid, or differ from those of the interrupted run.
         """
         schema = table.schema
-        charged.check_run(run, self.plan(schema), source)
+        charged.check_run(run, self.plan(), source)
         self.check(schema)
         mismatch = charged.other_inputs("records, another schema or parameters")
         charged.note(run, INPUTS, self._digest(table), mismatch)
@@ -162,7 +157,7 @@ class TableEvolution:
         evolution = RowEvolution(
             domains_of(schema),
             self.records,
-            self.noise_multipliers(len(schema.columns)),
+            self.noise_multipliers(),
             self.levels,
             ballot.released,
             np.random.default_rng(self.seed),
@@ -223,9 +218,8 @@ class _Ballot:
     def _drawn(self, asked: TableRound, digest: str) -> Json:
         if self._positions is None:
             self._positions = positions(self.table.schema, self.table.rows)
-        choices = [item.chosen_by(own) for item, own in zip(asked.candidates, self._positions, strict=True)]
         noisy = [
-            noisy_votes(exact_votes(choices, asked.candidates, view), grid, self.source)
+            noisy_votes(exact_votes(asked.candidates, view, self._positions), grid, self.source)
             for view, grid in zip(asked.views, asked.grids(), strict=True)
         ]
         return {"candidates": digest, "votes": packed(np.concatenate(noisy))}

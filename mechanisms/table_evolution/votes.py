@@ -76,19 +76,29 @@ def votes_grids(noise_multiplier: float, weights: Sequence[float]) -> list[Votes
     return [VotesGrid(item, bit) for item, bit in zip(units, bits, strict=True)]
 
 
-def exact_votes(choices: Sequence[Integers], candidates: Sequence[ColumnCandidates], view: TableView) -> Integers:
-    """The number of rows that vote for each candidate of a view, shape (candidates,). Not differentially private.
+def chosen_candidates(
+    candidates: Sequence[ColumnCandidates], view: TableView, positions: Sequence[Integers]
+) -> Integers:
+    """The candidate of a view that each row votes for, shape (n,).
 
     Args:
-        choices: the candidate that each row chooses in each column, each of shape (n,).
         candidates: of each column.
         view: in a pair, the candidate (a, b) is number a · (candidates of the second column) + b.
+        positions: of the rows' values in each column's domain, each of shape (n,).
     """
-    chosen, count = choices[view.columns[0]], candidates[view.columns[0]].count
+    chosen = candidates[view.columns[0]].chosen_by(positions[view.columns[0]])
     for column in view.columns[1:]:
-        chosen = chosen * candidates[column].count + choices[column]
-        count *= candidates[column].count
-    return np.bincount(chosen, minlength=count).astype(np.int64)
+        chosen = chosen * candidates[column].count + candidates[column].chosen_by(positions[column])
+    return chosen
+
+
+def exact_votes(candidates: Sequence[ColumnCandidates], view: TableView, positions: Sequence[Integers]) -> Integers:
+    """The number of rows that vote for each candidate of a view, shape (candidates,). Not differentially private.
+
+    Arguments are those of `chosen_candidates`.
+    """
+    count = math.prod(candidates[column].count for column in view.columns)
+    return np.bincount(chosen_candidates(candidates, view, positions), minlength=count).astype(np.int64)
 
 
 def noisy_votes(exact: Integers, grid: VotesGrid, source: Source) -> Floats:

@@ -88,6 +88,12 @@ SMALL: dict[str, dict[str, Any]] = {
         "parameters": {"rho": 0.5, "method": "mst", "rows": 2},
         "public": {"records": 12, "columns": "schema.yaml"},
     },
+    "table_evolution": LOOSE
+    | {
+        "data": {"source": "table", "path": "people.csv"},
+        "parameters": {"noise_multiplier": 4.0, "rows": 2, "generations": 2},
+        "public": {"records": 12, "columns": "schema.yaml"},
+    },
     "declared": LOOSE
     | {
         "data": {"source": "none"},
@@ -121,7 +127,7 @@ def write_schema(folder: Path, made_from: str | None) -> None:
 
 
 def uses_model(claim: Path) -> bool:
-    return yaml.safe_load(claim.read_text())["mechanism"] not in ("declared", "marginals")
+    return yaml.safe_load(claim.read_text())["mechanism"] not in ("declared", "marginals", "table_evolution")
 
 
 def assayed(claim: Path, output: Path, model: Path) -> tuple[Result, Assay]:

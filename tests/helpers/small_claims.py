@@ -12,7 +12,16 @@ from visible import Visible
 
 from dpassay.mechanisms.embedding.centres import Centres
 
-GENERATORS = ("median", "mean", "secret_evolution", "aug_pe", "dataset_vectors", "two_stage", "marginals")
+GENERATORS = (
+    "median",
+    "mean",
+    "secret_evolution",
+    "aug_pe",
+    "dataset_vectors",
+    "two_stage",
+    "marginals",
+    "table_evolution",
+)
 PREFIX = "My 5-digit key is "
 
 
@@ -106,6 +115,15 @@ def marginals() -> dict[str, Any]:
     }
 
 
+def rows_evolution() -> dict[str, Any]:
+    """A claim about private evolution over the rows of a table of two columns."""
+    return table() | {
+        "mechanism": "table_evolution",
+        "model": "builtin",
+        "parameters": {"noise_multiplier": 1.0, "rows": 3, "rounds": 2, "generations": 2},
+    }
+
+
 COLUMNS = """
 columns:
   - {name: age, type: number, low: 0, high: 99}
@@ -123,8 +141,8 @@ def written(folder: Path, generator: str, url: str) -> Visible:
         Centres.fit([f"{PREFIX}{key}" for key in range(10000, 10300)], 4).save(folder / "centres.safetensors")
     elif generator == "dataset_vectors":
         claim = vectors()
-    elif generator in ("two_stage", "marginals"):
-        claim = table() if generator == "two_stage" else marginals()
+    elif generator in ("two_stage", "marginals", "table_evolution"):
+        claim = {"two_stage": table, "marginals": marginals, "table_evolution": rows_evolution}[generator]()
         if generator == "two_stage":
             save_model(folder / "model", "gpt2")
         (folder / "columns.yaml").write_text(COLUMNS)

@@ -272,10 +272,10 @@ def test_votes_of_table_evolution(adjacency: Adjacency, tmp_path: Path) -> None:
     def votes(name: str, rows: Sequence[Row], noise: float) -> NDArray[np.float64]:
         chosen = TableEvolution(noise_multiplier=noise, records=3, rows=1, rounds=1, generations=1, adjacency=adjacency)
         with Ledger.open(tmp_path / f"{name}.sqlite") as ledger:
-            run = begun(ledger, chosen, chosen.plan(WIDE))
+            run = begun(ledger, chosen, chosen.plan())
             table = Table(WIDE, rows, [str(index) for index in range(len(rows))])
             result = chosen.generate(table, run, source=Recorded(3))
-            assert run.event() == chosen.plan(WIDE)
+            assert run.event() == chosen.plan()
         return np.concatenate(result.rounds[0].votes)
 
     rows = [("x1", "y7"), ("x1", "y8"), ("x2", "y8")]

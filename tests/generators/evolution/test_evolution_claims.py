@@ -130,7 +130,8 @@ WRONG_AUG_PE = [
     (
         "aug_pe",
         "aug-pe",
-        "mechanism: must be private_inference, secret_evolution, aug_pe, dataset_vectors, two_stage or declared, not",
+        "mechanism: must be private_inference, secret_evolution, aug_pe, dataset_vectors, two_stage, marginals, "
+        "table_evolution or declared, not",
     ),
 ]
 

@@ -114,16 +114,15 @@ def test_votes_are_those_of_a_count_by_hand() -> None:
     domains = cells.domains_of(PEOPLE)
     places = cells.positions(PEOPLE, rows)
     candidates = [ColumnCandidates.of_cells(cells.first_cells(domain)) for domain in domains]
-    choices = [item.chosen_by(own) for item, own in zip(candidates, places, strict=True)]
-    by_sex = exact_votes(choices, candidates, TableView((0,), 1.0))
+    by_sex = exact_votes(candidates, TableView((0,), 1.0), places)
     assert by_sex.tolist() == [sum(row[0] == sex for row in rows) for sex in "fm"]
-    ages = exact_votes(choices, candidates, TableView((1,), 1.0))
+    ages = exact_votes(candidates, TableView((1,), 1.0), places)
     assert ages[-1] == sum(row[1] == MISSING for row in rows)
     bounds = [index * 401 // 128 for index in range(129)]
     numbers = [int(row[1]) for row in rows if row[1] != MISSING]
     counted = [sum(low <= number < high for number in numbers) for low, high in pairwise(bounds)]
     assert ages[:-1].tolist() == counted
-    both = exact_votes(choices, candidates, TableView((0, 3), 1.0)).reshape(2, 5)
+    both = exact_votes(candidates, TableView((0, 3), 1.0), places).reshape(2, 5)
     pairs = Counter((row[0], row[3]) for row in rows)
     assert both.tolist() == [[pairs[sex, city] for city in ("a", "b", "c", "d", MISSING)] for sex in "fm"]
 

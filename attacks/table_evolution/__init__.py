@@ -1,0 +1,1 @@
+"""Attacks on private evolution over the rows of a table."""
