@@ -42,5 +42,10 @@ class MarginalsClaim(TableClaim):
             "model of them"
         )
 
+    def described(self) -> dict[str, Any]:
+        body = super().described()
+        del body["model"]
+        return body
+
     def assumptions(self) -> list[str]:
         return [OPENDP_AS_STATED, public_numbers("rows", labels=False), *self.schema_assumptions()]

@@ -91,6 +91,8 @@ def test_an_assay_its_release_and_a_second_run(tmp_path: Path, monkeypatch: pyte
     page = (tmp_path / "rel" / "report.html").read_text()
     assert "people-" not in page
     assert str(tmp_path) not in page
+    assert "Language model" not in page
+    assert "OpenDP measures noisy marginals" in page
 
 
 def test_a_release_that_ends_with_an_error_is_one_line_and_stays_charged(
