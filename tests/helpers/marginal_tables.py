@@ -17,14 +17,14 @@ from dpassay.mechanisms.marginals.tables import NoisyMarginal, ReleasedTable
 SCHEMA = Schema.model_validate(
     {
         "columns": [
-            {"name": "age", "type": "number", "low": 0, "high": 4},
+            {"name": "age", "type": "number", "low": 0, "high": 39},
             {"name": "sex", "type": "category", "values": ["f", "m"]},
             {"name": "country", "type": "category", "values": ["only"]},
             {"name": "size", "type": "category", "values": ["s", "m", "l"]},
         ]
     }
 )
-SIZES = (5, 2, 1, 3)
+SIZES = (40, 2, 1, 3)
 CELLS = [tuple(row) for row in itertools.product(*(range(size) for size in SIZES))]
 """Levels of all possible rows."""
 

@@ -41,7 +41,7 @@ def charged(folder: Path) -> Any:
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
 def test_a_run_costs_one_event_of_rho(adjacency: Adjacency, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch)
-    mechanism = Marginals(rho=0.25, rows=5, adjacency=adjacency)
+    mechanism = Marginals(rho=0.25, bins=40, rows=5, adjacency=adjacency)
     result = released(tmp_path, mechanism, table())
     assert len(result.rows) == 5
     assert set(result.rows) <= set(table().rows)
@@ -129,7 +129,7 @@ def test_a_run_over_another_table_is_not_resumed(change: str, tmp_path: Path, mo
     rows = table()
     released(tmp_path, SMALL, rows, finish=False)
     body = SCHEMA.model_dump(mode="json")
-    body["columns"][0]["high"] = 5
+    body["columns"][0]["high"] = 60
     other = {
         "rows": Table(SCHEMA, rows.rows[1:], rows.ids[1:]),
         "schema": Table(Schema.model_validate(body), rows.rows, rows.ids),
