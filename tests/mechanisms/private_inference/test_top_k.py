@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from little_inference import KEY, RECORDS, Watcher, mechanism, write
 from neighbouring import added_or_removed, scores_of_slots
+from table_model import FirstToken
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.ex_post.clipped_rows import GRID, clip_steps, likely_tokens
@@ -98,17 +99,10 @@ def test_all_is_as_with_a_vocabulary_of_the_kept_tokens(aggregate: str, size: in
             assert costs[0] == costs[1]
 
 
-class First:
-    name = "recorded"
-
-    def below(self, bound: int) -> int:
-        return 0
-
-
 @pytest.mark.parametrize("aggregate", ["median", "mean"])
 def test_what_is_drawn_is_a_token_and_not_its_column(aggregate: str) -> None:
     public = np.array([-9.0, 0.0, -9.0, -1.0])
-    assert law(aggregate, np.empty((0, 4)), public, 2, rows=1).draw(First()) == 1  # type: ignore[arg-type]
+    assert law(aggregate, np.empty((0, 4)), public, 2, rows=1).draw(FirstToken(0)) == 1
 
 
 @pytest.mark.parametrize("aggregate", ["median", "mean"])
