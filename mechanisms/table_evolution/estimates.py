@@ -45,7 +45,8 @@ def shrunk(noisy: Floats, expected: Floats, deviations: Floats) -> Floats:
     first = _LIKELY / _LIKELY.sum()
     weights = first
     for _ in range(_STEPS):
-        weights = weights * (likelihoods.T @ (1 / (likelihoods @ weights))) + first
+        evidence = np.einsum("ij,j->i", likelihoods, weights)  # no BLAS: equal votes give equal rows on any threads
+        weights = weights * np.einsum("ij,i->j", likelihoods, 1 / evidence) + first
         weights = weights / weights.sum()
     posterior = likelihoods * weights
     posterior /= posterior.sum(axis=1, keepdims=True)

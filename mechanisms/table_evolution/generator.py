@@ -210,7 +210,10 @@ class _Ballot:
         digest = _candidates_digest(asked)
         value = charged.released_value(self.run, charge, lambda: self._drawn(asked, digest))
         if value["candidates"] != digest:
-            raise RunMismatchError(f"the interrupted run's votes are for other candidates: {charged.OTHER_VECTORS}")
+            raise RunMismatchError(
+                "the interrupted run's votes are for other candidates: this machine or its libraries make others of "
+                f"the same votes; {charged.ELSEWHERE}"
+            )
         votes = np.split(unpacked(value["votes"]), np.cumsum(asked.sizes())[:-1])
         self.rounds.append(ReleasedRound(asked, tuple(votes)))
         return votes

@@ -20,6 +20,9 @@ from dpassay.base.arrays import Floats, Integers
 FIRST_SHARE, LAST_SHARE = 0.3, 0.01
 """The share of rows that may change in the first and in the last generation."""
 
+MAX_ROWS = 2**16
+"""The largest number of rows that change at once, which bounds the memory of a generation."""
+
 Pair = tuple[int, int]
 
 
@@ -87,7 +90,8 @@ class Population:
         for number, share in enumerate(shares.tolist(), 1):
             for column in rng.permutation(len(self.rows)).tolist():
                 chosen = np.flatnonzero(rng.random(self.size) < share)
-                self._resample(column, chosen, wanted, weights)
+                for start in range(0, len(chosen), MAX_ROWS):
+                    self._resample(column, chosen[start : start + MAX_ROWS], wanted, weights)
             if progress is not None:
                 progress(number, generations)
 

@@ -36,6 +36,9 @@ CLAIMS = {
     "marginals": "data: {source: table, path: seen.csv}\nmechanism: marginals\nparameters: {rho: 0.5, method: mst, "
     "bins: 8, degree: 2, rounds: 3, rows: 4}\npublic: {records: 8, columns: columns.yaml}\n"
     "guarantee: {type: approx_dp, epsilon: 5.0, delta: 1.0e-5}\n",
+    "rows": "data: {source: table, path: seen.csv}\nmechanism: table_evolution\nparameters: {noise_multiplier: 3.0, "
+    "rows: 4, rounds: 2, levels: 8, generations: 3}\npublic: {records: 8, columns: columns.yaml}\n"
+    "guarantee: {type: gdp, mu: 3.0}\n",
     "endpoint": "data: {source: builtin, name: notes}\nmechanism: aug_pe\nparameters: {noise_multiplier: 7.0, rounds: 1"
     ", synthetic: 1, variations: 1, endpoint: {url: 'http://127.0.0.1:9/v1', model: none, tries: 1, timeout: 1.0, "
     "api_key_env: PATH}}\npublic: {records: 8}\nguarantee: {type: zcdp, rho: 0.5}\n",

@@ -28,6 +28,7 @@ ORDER = (
     "center_without_a_clip",
     "top_k_of_private_logits",
     "half_of_the_noise",
+    "half_of_the_noise_of_votes",
 )
 BEGIN, END = "<!-- table -->", "<!-- end -->"
 

@@ -76,6 +76,7 @@ def killed(lives: Lives, generator: str, folder: Path, url: str, least: int) -> 
     [
         "dataset_vectors",
         "two_stage",
+        "table_evolution",
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("secret_evolution", "aug_pe", "median")),
     ],
 )

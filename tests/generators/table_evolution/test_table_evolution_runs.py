@@ -215,6 +215,26 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
     assert not (tmp_path / "out").exists()
 
 
+def test_neighbours_are_told_apart_by_nothing_that_is_shown(tmp_path: Path) -> None:
+    """A table, one with a row less, and one with a row more: stages, notes and exit codes are the same."""
+    shown = {}
+    for name, change in (("all", 0), ("fewer", -1), ("more", 1)):
+        path = write(tmp_path / name, audits=["canaries"])
+        lines = (path.parent / "people.csv").read_text().splitlines()
+        lines = lines[:change] if change < 0 else [*lines, *["people-new,m,400,120.0,,2021-12-31"] * change]
+        (path.parent / "people.csv").write_text("\n".join(lines) + "\n")
+        seen: list[Any] = []
+        for arguments in (["assay", path, "-o", path.parent / "out"], ["release", path.parent / "out"]):
+            where = [] if arguments[0] == "assay" else ["-o", path.parent / "released"]
+            done = run(*arguments, *where, "--json")
+            assert "people-" not in done.stdout + done.stderr
+            stages = [json.loads(line) for line in done.stderr.splitlines()]
+            seen.append((done.returncode, list(dict.fromkeys(item.get("stage") or item["note"] for item in stages))))
+        shown[name] = seen
+    assert shown["all"][0][0] == 0
+    assert shown["all"] == shown["fewer"] == shown["more"]
+
+
 def test_a_model_is_refused(tmp_path: Path) -> None:
     done = run("generate", write(tmp_path), "-o", tmp_path / "out", "-q", "--model", "gpt2")
     assert done.returncode == 2
