@@ -181,17 +181,15 @@ class ParameterChoices(ABC, Generic[ClaimT]):
 
     def _decided(self, claim: ClaimT) -> _Decided:
         """What a verdict on the planned run of a claim would say of its proof."""
-        unit = Unit.parse(claim.unit)
-        verdicts = [
-            decide(
-                guarantee,
-                adjacency=claim.adjacency,
-                unit=unit,
-                bounds=upper_bounds(event, guarantee, adjacency=claim.adjacency, unit=unit, methods=CERTIFYING),
-            )
-            for guarantee, event in self.parts(claim)
-        ]
-        return _Decided(all(verdict.name == "SUPPORTED" for verdict in verdicts), verdicts[0].best_upper)
+        unit, results = Unit.parse(claim.unit), []
+        for guarantee, event in self.parts(claim):
+            bounds = upper_bounds(event, guarantee, adjacency=claim.adjacency, unit=unit, methods=CERTIFYING)
+            verdict = decide(guarantee, adjacency=claim.adjacency, unit=unit, bounds=bounds)
+            question, bound = question_of(_target(guarantee), claim.adjacency, None), verdict.best_upper
+            excess = CAP if bound is None else question.loss(bound.at, bound.value) - question.level
+            results.append(_Decided(verdict.name == "SUPPORTED", bound, excess))
+        excess = min(max(part.excess for part in results), CAP)
+        return _Decided(all(part.met for part in results), results[0].bound, max(excess, -CAP))
 
     def _least_private(
         self, claim: ClaimT, search: ParameterSearch, decided_at: Callable[[float], _Decided]
@@ -200,14 +198,10 @@ class ParameterChoices(ABC, Generic[ClaimT]):
 
         If none does, the first is the most private value.
         """
-        guarantee = claim.claimed()
-        target = PureDP(guarantee.epsilon) if isinstance(guarantee, ExPostDP) else guarantee
-        question = question_of(target, self.claim.adjacency, None)
 
         def measure(value: float, _: float) -> tuple[float, float, _Decided]:
             decided = decided_at(value)
-            loss = CAP if decided.bound is None else question.loss(decided.bound.at, decided.bound.value)
-            return loss, loss, decided
+            return decided.excess, decided.excess, decided
 
         curve = LossCurve(
             measure,
@@ -215,23 +209,22 @@ class ParameterChoices(ABC, Generic[ClaimT]):
             rising=not search.decreasing,
             integer=search.integer,
             tolerance=defaults.TOLERANCE,
-            slope=question.slope,
         )
         try:
-            result = curve.crossing(question.level, lambda decided: decided.met, self._start(claim, search, target))
+            result = curve.crossing(0.0, lambda decided: decided.met, self._start(claim, search))
         except Unreachable as error:
             return error.sample.value, None
         beyond = None if result.beyond is None else result.beyond.value
         rounded = search.rounded(result.last.value, defaults.TOLERANCE)
         return next((value for value in rounded if decided_at(value).met), result.last.value), beyond
 
-    def _start(self, claim: ClaimT, search: ParameterSearch, target: Guarantee) -> float:
+    def _start(self, claim: ClaimT, search: ParameterSearch) -> float:
         """Where the search begins: near the answer by zCDP, which takes microseconds, if that has one."""
         kind = int if search.integer else float
         try:
             return calibrate(
                 lambda value: self.parts(claim.with_parameters(**{search.parameter: kind(value)}))[0][1],
-                target,
+                _target(claim.claimed()),
                 adjacency=claim.adjacency,
                 unit=Unit.parse(claim.unit),
                 decreasing=search.decreasing,
@@ -245,10 +238,17 @@ class ParameterChoices(ABC, Generic[ClaimT]):
 
 
 class _Decided(NamedTuple):
-    """Whether a proof supports a claim, and the best certified bound on its guarantee."""
+    """Whether a proof supports a claim, the best certified bound on its guarantee, and the log of bound over claim, the
+    largest over all parts."""
 
     met: bool
     bound: Bound | None
+    excess: float
+
+
+def _target(guarantee: Guarantee) -> Guarantee:
+    """The guarantee that can be proven before a run."""
+    return PureDP(guarantee.epsilon) if isinstance(guarantee, ExPostDP) else guarantee
 
 
 def grid(**values: Sequence[Any]) -> list[dict[str, Any]]:

@@ -9,8 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dpassay.accounting.ledger.run import Run
 from dpassay.accounting.ledger.run_files import LEDGER, open_ledger
+from dpassay.data.table_schema import Schema
+from dpassay.data.tables import Table
 from dpassay.generators.ledger_run import PlannedMechanism
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
 
@@ -58,6 +62,12 @@ def short_run(mechanism: PlannedMechanism) -> Iterator[tuple[Run, Path]]:
             unit, about = mechanism.unit, {"noise": OS_ENTROPY.name}
             run = ledger.begin("timing", plan=mechanism.plan(), adjacency=mechanism.adjacency, unit=unit, about=about)
             yield run, folder
+
+
+def made_up_table(schema: Schema, rows: int) -> Table:
+    """A table of so many rows, drawn uniformly from the public domains."""
+    rng = np.random.default_rng(0)
+    return Table(schema, [schema.uniform(rng) for _ in range(rows)], [str(index) for index in range(rows)])
 
 
 def seconds_of_texts(writer: Writer, label: str | None, count: int) -> tuple[float, float]:

@@ -55,6 +55,7 @@ NOISE = "tests/mechanisms/primitives/test_noise.py"
 WEIGHTS = "tests/mechanisms/secret_evolution/test_secret_weights.py"
 BOUNDS = "tests/accounting/test_bounds_hold.py"
 BOUND = f"{BOUNDS}::test_no_attacker_exceeds_a_bound"
+CHOICES = "tests/app/jobs/test_choices.py"
 EX_POST = "tests/accounting/ex_post/test_ex_post.py"
 TOP_K = "tests/mechanisms/private_inference/test_top_k.py"
 
@@ -837,6 +838,20 @@ ACCOUNTANTS = (
         "1 if single else min(2, len(costs))",
         "1",
         (f"{BOUND}[basic-disjoint parts-replace_one]",),
+    ),
+    Mutant(
+        "choices: one part of a claim is enough",
+        "generators/choices.py",
+        "all(part.met for part in results)",
+        "any(part.met for part in results)",
+        (f"{CHOICES}::test_all_parts_of_a_claim_must_hold",),
+    ),
+    Mutant(
+        "choices: a hundredth more than the target is offered",
+        "generators/choices.py",
+        'results.append(_Decided(verdict.name == "SUPPORTED", bound, excess))',
+        "results.append(_Decided(excess < 0.01, bound, excess - 0.01))",
+        (f"{CHOICES}::test_noise_of_votes_is_that_of_one_gaussian",),
     ),
 )
 """What accountants answer."""

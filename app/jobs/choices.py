@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -190,8 +190,9 @@ def calibrate_claim(
     guarantee = _guarantee(asked, _checked(given, delta), delta)
     choices = registry.choices(asked.model_copy(update={"guarantee": guarantee}))
     target = choices.changed({})
+    basis = target.basis()
     results = list(choices.choose(None if vary is None else _settings(choices, vary)))
-    met = tuple(item for item in results if isinstance(item, Choice))
+    met = tuple(replace(item, bound=basis.under(item.bound)) for item in results if isinstance(item, Choice))
     unmet = tuple(item for item in results if isinstance(item, Unmet))
     if not met:
         raise InputError(_none(describe(target.claimed()), unmet, choices.hint()))
@@ -202,8 +203,10 @@ def calibrate_claim(
         settings = RunSettings(model=model, device=device, download=download, progress=progress or Progress())
         seconds, said = _seconds(choices, met, settings)
         notes.append(said)
-    assumptions, doubts = tuple(target.assumptions()), tuple(target.estimate_reasons())
-    return ClaimCalibration(target.name, guarantee, met, unmet, assumptions, doubts, tuple(notes), written, seconds)
+    doubts = basis.estimates
+    return ClaimCalibration(
+        target.name, guarantee, met, unmet, basis.assumptions, doubts, tuple(notes), written, seconds
+    )
 
 
 def _seconds(
@@ -292,6 +295,9 @@ def _guarantee(claim: Claim, given: Mapping[str, float], delta: float | None) ->
             return own.model_copy(update={"epsilon": epsilon})
     if own is None or given:
         raise InputError("--target-epsilon: the claim has a guarantee without ε; give --delta, too")
+    for name in ("epsilon", "rho", "mu"):
+        if getattr(own, name, None) == 0:
+            raise InputError(f"guarantee.{name}: is 0, for which nothing may be released; give --target-{name}")
     return own
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from dpassay.accounting.calibration.parameter_search import ParameterSearch
+from dpassay.base.errors import input_errors
 from dpassay.generators.choices import ParameterChoices, around, grid
 from dpassay.generators.table_evolution.claim import TableEvolutionClaim
 from dpassay.mechanisms.table_evolution.evolution import round_shares
+
+if TYPE_CHECKING:
+    from dpassay.generators.base import RunSettings
+
+_MANY = 10_000  # rows of a short run
 
 
 class TableEvolutionChoices(ParameterChoices[TableEvolutionClaim]):
@@ -24,6 +32,28 @@ class TableEvolutionChoices(ParameterChoices[TableEvolutionClaim]):
         mechanism, columns = claim.generator(), len(claim.schema_of_table()[0].columns)
         share = sum(round_shares(mechanism.rounds)[-2:])
         return {"noise of votes in a pair": mechanism.noise_multiplier * math.sqrt(math.comb(columns, 2) / share)}
+
+    def timer(self, settings: RunSettings) -> Callable[[TableEvolutionClaim], float]:
+        """By a few generations of as many rows."""
+        from dpassay.generators.measuring import STEPS, Stopwatch, made_up_table, short_run
+
+        own, (schema, _) = self.claim.generator(), self.claim.schema_of_table()
+        small = dataclasses.replace(
+            own, records=min(own.records, _MANY), rows=min(own.count, _MANY), generations=STEPS, noise_multiplier=1.0
+        )
+        table = made_up_table(schema, small.records)
+        with short_run(small) as (run, _), input_errors():
+            stopwatch = Stopwatch()
+            small.generate(table, run, progress=stopwatch)
+        votes, *laps = stopwatch.laps
+        generation = sum(laps) / len(laps)
+
+        def seconds(claim: TableEvolutionClaim) -> float:
+            mechanism = claim.generator()
+            share = mechanism.count / small.count
+            return votes * mechanism.records / small.records + mechanism.generations * generation * share
+
+        return seconds
 
     def notes(self) -> list[str]:
         return [

@@ -38,10 +38,7 @@ class TwoStageChoices(ParameterChoices[TwoStageClaim]):
         }
 
     def timer(self, settings: RunSettings) -> Callable[[TwoStageClaim], float]:
-        import numpy as np
-
-        from dpassay.data.tables import Table
-        from dpassay.generators.measuring import STEPS, Stopwatch, sample_size, short_run
+        from dpassay.generators.measuring import STEPS, Stopwatch, made_up_table, sample_size, short_run
         from dpassay.mechanisms.models.language_model import LanguageModel
         from dpassay.mechanisms.two_stage.sampling import RowSampler, sampled_rows
         from dpassay.mechanisms.two_stage.training import TwoStageTraining
@@ -52,9 +49,7 @@ class TwoStageChoices(ParameterChoices[TwoStageClaim]):
                 settings.model or self.claim.model, settings.device, allow_network=settings.download
             )
         count = min(sample_size(model), own.batch_size)
-        rng = np.random.default_rng(0)
-        table = Table(schema, [schema.uniform(rng) for _ in range(count)], [str(index) for index in range(count)])
-        small = _small(own, count, STEPS)
+        small, table = _small(own, count, STEPS), made_up_table(schema, count)
         with short_run(small) as (run, folder), input_errors():
             training = TwoStageTraining(small, model, table, folder)
             stopwatch = Stopwatch()

@@ -20,10 +20,12 @@ from scipy.stats import binom
 from small_claims import GENERATORS, written
 
 import dpassay
-from dpassay.accounting.guarantees import SecretProtection
+from dpassay.accounting.calibration.parameter_search import ParameterSearch
+from dpassay.accounting.guarantees import Guarantee, SecretProtection
 from dpassay.claims.base import Claim
 from dpassay.generators import registry
-from dpassay.generators.choices import Choice
+from dpassay.generators.aug_pe.claim import AugPEClaim
+from dpassay.generators.choices import Choice, ParameterChoices
 from dpassay.jobs.account import account
 from dpassay.jobs.choices import ClaimCalibration, calibrate_claim
 
@@ -302,6 +304,38 @@ def test_settings_that_are_no_claim_are_left_out_unless_they_were_asked_for() ->
         calibrate_claim(claim, target_epsilon=1.0, vary={"batch_size": [512]})
 
 
+def test_bounds_rest_on_what_those_of_a_run_do() -> None:
+    """Rows that are packed keep a run from a verdict, whatever its parameters are."""
+    claim = dpassay.read_claim(CLAIMS / "keys-mean.yaml").with_parameters(rows="packed")
+    result = calibrate_claim(claim, target_epsilon=0.5, vary={"batch_size": [128]})
+    assert result.choices[0].bound.rigor == "estimate"
+    assert any("packs rows" in sentence for sentence in result.sentences())
+    sound = calibrate_claim(CLAIMS / "notes-aug-pe.yaml", vary={"rounds": [1]})
+    assert set(sound.assumptions) <= set(sound.choices[0].bound.assumptions) != set()
+
+
+class TwoParts(ParameterChoices[AugPEClaim]):
+    """A claim with a second part, which needs twice the noise."""
+
+    def search(self, claim: AugPEClaim) -> ParameterSearch:
+        return ParameterSearch("noise_multiplier", (1e-3, 1e6), 5.0, decreasing=True)
+
+    def settings(self) -> list[dict[str, Any]]:
+        return [{"rounds": 1}]
+
+    def parts(self, claim: AugPEClaim) -> list[tuple[Guarantee, dp_event.DpEvent]]:
+        noise = claim.parameters.noise_multiplier
+        return [*super().parts(claim), (claim.claimed(), dp_event.GaussianDpEvent(noise / 2))]
+
+
+def test_all_parts_of_a_claim_must_hold() -> None:
+    claim: Any = dpassay.read_claim(CLAIMS / "notes-aug-pe.yaml")
+    (one,) = calibrate_claim(claim, vary={"rounds": [1]}).choices
+    (two,) = TwoParts(claim).choose()
+    assert isinstance(two, Choice)
+    assert two.parameters["noise_multiplier"] == pytest.approx(2 * one.parameters["noise_multiplier"], rel=3e-3)
+
+
 def test_a_setting_that_nothing_meets_is_said() -> None:
     result = calibrate_claim(CLAIMS / "keys-mean.yaml", target_epsilon=0.5, vary={"batch_size": [16, 255]})
     assert [item.parameters for item in result.unmet] == [{"batch_size": 16, "tokens": 1}]
@@ -345,10 +379,26 @@ def test_a_mistake_is_one_line(name: str, arguments: list[object], said: str) ->
     assert said in result.stderr
 
 
+@pytest.mark.parametrize("number", ["1" * 400, "nan", "-0.0", "1e308", "5e-324", "2024-99-99", "{a: 1}"])
+@pytest.mark.parametrize("option", ["--target-epsilon", "--target-rho", "--delta", "--vary"])
+def test_numbers_beyond_reason_are_answered_or_refused_in_a_line(option: str, number: str) -> None:
+    given = [option, f"rounds={number}"] if option == "--vary" else [option, number, "--vary", "rounds=2"]
+    result = command.run("calibrate", CLAIMS / "notes-aug-pe.yaml", *given, "--no-time")
+    assert result.returncode in (0, 2)
+    assert result.stderr.count("\n") == (1 if result.returncode else 0)
+
+
 def test_a_claim_without_a_guarantee_needs_a_target() -> None:
     body: dict[str, Any] = yaml.safe_load((CLAIMS / "keys-mean.yaml").read_text())
     del body["guarantee"]
     with pytest.raises(dpassay.InputError, match="has no guarantee; give --target-epsilon"):
+        calibrate_claim(dpassay.make_claim(body))
+
+
+def test_a_claim_of_nothing_leaves_nothing_to_choose() -> None:
+    body: dict[str, Any] = yaml.safe_load((CLAIMS / "keys-mean.yaml").read_text())
+    body["guarantee"]["epsilon"] = 0.0
+    with pytest.raises(dpassay.InputError, match=r"guarantee\.epsilon: is 0"):
         calibrate_claim(dpassay.make_claim(body))
 
 

@@ -25,6 +25,7 @@ LONGER: dict[str, tuple[str, int]] = {
     "dataset_vectors": ("negatives", 60),
     "two_stage": ("steps", 60),
     "aug_pe": ("rounds", 9),
+    "table_evolution": ("generations", 10_000),
 }
 """A parameter of each small claim, and a value at which a run takes longer."""
 
