@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpassay.accounting.ledger.evidence import begin_run
 from dpassay.accounting.ledger.run import Run
 from dpassay.accounting.ledger.run_files import LEDGER, open_ledger
 from dpassay.data.table_schema import Schema
 from dpassay.data.tables import Table
-from dpassay.generators.ledger_run import PlannedMechanism
+from dpassay.generators.ledger_run import NOTHING_MORE, PlannedMechanism
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
 
 if TYPE_CHECKING:
@@ -60,7 +61,10 @@ def short_run(mechanism: PlannedMechanism) -> Iterator[tuple[Run, Path]]:
         folder = Path(name)
         with open_ledger(folder / LEDGER, folder / "anchor.json") as ledger:
             unit, about = mechanism.unit, {"noise": OS_ENTROPY.name}
-            run = ledger.begin("timing", plan=mechanism.plan(), adjacency=mechanism.adjacency, unit=unit, about=about)
+            adjacency, plan = mechanism.adjacency, mechanism.plan()
+            run = begin_run(
+                ledger, "timing", plan=plan, adjacency=adjacency, unit=unit, about=about, basis=NOTHING_MORE
+            )
             yield run, folder
 
 
