@@ -49,7 +49,7 @@ def released(mechanism: Any, rows: Sequence[Row]) -> Sequence[Row]:
     return made
 
 
-def evolved(rows: Sequence[Row], epsilon: float, seed: int, options: Mapping[str, int]) -> Sequence[Row]:
+def evolved(rows: Sequence[Row], epsilon: float, seed: int, options: Mapping[str, Any]) -> Sequence[Row]:
     """Rows of table evolution."""
     noise = gaussian.analytic_noise_multiplier(epsilon, DELTA)
     return released(TableEvolution(noise_multiplier=noise, records=len(rows), seed=seed, **options), rows)

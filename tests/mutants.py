@@ -209,10 +209,10 @@ MECHANISMS = (
         (f"{DRAWN}::test_votes_of_table_evolution",),
     ),
     Mutant(
-        "table evolution: half of the charge",
-        "mechanisms/table_evolution/generator.py",
-        "event = votes_event(asked.noise_multiplier, self.mechanism.adjacency)",
-        "event = events.compose([(votes_event(2 * asked.noise_multiplier, self.mechanism.adjacency), 1)])",
+        "table evolution: half of the noise of a round",
+        "mechanisms/table_evolution/evolution.py",
+        "return votes_grids(self.noise_multiplier, [",
+        "return votes_grids(self.noise_multiplier / 2, [",
         (f"{DRAWN}::test_votes_of_table_evolution",),
     ),
     Mutant(
