@@ -130,7 +130,8 @@ def test_what_only_the_data_show(
 
 
 def test_where_warnings_are_shown(tmp_path: Path) -> None:
-    """Those of the claim by the command and on both pages; those of the data with the verdict and on its page."""
+    """Those of the claim when the run begins and those of what it made when it ends, on both pages; those of the data with
+    the verdict and on its page."""
     rows = [{"text": f"note {i}", "user": str(i % 10)} for i in range(20)]
     (tmp_path / "notes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     guarantee = {"type": "approx_dp", "epsilon": 1000.0, "delta": 0.02}
@@ -140,8 +141,9 @@ def test_where_warnings_are_shown(tmp_path: Path) -> None:
     notes = [json.loads(line)["note"] for line in done.stderr.splitlines() if "note" in json.loads(line)]
     assay = json.loads(done.stdout)
     assert notes == [f"Warning: {warning}" for warning in assay["warnings"]]
-    assert len(assay["warnings"]) == 3
-    assert len(assay["private_warnings"]) == 2
+    assert len(assay["warnings"]) == 4
+    assert "does not know texts like" in assay["warnings"][3]
+    assert len(assay["private_warnings"]) == 3
     again = command.run("assay", tmp_path / "claim.yaml", "-o", tmp_path / "out")
     assert again.returncode == ExitCode.DONE
     for warning in assay["private_warnings"]:
