@@ -130,8 +130,8 @@ def test_what_only_the_data_show(
 
 
 def test_where_warnings_are_shown(tmp_path: Path) -> None:
-    """Those of the claim when the run begins and those of what it made when it ends, on both pages; those of the data with
-    the verdict and on its page."""
+    """Those of the claim when the run begins and those of what it made when it ends, on both pages; those of the data
+    with the verdict and on its page."""
     rows = [{"text": f"note {i}", "user": str(i % 10)} for i in range(20)]
     (tmp_path / "notes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     guarantee = {"type": "approx_dp", "epsilon": 1000.0, "delta": 0.02}

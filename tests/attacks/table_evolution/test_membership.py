@@ -53,8 +53,8 @@ def coins_and_scores(
 @pytest.mark.parametrize("swapped", [False, True])
 def test_scores_are_the_best_linear_guess(swapped: bool, tmp_path: Path) -> None:
     """Against a dense solution of the same problem: coins with mean ½ and variance ¼, and sums of them with noise, of
-    the size that candidates without canaries show, at most that stated. The design matrix is built from words, one canary,
-    view and candidate after the other."""
+    the size that candidates without canaries show, at most that stated. The design matrix is built from words, one
+    canary, view and candidate after the other."""
     _, scores, rounds, (known, ones, zeros) = coins_and_scores(tmp_path, 0.4, 12, swapped=swapped)
     design, seen = [], []
     for item in rounds:
