@@ -19,10 +19,10 @@ setup: $(VENV)/stamp  ## editable install for contributors
 demo: $(VENV)/stamp  ## the main job on the embedded model, ends with the verdict and the report's path
 	$(BIN)/dpassay assay examples/claims/keys-median.yaml -o demo
 
-test: $(VENV)/stamp  ## the test-suite, 5 to 6 minutes on 2 idle cores
+test: $(VENV)/stamp  ## the test-suite, about 10 minutes on 2 idle cores
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow"
 
-verify: $(VENV)/stamp  ## everything (about two hours on 2 cores), with new random examples and the coverage; resumes where it was interrupted
+verify: $(VENV)/stamp  ## everything (two to three hours on 2 cores), with new random examples and the coverage; resumes where it was interrupted
 	$(BIN)/python tests/verify.py
 
 lint: $(VENV)/stamp
