@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from pathlib import Path
 
-from dpassay.accounting.ledger.run_files import prepare
 from dpassay.attacks.marginals.membership import LEAST_SQUARES, coin_scores
 from dpassay.audits.games.membership_design import MembershipScores
 from dpassay.audits.result import AuditResult
 from dpassay.base.errors import input_errors
-from dpassay.data.table_schema import Schema
 from dpassay.data.tables import Table
-from dpassay.generators.audits import membership_of_canaries, named_audits
+from dpassay.generators.audits import named_audits
 from dpassay.generators.base import BoundedGuarantee
 from dpassay.generators.ledger_run import open_audit_run
 from dpassay.generators.marginals.run import MarginalsRun
-from dpassay.generators.tables.audits import RowCoins, released
+from dpassay.generators.tables.audits import COIN_FILES, RowCoins, canaries_by_play, most_coins, released
 from dpassay.mechanisms.marginals.generator import Marginals
 from dpassay.mechanisms.marginals.levels import Levels
 
 CANARIES = 2000
 """The number of coins of the canary audit, where the schema has rows enough."""
-
-FEWEST = 100
-"""The same of small schemas."""
 
 GUESSES = (100, 250, 500)
 """Numbers of guesses, each corrected for: few of them cannot show a large ε, whatever they find."""
@@ -35,9 +29,6 @@ CONTROL_RHO = 1e6
 
 CONTROL_ROUNDS = 2
 """Rounds of the positive control by AIM."""
-
-_FILES = {"canaries": "canaries.json", "positive control": "control-canaries.json"}
-"""Name of a run of the canary audit → file of its coins."""
 
 
 def audit(run: MarginalsRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
@@ -62,16 +53,13 @@ def canaries(run: MarginalsRun, claimed: BoundedGuarantee, folder: Path, confide
     Returns:
         One result.
     """
-    prepare(folder, run.settings.anchor)
-    played, control = _play(run, folder, "canaries"), _play(run, folder, "positive control")
-    guesses = tuple(sorted({min(guess, len(played.included)) for guess in GUESSES}))
-    return [membership_of_canaries(run, claimed.guarantee, played, control, confidence, guesses)]
+    return canaries_by_play(run, claimed, folder, confidence, GUESSES, lambda name: _play(run, folder, name))
 
 
 def _play(run: MarginalsRun, folder: Path, name: str) -> MembershipScores:
     """A run with canaries, and the scores of its coins."""
     schema, control = run.table.schema, name != "canaries"
-    coins = RowCoins.kept(folder / _FILES[name], _count(schema), run.adjacency, run.table)
+    coins = RowCoins.kept(folder / COIN_FILES[name], most_coins(schema, CANARIES), run.adjacency, run.table)
     known = Table(schema, [], []) if control else run.table
     mechanism = _control(run.mechanism) if control else run.mechanism
     with (
@@ -88,12 +76,6 @@ def _play(run: MarginalsRun, folder: Path, name: str) -> MembershipScores:
         levels.of(coins.others) if coins.others else None,
     )
     return MembershipScores({LEAST_SQUARES: scores}, coins.included)
-
-
-def _count(schema: Schema) -> int:
-    """The number of coins: each needs two rows of its own, which are drawn from all that the schema allows."""
-    possible = math.prod(column.size + column.missing for column in schema.columns)
-    return max(FEWEST, min(CANARIES, possible // 20))
 
 
 def _control(mechanism: Marginals) -> Marginals:

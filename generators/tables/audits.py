@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import secrets
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.ledger.run_files import prepare
 from dpassay.auditing.released.design import TableAuditSettings
 from dpassay.auditing.released.run import audit_rows
+from dpassay.audits.games.membership_design import MembershipScores
 from dpassay.audits.result import AuditResult
 from dpassay.base.arrays import Bools
 from dpassay.data.table_schema import Row, Schema
 from dpassay.data.tables import Table
-from dpassay.generators.audits import kept
+from dpassay.generators.audits import kept, membership_of_canaries
 from dpassay.generators.base import BoundedGuarantee
 from dpassay.generators.tables.run import TableRun
+
+FEWEST_CANARIES = 100
+"""The number of coins where the schema allows few rows."""
+
+COIN_FILES = {"canaries": "canaries.json", "positive control": "control-canaries.json"}
+"""Name of a run of a canary audit → file of its coins."""
 
 LIMIT = 4000
 """The largest number of rows that are compared with synthetic ones, of table and holdout together."""
@@ -69,6 +79,39 @@ class RowCoins:
                 rows.append(side.rows[index])
                 ids.append(side.ids[index])
         return Table(table.schema, rows, ids)
+
+
+def most_coins(schema: Schema, most: int) -> int:
+    """The number of coins: each needs two rows of its own, which are drawn from all that the schema allows."""
+    possible = math.prod(column.size + column.missing for column in schema.columns)
+    return max(FEWEST_CANARIES, min(most, possible // 20))
+
+
+def canaries_by_play(
+    run: TableRun,
+    claimed: BoundedGuarantee,
+    folder: Path,
+    confidence: float,
+    guesses: Sequence[int],
+    play: Callable[[str], MembershipScores],
+) -> list[AuditResult]:
+    """The membership audit of a run with canaries beside its positive control, in a ledger of their own.
+
+    Args:
+        run: the claimed run.
+        claimed: the claim.
+        folder: of the runs; private.
+        confidence: with which the bound holds.
+        guesses: numbers of guesses, each corrected for.
+        play: the scores of a run by its name in `COIN_FILES`.
+
+    Returns:
+        One result.
+    """
+    prepare(folder, run.settings.anchor)
+    played, control = (play(name) for name in COIN_FILES)
+    numbers = tuple(sorted({min(guess, len(played.included)) for guess in guesses}))
+    return [membership_of_canaries(run, claimed.guarantee, played, control, confidence, numbers)]
 
 
 def _drawn(count: int, table: Table) -> list[Row]:

@@ -25,7 +25,7 @@ from dpassay.data.tables import Table
 from dpassay.generators.audits import membership_of_canaries, named_audits
 from dpassay.generators.base import BoundedGuarantee
 from dpassay.generators.ledger_run import open_audit_run
-from dpassay.generators.tables.audits import RowCoins, released
+from dpassay.generators.tables.audits import COIN_FILES, RowCoins, released
 from dpassay.generators.two_stage.run import TwoStageRun
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.two_stage.generator import TwoStage
@@ -46,9 +46,6 @@ CONTROL_STEPS = 60
 
 ROWS = 256
 """The number of synthetic rows that are compared with canaries."""
-
-_FILES = {"canaries": "canaries.json", "positive control": "control-canaries.json"}
-"""Name of a run of the canary audit → file of its coins."""
 
 
 def audit(run: TwoStageRun, claimed: BoundedGuarantee, confidence: float) -> list[AuditResult]:
@@ -89,7 +86,7 @@ def canaries(run: TwoStageRun, claimed: BoundedGuarantee, folder: Path, confiden
 def _play(run: TwoStageRun, folder: Path, name: str) -> tuple[MembershipScores, MembershipScores]:
     """A run with canaries, and the scores of its coins: of spikes, and of rows."""
     schema = run.table.schema
-    coins = RowCoins.kept(folder / _FILES[name], CANARIES, run.adjacency, run.table, bare=SPIKE_COINS)
+    coins = RowCoins.kept(folder / COIN_FILES[name], CANARIES, run.adjacency, run.table, bare=SPIKE_COINS)
     control = name != "canaries"
     table = coins.added(Table(schema, [], []) if control else run.table)
     spikes, swapped = _signs(coins), bool(coins.others)
