@@ -101,17 +101,18 @@ def read_sealed(path: Path) -> dict[str, Any]:
     return document
 
 
-def comparable(document: Mapping[str, Any], version: Any) -> Any:
-    """What of a bound is compared with one of this version: all, or all but sentences if another version wrote it."""
-    return document if version == __version__ else _without_sentences(document)
-
-
-def _without_sentences(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_sentences(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_without_sentences(part) for part in value]
-    return "" if isinstance(value, str) and " " in value else value
+def _agree(written: Any, computed: Any) -> bool:
+    """Whether what another version wrote agrees with what this one computes, in all that both have but sentences."""
+    if isinstance(written, dict) and isinstance(computed, dict):
+        common = written.keys() & computed.keys()
+        # Earlier versions wrote false in place of null where there is no conclusion.
+        return bool(written.get("refuted")) == bool(computed.get("refuted")) and all(
+            key == "refuted" or _agree(written[key], computed[key]) for key in common
+        )
+    if isinstance(written, list) and isinstance(computed, list):
+        return len(written) == len(computed) and all(map(_agree, written, computed))
+    both = isinstance(written, str) and isinstance(computed, str)
+    return written == computed or (both and " " in written and " " in computed)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -161,7 +162,7 @@ def recomputed_bound(
     inputs: Callable[[], Mapping[str, str]],
     of_others: str,
     compute: Callable[[], dict[str, Any]],
-    shown: Callable[[Mapping[str, Any], Any], Any],
+    shown: Callable[[Mapping[str, Any]], dict[str, Any]],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The content of ``bound.json``, and what it is now that it is computed again and compared.
 
@@ -172,7 +173,7 @@ def recomputed_bound(
         inputs: the hashes that it must have.
         of_others: what is wrong if it has others.
         compute: computes it.
-        shown: what must be equal in both, given the version that wrote the file.
+        shown: what must be equal in both; of a file that another version wrote, as far as both versions have it.
 
     Raises:
         InputError: if there is none, or it is not what the folder shows.
@@ -183,8 +184,9 @@ def recomputed_bound(
     result = read_sealed(path)
     if any(result.get(key) != value for key, value in inputs().items()):
         raise InputError(f"{path}: {of_others}; {again}")
-    expected, version = json.loads(json.dumps(compute())), result.get("dpassay")
-    if shown(result, version) != shown(expected, version):
+    expected, same = json.loads(json.dumps(compute())), result.get("dpassay") == __version__
+    written, computed = shown(result), shown(expected)
+    if not (written == computed if same else _agree(written, computed)):
         raise InputError(f"{path}: is not what the {evidence} in {folder} show; {again}")
     return result, expected
 

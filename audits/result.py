@@ -20,6 +20,11 @@ def no_conclusion(*reasons: str) -> str:
     return f"{NO_CONCLUSION}: {'; '.join(reasons)}."
 
 
+def refuted_where_concluded(refuted: bool | None, concluded: bool) -> bool | None:
+    """Whether a claim is refuted, as every result says it: None without a claim, or where there is no conclusion."""
+    return refuted if refuted or concluded else None
+
+
 @dataclass(frozen=True, slots=True)
 class Rate:
     """A number of hits, with the exact Clopper–Pearson interval of their rate if there is one rate.

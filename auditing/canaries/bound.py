@@ -19,13 +19,12 @@ from dpassay.auditing.files import (
     OF_THE_TIME,
     SCORES,
     Claimed,
-    comparable,
     hashed,
     recomputed_bound,
     sealed,
     write_bound,
 )
-from dpassay.audits.result import AuditResult
+from dpassay.audits.result import AuditResult, refuted_where_concluded
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_files import make_private
 from dpassay.base.progress import Progress
@@ -58,7 +57,7 @@ class CanaryBound:
     @property
     def refuted(self) -> bool | None:
         """Whether the audit refutes the claim; None without a claim, or if there is no conclusion."""
-        return self.planned.design.refuted_by(self.audit.bounds)
+        return refuted_where_concluded(self.planned.design.refuted_by(self.audit.bounds), self.concluded)
 
     @property
     def concluded(self) -> bool:
@@ -123,9 +122,6 @@ def read_bound(planned: PlannedCanaries) -> dict[str, Any]:
         InputError: if there is none, or it is not what the scores of the folder show.
     """
 
-    def shown(document: Mapping[str, Any], version: Any) -> dict[str, Any]:
-        return {**_without_files(document), "audit": comparable(document.get("audit", {}), version)}
-
     result, expected = recomputed_bound(
         planned.folder,
         "dpassay audit bound",
@@ -133,9 +129,9 @@ def read_bound(planned: PlannedCanaries) -> dict[str, Any]:
         lambda: {"manifest_sha256": planned.manifest_sha256, "scores_sha256": read_scores(planned).sha256},
         "was computed from other scores",
         lambda: _computed(planned, False, None).to_json(),
-        shown,
+        _without_files,
     )
-    return {**result, "audit": expected["audit"]}
+    return {**result, "audit": expected["audit"], "refuted": expected["refuted"]}
 
 
 def _without_files(results: Mapping[str, Any]) -> dict[str, Any]:

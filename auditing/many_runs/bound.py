@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from dpassay import __version__
-from dpassay.auditing.files import OF_THE_TIME, Claimed, comparable, recomputed_bound, sealed, write_bound
+from dpassay.auditing.files import OF_THE_TIME, Claimed, recomputed_bound, sealed, write_bound
 from dpassay.auditing.many_runs.files import ARMS, PlannedRuns, Results, read_plan
 from dpassay.audits.games.many_runs import detectable_leak, power
-from dpassay.audits.result import AuditResult
+from dpassay.audits.result import AuditResult, refuted_where_concluded
 from dpassay.audits.verdict import decide
 from dpassay.base.errors import InputError
 from dpassay.base.number_format import format_lower
@@ -25,7 +25,7 @@ class RunsBound:
 
     Attributes:
         planned: the plan.
-        refuted: whether the audit refutes the claim; None without a claim or a test.
+        refuted: whether the audit refutes the claim; None without a claim, or if there is no conclusion.
         audit: of the generator as it is claimed to be.
         unprotected: the same audit of the generator with its protection off; None if it was not made.
         generator_seconds: that all runs took; 0 if they were made elsewhere.
@@ -118,9 +118,8 @@ def read_bound(planned: PlannedRuns) -> dict[str, Any]:
         InputError: if there is none, or it is not what the runs of the folder show.
     """
 
-    def shown(document: Mapping[str, Any], version: Any) -> dict[str, Any]:
-        compared = {key: value for key, value in comparable(document, version).items() if key not in OF_THE_TIME}
-        return compared | {"refuted": bool(compared.get("refuted"))}  # earlier versions wrote false without a test
+    def shown(document: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in document.items() if key not in OF_THE_TIME}
 
     result, expected = recomputed_bound(
         planned.folder,
@@ -153,7 +152,7 @@ def computed(planned: PlannedRuns) -> RunsBound:
     if claim is not None:
         design = planned.plan.design()
         verdict = decide(claim.guarantee, adjacency=design.adjacency, unit=design.unit, bounds=audit.bounds)
-        refuted = verdict.name == "REFUTED" if audit.bounds else None
+        refuted = refuted_where_concluded(verdict.name == "REFUTED", audit.concluded)
     return RunsBound(
         planned=planned,
         refuted=refuted,

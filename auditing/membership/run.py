@@ -18,7 +18,7 @@ from dpassay.auditing.membership.design import MembershipSettings
 from dpassay.auditing.membership.files import Signals, check_disjoint, read_candidates, read_signals
 from dpassay.audits.games.membership import membership_audit
 from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores
-from dpassay.audits.result import AuditResult
+from dpassay.audits.result import AuditResult, refuted_where_concluded
 from dpassay.audits.verdict import decide
 from dpassay.base import defaults
 from dpassay.base.arrays import Bools, Floats
@@ -52,12 +52,13 @@ class MembershipAudit:
     audit: AuditResult
 
     @property
-    def refuted(self) -> bool:
-        """Whether the audit refutes the claimed ε; False if none is claimed."""
+    def refuted(self) -> bool | None:
+        """Whether the audit refutes the claimed ε; None if none is claimed, or there is no conclusion."""
         claim, unit, bounds = self.settings.claim, Unit.parse(self.settings.unit), self.audit.bounds
         if claim is None:
-            return False
-        return decide(claim, adjacency=Adjacency.ADD_REMOVE, unit=unit, bounds=bounds).name == "REFUTED"
+            return None
+        verdict = decide(claim, adjacency=Adjacency.ADD_REMOVE, unit=unit, bounds=bounds)
+        return refuted_where_concluded(verdict.name == "REFUTED", self.concluded)
 
     @property
     def concluded(self) -> bool:

@@ -17,7 +17,7 @@ from dpassay.auditing.alike import unlike, unlike_texts
 from dpassay.auditing.released.design import HoldoutSettings, TableAuditSettings
 from dpassay.audits.games.released_data import holdout_audit
 from dpassay.audits.implications import describe
-from dpassay.audits.result import AuditResult
+from dpassay.audits.result import AuditResult, refuted_where_concluded
 from dpassay.audits.verdict import REFUTING_CONFIDENCE, Verdict, decide, may_refute
 from dpassay.base import defaults
 from dpassay.base.errors import InputError, input_errors
@@ -78,8 +78,9 @@ class HoldoutAudit:
 
     @property
     def refuted(self) -> bool | None:
-        """Whether the audit refutes the claim; None if nothing is claimed."""
-        return None if self.verdict is None else self.verdict.name == "REFUTED"
+        """Whether the audit refutes the claim; None if nothing is claimed, or there is no conclusion."""
+        refuted = None if self.verdict is None else self.verdict.name == "REFUTED"
+        return refuted_where_concluded(refuted, any(audit.concluded for audit in self.audits))
 
     @property
     def concluded(self) -> bool:

@@ -16,7 +16,7 @@ from dpassay.accounting.secret_protection.noise import blowup, noise_for
 from dpassay.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
 from dpassay.attacks.secrets.games import Variant
 from dpassay.auditing.secrets.attack import audit_secret, number_of_values
-from dpassay.audits.result import AuditResult
+from dpassay.audits.result import AuditResult, refuted_where_concluded
 from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
 from dpassay.base.number_format import format_number, format_upper
@@ -46,9 +46,9 @@ class SecretAudit:
     audit: AuditResult
 
     @property
-    def refuted(self) -> bool:
-        """Whether a lower bound on r is above the claimed r."""
-        return any(bound.value > self.r for bound in self.audit.bounds)
+    def refuted(self) -> bool | None:
+        """Whether a lower bound on r is above the claimed r; None if there is no conclusion."""
+        return refuted_where_concluded(any(bound.value > self.r for bound in self.audit.bounds), self.concluded)
 
     @property
     def concluded(self) -> bool:

@@ -19,7 +19,7 @@ from dpassay.attacks.black_box.distinguishing import Outputs, key, plain
 from dpassay.audits.detection import Detectable, detectable, epsilon_shown
 from dpassay.audits.games.distinguishing_choice import TRAINING, epsilon_limits, select_test, training_runs
 from dpassay.audits.implications import describe, describe_limit, implied_limit
-from dpassay.audits.result import AuditResult, Rate
+from dpassay.audits.result import AuditResult, Rate, refuted_where_concluded
 from dpassay.audits.statistics.binomial import epsilon_clopper_pearson
 from dpassay.audits.statistics.ceilings import ErrorRates
 from dpassay.audits.statistics.sequential import Sequential
@@ -114,7 +114,7 @@ def distinguishing_audit(
             "threshold": test.threshold,
             "delta": test.delta,
             "limit": limit,
-            "refuted": bound.value > limit,
+            "refuted": refuted_where_concluded(bound.value > limit, _says_something(bound, limit)),
             "training_runs": first,
             "detectable": None if found_half is None else found_half.to_json(),
             "notes": notes,
@@ -139,6 +139,11 @@ def _notes(on_d: Outputs, on_d_prime: Outputs) -> list[str]:
     ]
 
 
+def _says_something(bound: Bound, limit: float) -> bool:
+    """Whether a test without errors would have refuted the claim."""
+    return (bound.ceiling or 0.0) > limit
+
+
 def _conclusion(
     guarantee: Guarantee, bound: Bound, limit: float, tp: int, fp: int, tested: int, found_half: Detectable | None
 ) -> str:
@@ -148,7 +153,7 @@ def _conclusion(
     if bound.value > limit:
         return f"{counts}, {shown}; the claim, {claimed}: it is refuted."
     ceiling = format_ceiling(bound.ceiling, bound.value)
-    if (bound.ceiling or 0.0) <= limit:
+    if not _says_something(bound, limit):
         return (
             f"{counts}, {shown}; this many runs can show at most {ceiling}, and the claim, {claimed}: the result says "
             "nothing about the claim."

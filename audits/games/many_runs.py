@@ -40,7 +40,7 @@ from dpassay.attacks.black_box.worst_cases import Event
 from dpassay.audits.detection import Detectable, epsilon_shown
 from dpassay.audits.games.distinguishing_choice import thresholds
 from dpassay.audits.implications import describe
-from dpassay.audits.result import AuditResult, Rate, no_conclusion
+from dpassay.audits.result import AuditResult, Rate, no_conclusion, refuted_where_concluded
 from dpassay.audits.statistics.binomial import lower_limit, upper_limit
 from dpassay.audits.statistics.sequential import Sequential, simulated_bounds
 from dpassay.base import defaults, validate
@@ -665,7 +665,7 @@ def _result(design: ManyRunsDesign, search: PairSearch, test: RunsTest, made: in
             "rounds": test.rounds,
             "most_rounds": test.most,
             "pilots_each": test.earlier,
-            "refuted": None if design.claim is None else test.refuted,
+            "refuted": _refuted(design, test, bound),
             "detectable": None if test.refuted else detectable_leak(design, test.size, test.earlier).to_json(),
             "notes": _notes(test),
             "stopped": _stopped(test),
@@ -673,6 +673,16 @@ def _result(design: ManyRunsDesign, search: PairSearch, test: RunsTest, made: in
             "bounds_by_round": test.bounds,
         },
     )
+
+
+def _refuted(design: ManyRunsDesign, test: RunsTest, bound: Bound) -> bool | None:
+    """Whether the claim is refuted; None without a claim, or if the test was too small to say anything of it."""
+    return None if design.claim is None else refuted_where_concluded(test.refuted, _says_something(design, bound))
+
+
+def _says_something(design: ManyRunsDesign, bound: Bound) -> bool:
+    """Whether as many rounds could have refuted the claim."""
+    return (bound.ceiling or 0.0) > design.limit
 
 
 def _finite(value: float) -> float:
@@ -699,6 +709,7 @@ def _details(design: ManyRunsDesign, search: PairSearch, made: int) -> dict[str,
         "failing": [pair.name for pair in design.pairs if pair.name in search.failing],
         "exhausted": search.exhausted,
         "untried": list(search.untried),
+        "refuted": None,
     }
 
 
@@ -751,7 +762,7 @@ def _conclusion(design: ManyRunsDesign, test: RunsTest, bound: Bound) -> str:
     claimed = describe(design.claim)
     if test.refuted:
         return f"{shown}; the claim, {claimed}, is refuted.{notes}"
-    if (bound.ceiling or 0.0) <= design.limit:
+    if not _says_something(design, bound):
         ceiling = format_ceiling(bound.ceiling, bound.value)
         most = f"{test.size} rounds show at most ε = {ceiling}, so nothing follows for the claim, {claimed}"
         return f"{no_conclusion(shown, most, _what_would_do(design, test))}{notes}"
