@@ -296,6 +296,8 @@ def how_it_was_done(audit: AuditResult | ReleasedAudit, claim: ClaimedValue | No
         rows.append((f"Source minus holdout, unprotected {figures.CONTROL}", _difference(audit.control_difference)))
     if audit.p_value is not None:
         rows.append(("p-value", f"{format_p_value(audit.p_value)} (no ε follows from it)"))
+    if gaussian := audit.details.get("gaussian"):
+        rows.append(("In a Gaussian model", str(gaussian["sentence"])))
     scalars = {key: value for key, value in audit.details.items() if isinstance(value, str | int | float)}
     for key, value in scalars.items():
         as_it_stands = not isinstance(value, float) or (claim is not None and value == claim.value)  # as elsewhere

@@ -865,6 +865,20 @@ AUDITS = (
         ("tests/audits/statistics/test_one_run.py::test_agrees_with_brute_force",),
     ),
     Mutant(
+        "one run in a Gaussian model: the next order statistic",
+        "audits/statistics/one_run_gaussian.py",
+        "above = special.betainc(r + 1, m - r, _beyond(t, mu))",
+        "above = special.betainc(r + 2, m - r, _beyond(t, mu))",
+        ("tests/audits/statistics/test_one_run_gaussian.py::test_the_law_is_attained",),
+    ),
+    Mutant(
+        "one run in a Gaussian model: cells take the value at their lower end",
+        "audits/statistics/one_run_gaussian.py",
+        "steps = np.diff(np.append(right, 1.0))",
+        "steps = np.diff(np.append(0.0, right))",
+        ("tests/audits/statistics/test_one_run_gaussian.py::test_the_p_value_is_that_of_a_quadrature_and_never_below",),
+    ),
+    Mutant(
         "Clopper and Pearson: β is doubled",
         "audits/statistics/binomial.py",
         "limit = special.betaincinv(np.maximum(hits, 1), trials - hits + 1.0, tail)",

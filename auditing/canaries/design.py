@@ -21,6 +21,7 @@ from dpassay.auditing.files import planned_claim
 from dpassay.audits.detection import Detectable, detectable
 from dpassay.audits.statistics.ceilings import OneRun
 from dpassay.audits.statistics.one_run import canaries_needed, epsilon_one_run, epsilons_one_run
+from dpassay.audits.statistics.one_run_gaussian import GaussianModel
 from dpassay.audits.statistics.power import (
     AsPrinted,
     Leak,
@@ -146,6 +147,22 @@ class CanariesDesign:
             self.candidates, guesses, correct, delta=self.delta, confidence=self.each, rule=self.rule
         )
         return float(result)
+
+    def gaussian(self, correct: int) -> GaussianModel | None:
+        """What so many right guesses of one file show if the noise of each candidate is an independent Gaussian; None
+        if the number of guesses is not fixed, since it must be."""
+        if self.guesses is None:
+            return None
+        return GaussianModel.of(
+            self.candidates,
+            self.guesses,
+            correct,
+            delta=self.delta,
+            each=self.each,
+            confidence=self.confidence,
+            adjacency=Adjacency.ADD_REMOVE,
+            unit=self.unit,
+        )
 
     def refuted_by(self, bounds: Sequence[Bound]) -> bool | None:
         """Whether bounds refute the claim, by the rules of `dpassay.audits.verdict`; None without a claim or bounds."""

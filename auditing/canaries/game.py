@@ -144,6 +144,7 @@ def third_party_audit(
     by_chance = int((results[best] & ~included).sum()) / holdout if design.guesses is None and holdout else 0.0
     limit = design.detectable(by_chance)
     refuted = design.refuted_by(shown)
+    gaussian = None if failures else design.gaussian(int((results[best] & included).sum()))
     said = _conclusion(design, included, results[best], bounds[best], scorings[best], failures, refuted, limit, control)
     return AuditResult(
         name="third_party",
@@ -176,6 +177,7 @@ def third_party_audit(
             "scored_files": len(scorings),
             "guesses": "every canary that is printed" if design.guesses is None else design.guesses,
             "detectable": limit.to_json(),
+            "gaussian": None if gaussian is None else gaussian.to_json(),
             "unprotected": None if control is None else control.to_json(),
         },
     )

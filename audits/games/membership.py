@@ -27,6 +27,7 @@ from dpassay.audits.games.membership_design import MembershipDesign, MembershipS
 from dpassay.audits.result import AuditResult, Rate, no_conclusion
 from dpassay.audits.statistics.ceilings import OneRun
 from dpassay.audits.statistics.one_run import epsilon_one_run
+from dpassay.audits.statistics.one_run_gaussian import GaussianModel
 from dpassay.audits.statistics.roc import Area, area_under_curve, positives_at
 from dpassay.audits.verdict import REFUTING_CONFIDENCE, may_refute
 from dpassay.base.number_format import (
@@ -85,6 +86,7 @@ def membership_audit(
     failures += [] if control is None else _blind(_areas(control, confidence), known)
     bound = None if best is None or failures else _together(best, attempts, design)
     limit = None if best is None else _detectable(m, best, design)
+    gaussian = None if best is None or failures else _gaussian(m, best, design)
     return AuditResult(
         name="membership",
         game=_game(design),
@@ -106,6 +108,7 @@ def membership_audit(
             "failures": failures,
             "areas": _described(areas),
             "detectable": None if limit is None else limit.to_json(),
+            "gaussian": None if gaussian is None else gaussian.to_json(),
             "control_areas": {} if control is None else _described(_areas(control, confidence)),
             "attempts": [
                 {
@@ -148,6 +151,20 @@ def _detectable(m: int, best: _Attempt, design: MembershipDesign) -> Detectable:
     """What the attempt with the largest bound detects with 50 % power."""
     size, confidence = OneRun(m, best.guesses, "tight"), best.bound.confidence or design.confidence
     return detectable(size, design.claimed_epsilon, confidence=confidence, delta=design.delta, share=False)
+
+
+def _gaussian(m: int, best: _Attempt, design: MembershipDesign) -> GaussianModel:
+    """What the attempt with the largest bound shows if the noise of each candidate is an independent Gaussian."""
+    return GaussianModel.of(
+        m,
+        best.guesses,
+        best.correct,
+        delta=design.delta,
+        each=best.bound.confidence or design.confidence,
+        confidence=design.confidence,
+        adjacency=design.adjacency,
+        unit=design.unit,
+    )
 
 
 def _together(best: _Attempt, attempts: Sequence[_Attempt], design: MembershipDesign) -> Bound:

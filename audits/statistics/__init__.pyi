@@ -21,6 +21,9 @@ from .one_run import epsilon_one_run as epsilon_one_run
 from .one_run import epsilons_one_run as epsilons_one_run
 from .one_run import hypergeometric_tail as hypergeometric_tail
 from .one_run_f_dp import epsilon_one_run_f_dp as epsilon_one_run_f_dp
+from .one_run_gaussian import GaussianModel as GaussianModel
+from .one_run_gaussian import epsilon_one_run_gaussian as epsilon_one_run_gaussian
+from .one_run_gaussian import mu_one_run as mu_one_run
 from .power import AsPrinted as AsPrinted
 from .power import RandomizedResponse as RandomizedResponse
 from .power import Rates as Rates

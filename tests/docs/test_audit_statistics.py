@@ -13,7 +13,7 @@ from seeded_bugs import CASES
 
 from dpassay.audits import statistics
 from dpassay.audits.statistics import OneRun, ceiling, detectable_epsilon, detectable_share
-from dpassay.base.number_format import format_percent, format_upper
+from dpassay.base.number_format import format_lower, format_percent, format_upper
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/audit-statistics.md").read_text(encoding="utf-8")
@@ -48,6 +48,17 @@ def test_the_power_on_the_page_is_computed() -> None:
     assert len(stated) == 6
     for call, value in stated:
         assert f"{eval(call, names):.3g}" == value, call
+
+
+def test_what_more_assumptions_buy_is_computed() -> None:
+    """Lower bounds are printed rounded down, to three digits."""
+    names = {name: getattr(statistics, name) for name in dir(statistics)}
+    (made,) = re.findall(r"^counts = .*$", PAGE, flags=re.MULTILINE)
+    exec(made, names)  # noqa: S102 (our own documentation)
+    stated = re.findall(r"^((?:epsilon|mu)_one_run\w*\(\*\*counts.*\)\.value)\s+# ([\d.]+)$", PAGE, flags=re.MULTILINE)
+    assert len(stated) == 4
+    for call, value in stated:
+        assert format_lower(eval(call, names), 3) == value, call
 
 
 def test_the_leaks_found_half_of_the_time_are_computed() -> None:

@@ -179,6 +179,8 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
         for bound_ in audit.bounds:
             ceiling = format_ceiling(bound_.ceiling, bound_.value)
             say(f"Ceiling, had every guess been right (no sign of privacy): ε = {ceiling}")
+        if gaussian := audit.details["gaussian"]:
+            say(gaussian["sentence"])
         for rate in (*audit.rates, *audit.controls):
             say(f"{rate.name}: {rate.hits} of {rate.trials}")
         say("Tried: " + "; ".join(audit.multiplicity))

@@ -235,3 +235,5 @@ def print_audit(result: MembershipAudit) -> None:
     console.print(f"PRIVATE. {PRIVATE}", markup=False, highlight=False)
     console.print(table)
     console.print(audit.conclusion, markup=False, highlight=False)
+    if details["gaussian"]:
+        console.print(details["gaussian"]["sentence"], markup=False, highlight=False)

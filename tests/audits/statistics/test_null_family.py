@@ -20,20 +20,25 @@ BOUNDS = [
     statistics.epsilon_one_run(100, 60, 50, delta=1e-5, confidence=0.95),
     statistics.epsilon_one_run_f_dp(100, 60, 50, family="gdp", delta=1e-5, confidence=0.95),
     statistics.epsilon_one_run_f_dp(100, 60, 50, family="approx_dp", delta=1e-5, confidence=0.95),
+    statistics.mu_one_run(100, 60, 50, confidence=0.95),
     statistics.epsilon_from_scores([3.0, 4.0, 5.0], [0.0, 1.0, 2.0], delta=0.0, confidence=0.95),
     statistics.disclosures_with_holdout(60, 45, 2000).epsilon,
     SEQUENTIAL.bound(),
 ]
 
 
-MODELS = {"mu_clopper_pearson", "one_run_f_dp_gdp"}
-"""Those that assume a family."""
+MODELS = {
+    "mu_clopper_pearson": "every μ-GDP mechanism",
+    "one_run_f_dp_gdp": "every μ-GDP mechanism",
+    "one_run_gaussian": "every function of independent Gaussian observations, one for each candidate",
+}
+"""Those that assume a family, which is named."""
 
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: bound.method)
 def test_a_family_is_named_and_only_bounds_on_all_mechanisms_may_refute(bound: Bound) -> None:
     assumes = bound.method in MODELS
-    assert bound.null_family == ("every μ-GDP mechanism" if assumes else ANY_MECHANISM)
+    assert bound.null_family == MODELS.get(bound.method, ANY_MECHANISM)
     assert (bound.rigor is Rigor.MODEL_CONDITIONAL) == assumes
     assert bound.ceiling is not None
     assert bound.value <= bound.ceiling
