@@ -869,7 +869,7 @@ AUDITS = (
         "audits/statistics/one_run_gaussian.py",
         "above = special.betainc(r + 1, m - r, _beyond(t, mu))",
         "above = special.betainc(r + 2, m - r, _beyond(t, mu))",
-        ("tests/audits/statistics/test_one_run_gaussian.py::test_the_law_is_attained",),
+        ("tests/audits/statistics/test_one_run_gaussian.py::test_the_p_value_is_that_of_a_quadrature_and_never_below",),
     ),
     Mutant(
         "one run in a Gaussian model: cells take the value at their lower end",
@@ -877,6 +877,27 @@ AUDITS = (
         "steps = np.diff(np.append(right, 1.0))",
         "steps = np.diff(np.append(0.0, right))",
         ("tests/audits/statistics/test_one_run_gaussian.py::test_the_p_value_is_that_of_a_quadrature_and_never_below",),
+    ),
+    Mutant(
+        "released data: each of k attacks at confidence 1 − β",
+        "auditing/released/run.py",
+        "each = 1 - (1 - settings.confidence) / len(hits)",
+        "each = settings.confidence",
+        ("tests/auditing/released/test_audit_released.py::test_all_intervals_of_an_audit_hold_jointly",),
+    ),
+    Mutant(
+        "released data: the rates beside an attack are not paid for",
+        "audits/games/released_data.py",
+        "share = (1 - confidence) / (2 + len(result.beside))",
+        "share = (1 - confidence) / 2",
+        ("tests/audits/games/test_released_data.py::test_all_intervals_of_an_attack_hold_jointly",),
+    ),
+    Mutant(
+        "linkability: both parties break ties alike",
+        "attacks/released/linkability.py",
+        "order = rng.permutation(np.sort(distinct))",
+        "order = np.sort(distinct)",
+        ("tests/attacks/released/test_linkability.py::test_ties_link_by_chance_only",),
     ),
     Mutant(
         "Clopper and Pearson: β is doubled",

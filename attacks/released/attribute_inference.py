@@ -24,13 +24,19 @@ TOLERANCE = 0.05
 
 
 def attribute_inference(
-    tables: Tables, secret: str, *, tolerance: float = TOLERANCE, progress: Step | None = None
+    tables: Tables,
+    secret: str,
+    *,
+    name: str = "attribute_inference",
+    tolerance: float = TOLERANCE,
+    progress: Step | None = None,
 ) -> Hits:
     """Guesses a column of every row as that of the synthetic row that is nearest in the other columns.
 
     Args:
         tables: the rows, and the units whose rows they are.
         secret: the column to guess.
+        name: of the attack, if several columns are guessed.
         tolerance: for numbers, as a fraction of the range in source and holdout, in [0, 1).
         progress: called with the number of rows done and the total.
 
@@ -55,7 +61,7 @@ def attribute_inference(
     (source, holdout), constant = tables.hits(right), tables.hits(same)
     off = f"within {format_percent(tolerance)} of the range" if numeric else "the same category"
     return Hits(
-        "attribute_inference",
+        name,
         f"the column {secret!r} of a row is unknown and the others are known; guess it from the synthetic table",
         f"the value of the synthetic row that is nearest in the other columns; right if {off}",
         "guessed right",
@@ -66,6 +72,7 @@ def attribute_inference(
             ("source units guessed right by one constant value", int(constant[0].sum()), len(source)),
             ("holdout units guessed right by one constant value", int(constant[1].sum()), len(holdout)),
         ),
+        int(constant[0].sum()),
     )
 
 

@@ -30,6 +30,7 @@ class Hits:
         holdout: shape (m,), whether each unit of the holdout was hit.
         details: further numbers, as JSON types only, that reveal no record.
         beside: further descriptive counts: a name, hits, trials.
+        naive: how many units of the source a guess hits that uses nothing of them; None if there is no such guess.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Hits:
     holdout: Bools
     details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     beside: tuple[tuple[str, int, int], ...] = ()
+    naive: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

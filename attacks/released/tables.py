@@ -105,23 +105,31 @@ class Tables:
         raise ValueError(no_column(column, self.numeric + self.categorical))
 
     def without(self, column: str) -> Tables:
-        """The same tables without one column."""
-        numeric, index = self.locate(column)
-        names = [list(self.numeric), list(self.categorical)]
-        del names[0 if numeric else 1][index]
-        sides = []
-        for side in (self.synthetic, self.source, self.holdout):
-            numbers = np.delete(side.numbers, index, axis=1) if numeric else side.numbers
-            codes = side.codes if numeric else np.delete(side.codes, index, axis=1)
-            sides.append(EncodedTable(numbers, codes))
-        return replace(
-            self,
-            numeric=tuple(names[0]),
-            categorical=tuple(names[1]),
-            synthetic=sides[0],
-            source=sides[1],
-            holdout=sides[2],
+        """The same tables without one column.
+
+        Raises:
+            ValueError: if there is no such column.
+        """
+        self.locate(column)
+        return self.only([name for names in self._names for name in names if name != column])
+
+    def only(self, columns: Collection[str]) -> Tables:
+        """The same tables with some of the columns, in the order of the tables."""
+        kept = [[index for index, name in enumerate(names) if name in columns] for names in self._names]
+        numeric, categorical = (
+            tuple(names[index] for index in chosen) for names, chosen in zip(self._names, kept, strict=True)
         )
+        sides = [
+            EncodedTable(side.numbers[:, kept[0]], side.codes[:, kept[1]])
+            for side in (self.synthetic, self.source, self.holdout)
+        ]
+        return replace(
+            self, numeric=numeric, categorical=categorical, synthetic=sides[0], source=sides[1], holdout=sides[2]
+        )
+
+    @property
+    def _names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return self.numeric, self.categorical
 
 
 def encode(

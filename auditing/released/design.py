@@ -19,7 +19,7 @@ from dpassay.data.table_schema import kinds_of, read_schema
 class HoldoutSettings:
     """The arguments that `audit_text` and `audit_table` share; `reading` says how all files are written.
 
-    Each of k attacks, and each of its intervals, has confidence 1 − (1 − confidence)/k.
+    Each of k attacks has confidence 1 − (1 − confidence)/k, for its bound and for all its intervals jointly.
     """
 
     source: Path
@@ -58,7 +58,8 @@ class HoldoutSettings:
 class TableAuditSettings(HoldoutSettings):
     """The arguments of `audit_table`."""
 
-    secret: str | None = None
+    secrets: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
     user: str | None = None
     ignore: tuple[str, ...] = ()
     number: tuple[str, ...] = ()
@@ -77,6 +78,14 @@ class TableAuditSettings(HoldoutSettings):
         for column in named:
             if named.count(column) > 1:
                 raise ValueError(f"column {column!r} is named twice; name it once, as what it is")
+        for option, columns in (("secret", self.secrets), ("link", self.link)):
+            for column in columns:
+                if columns.count(column) > 1:
+                    raise ValueError(f"--{option} names column {column!r} twice; name it once")
+                if column in self.unused:
+                    raise ValueError(
+                        f"--{option} names column {column!r}, which is not compared: {self.unused[column]}"
+                    )
 
     @property
     def unused(self) -> dict[str, str]:

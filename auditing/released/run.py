@@ -288,7 +288,8 @@ def audit_table(
     *,
     source: str | Path,
     holdout: str | Path,
-    secret: str | None = None,
+    secret: str | Iterable[str] | None = None,
+    link: Iterable[str] = (),
     user: str | None = None,
     ignore: Iterable[str] = (),
     number: Iterable[str] = (),
@@ -304,13 +305,16 @@ def audit_table(
     output: str | Path | None = None,
     progress: Progress | None = None,
 ) -> TableAudit:
-    """Attacks a synthetic table: exact and near copies of rows of the source, attribute inference, singling out.
+    """Attacks a synthetic table: exact and near copies of its source, linkability, attribute inference, singling out.
 
     Args:
         synthetic: a .csv, .tsv, .jsonl or .parquet file.
         source: file of the records that the generator saw.
         holdout: file of records of the same kind that it did not see.
-        secret: column whose value is inferred from the others; None for no attribute inference.
+        secret: column whose value is inferred from the others, or several columns, each an attack of its own; None for
+            no attribute inference.
+        link: columns that one of two parties knows, while the other knows those that are not named; empty for no
+            linkability.
         user: column of the user, who is then the unit; None for rows. It is not compared.
         ignore: columns to leave out, such as ids.
         number: columns of numbers or dates, in which all other cells count as missing.
@@ -337,7 +341,8 @@ def audit_table(
     settings = TableAuditSettings(
         source=Path(source),
         holdout=Path(holdout),
-        secret=secret,
+        secrets=_columns(secret),
+        link=tuple(link),
         user=user,
         ignore=tuple(ignore),
         number=tuple(number),
@@ -377,6 +382,7 @@ def audit_rows(
         written: how each file is written, by its side; None for rows that come from no file.
     """
     from dpassay.attacks.released.attribute_inference import attribute_inference
+    from dpassay.attacks.released.linkability import linkability
     from dpassay.attacks.released.nearest_record import closest_records, exact_matches
     from dpassay.attacks.released.singling_out import singling_out
     from dpassay.attacks.released.tables import encode
@@ -384,8 +390,8 @@ def audit_rows(
     progress = settings.progress
     with progress.stage("Encoding") as step, input_errors():
         every = encode(*rows, ignore=tuple(settings.unused), rules=settings.rules)
-        if settings.secret is not None:
-            every.locate(settings.secret)
+        for column in (*settings.secrets, *settings.link):
+            every.locate(column)
         units = _row_units(settings, every, rows[1:])
         differing = _unlike(settings, every, rows[1:], units)
         del rows
@@ -397,9 +403,13 @@ def audit_rows(
     hits = [exact_matches(every)]
     with progress.stage("Nearest rows") as step:
         hits.append(closest_records(some, seed=settings.seed, limit=settings.limit // 2, progress=step))
-    if settings.secret is not None:
+    if settings.link:
+        with progress.stage("Linking parts of rows") as step, input_errors():
+            hits.append(linkability(some, settings.link, seed=settings.seed, progress=step))
+    for column in settings.secrets:
+        name = "attribute_inference" + (f" ({column})" if len(settings.secrets) > 1 else "")
         with progress.stage("Guessing the secret column") as step, input_errors():
-            hits.append(attribute_inference(some, settings.secret, progress=step))
+            hits.append(attribute_inference(some, column, name=name, progress=step))
     with progress.stage("Singling out") as step:
         hits.append(singling_out(some, seed=settings.seed, progress=step))
     unit = "record" if settings.user is None else "user"
@@ -415,6 +425,10 @@ def audit_rows(
         columns=summaries,
         written=written or {},
     )
+
+
+def _columns(secret: str | Iterable[str] | None) -> tuple[str, ...]:
+    return () if secret is None else (secret,) if isinstance(secret, str) else tuple(secret)
 
 
 def _row_units(settings: TableAuditSettings, tables: Tables, rows: Sequence[Sequence[Mapping[str, Any]]]) -> Units:

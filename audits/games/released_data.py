@@ -6,11 +6,15 @@ split, the number of source hits is hypergeometric, so the p-value is exact. It 
 If each unit was put into the source by its own fair coin, hits are guesses "in", and the one-run statistic bounds ε.
 
 The intervals of rates treat units as independent trials, which units of one run are not quite: they are descriptive.
+Each of n rates has an interval at confidence 1 − β/n, so all of them hold jointly at 1 − β; the intervals of the
+difference and of the risk follow from those of source and holdout, and hold whenever they do.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from typing import Any
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound
@@ -18,7 +22,7 @@ from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.attacks.released.holdout import Hits
 from dpassay.audits.detection import Detectable, detectable, epsilon_shown
 from dpassay.audits.result import AuditResult, Rate, no_conclusion
-from dpassay.audits.statistics.binomial import difference_interval
+from dpassay.audits.statistics.binomial import difference_interval, risk_interval
 from dpassay.audits.statistics.one_run import disclosures_with_holdout, hypergeometric_tail
 from dpassay.audits.statistics.power import AsPrinted, SourceAndHoldout
 from dpassay.base import validate
@@ -50,7 +54,7 @@ def holdout_audit(
     Args:
         result: what an attack found.
         coins: whether each unit was put into source or holdout by its own fair coin. Only then ε is bounded.
-        confidence: of the intervals and of the bound; if k audits must hold jointly, pass 1 − β/k to each.
+        confidence: of the bound, and of all intervals jointly; if k audits must hold jointly, pass 1 − β/k to each.
         delta: δ in [0, 1) at which ε is bounded.
         unit: what a unit is; a record by default.
         claim: the claim that bounds are compared with, at this δ; None for no claim. Only all audits of the same data
@@ -90,22 +94,26 @@ def holdout_audit(
     if not failures and not (bound is not None and bound.value > (0.0 if claim is None else claim.epsilon)):
         claimed = None if claim is None or not coins else float(claim.epsilon)
         limit = detectable(size, claimed, confidence=confidence, delta=delta, by_chance=other / holdout)
+    share = (1 - confidence) / (2 + len(result.beside))
     rates = (
-        Rate(f"source units {result.hit}", hits, source, confidence),
-        Rate(f"holdout units {result.hit}", other, holdout, confidence),
+        Rate(f"source units {result.hit}", hits, source, 1 - share),
+        Rate(f"holdout units {result.hit}", other, holdout, 1 - share),
     )
+    counts = (hits, source, other, holdout)
+    naive = None if result.naive is None or result.naive < hits else result.naive
     return AuditResult(
         name=result.name,
         game=result.game,
         attack=result.attack,
         statistics=("hypergeometric tail", "clopper_pearson", *(("one_run",) if coins else ())),
-        conclusion=_conclusion(result.hit, rates, p_value, least, bound, failures, 1 - confidence, claim, limit, needs),
+        conclusion=_conclusion(result.hit, rates, p_value, least, bound, failures, 1 - confidence, claim, limit, needs)
+        + ("" if naive is None or failures else _no_better(naive, source)),
         trials=source + holdout,
         bounds=() if failures or bound is None else (bound,),
-        rates=rates + tuple(Rate(*counts, confidence) for counts in result.beside),
+        rates=rates + tuple(Rate(*beside, 1 - share) for beside in result.beside),
         controls=(rates[1],),
         controls_passed=not failures if source and holdout else None,
-        difference=difference_interval(hits, source, other, holdout, confidence=confidence),
+        difference=difference_interval(*counts, confidence=1 - 2 * share),
         p_value=p_value,
         multiplicity=_multiplicity(tried or (result.name,)),
         details={
@@ -113,8 +121,32 @@ def holdout_audit(
             "coins": coins,
             "failures": failures,
             "least_p_value": least,
+            "risk": _risk(counts, 1 - 2 * share),
             "detectable": None if limit is None else limit.to_json(),
         },
+    )
+
+
+def _risk(counts: tuple[int, int, int, int], confidence: float) -> dict[str, Any]:
+    """(a − b)/(1 − b) for the rates a of the source and b of the holdout, with its interval; None where it has no value
+    or no lower end."""
+    hits, source, other, holdout = counts
+    risk = risk_interval(*counts, confidence=confidence)
+    measured = bool(source) and other < holdout
+    return {
+        "value": 1 - (1 - hits / source) / (1 - other / holdout) if measured else None,
+        "interval": [
+            risk.lower if math.isfinite(risk.lower) else None,
+            risk.upper if math.isfinite(risk.upper) else None,
+        ],
+        "confidence": confidence,
+    }
+
+
+def _no_better(naive: int, source: int) -> str:
+    return (
+        f" A guess that is the same for all hits {naive} of {source} source units, so this attack is no better than "
+        "one that looks at no unit."
     )
 
 

@@ -6,6 +6,7 @@ from .binomial import difference_interval as difference_interval
 from .binomial import epsilon_clopper_pearson as epsilon_clopper_pearson
 from .binomial import epsilons_clopper_pearson as epsilons_clopper_pearson
 from .binomial import mu_clopper_pearson as mu_clopper_pearson
+from .binomial import risk_interval as risk_interval
 from .ceilings import ErrorRates as ErrorRates
 from .ceilings import OneRun as OneRun
 from .ceilings import Rounds as Rounds

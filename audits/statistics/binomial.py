@@ -5,6 +5,8 @@ The functions take counts only; attacks produce the counts.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
@@ -209,6 +211,34 @@ def difference_interval(hits_a: int, trials_a: int, hits_b: int, trials_b: int, 
     a = clopper_pearson(hits_a, trials_a, confidence=each)
     b = clopper_pearson(hits_b, trials_b, confidence=each)
     return Interval(a.lower - b.upper, a.upper - b.lower)
+
+
+def risk_interval(hits_a: int, trials_a: int, hits_b: int, trials_b: int, *, confidence: float) -> Interval:
+    """An interval for (a − b)/(1 − b), the share that an attack on a gains of what it misses in the control b.
+
+    It follows from the two intervals of `difference_interval`, and holds whenever these do, so it costs no confidence
+    beside that one. (a − b)/(1 − b) = 1 − (1 − a)/(1 − b) increases with a and decreases with b. It is not cut off at
+    0: a negative value means that the control is hit more often. If b may be 1, there is no lower end: −∞.
+
+    Args:
+        hits_a, trials_a: counts of the attack.
+        hits_b, trials_b: counts of the control.
+        confidence: coverage in (0, 1).
+
+    Raises:
+        ValueError: if a count is invalid, as for `clopper_pearson`.
+
+    Source: Giomi et al., "A Unified Framework for Quantifying Privacy Risk in Synthetic Data" (2023), section 3.2, for
+        the risk; they propagate errors of Wilson's intervals, and cut it off at 0 and 1.
+    """
+    each = 1 - (1 - validate.open_probability(confidence=confidence)) / 2
+    a = clopper_pearson(hits_a, trials_a, confidence=each)
+    b = clopper_pearson(hits_b, trials_b, confidence=each)
+
+    def risk(attack: float, control: float) -> float:
+        return 1 - (1 - attack) / (1 - control) if control < 1 else 1.0 if attack == 1 else -math.inf
+
+    return Interval(risk(a.lower, b.upper), risk(a.upper, b.lower))
 
 
 def _checked(hits: ArrayLike, trials: ArrayLike) -> tuple[Integers, Integers]:

@@ -141,7 +141,8 @@ def released(run: TableRun, claimed: BoundedGuarantee, folder: Path, confidence:
         confidence: with which all intervals and p-values hold jointly.
 
     Returns:
-        One result for each attack: equal rows, nearest rows, the target column guessed, and rows singled out.
+        One result for each attack: equal rows, nearest rows, every second column linked with the others, the
+        target column guessed, and rows singled out.
     """
     schema = run.table.schema
     target, holdout = run.claim.target_and_holdout(schema)
@@ -153,7 +154,8 @@ def released(run: TableRun, claimed: BoundedGuarantee, folder: Path, confidence:
         source=Path("the table"),
         holdout=Path("the holdout"),
         confidence=confidence,
-        secret=target,
+        secrets=(target,),
+        link=schema.names[::2] if len(schema.names) > 1 else (),
         limit=LIMIT,
         seed=run.mechanism.seed,
         progress=run.settings.progress,

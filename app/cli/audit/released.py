@@ -38,7 +38,10 @@ TEXT_EXAMPLE = (
     "Example: dpassay audit text report --source seen.jsonl --holdout unseen.jsonl\n\n"
     "dpassay audit text report --source seen.jsonl --holdout unseen.jsonl --coins --epsilon 3 --delta 1e-5"
 )
-TABLE_EXAMPLE = "Example: dpassay audit table synthetic.csv --source seen.csv --holdout unseen.csv --secret income"
+TABLE_EXAMPLE = (
+    "Example: dpassay audit table synthetic.csv --source seen.csv --holdout unseen.csv --secret income\n\n"
+    "dpassay audit table synthetic.csv --source seen.csv --holdout unseen.csv --link age --link city"
+)
 
 Source = Annotated[Path, typer.Option(help="File of the records that the generator saw.")]
 Holdout = Annotated[
@@ -102,7 +105,15 @@ def table(
     source: Source,
     holdout: Holdout = None,
     secret: Annotated[
-        str | None, typer.Option(help="Column whose value is inferred from the others. Default: none.")
+        list[str] | None,
+        typer.Option(help="Column whose value is inferred from the others; repeatable, but each is paid for."),
+    ] = None,
+    link: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column that one of two parties knows, while the other knows those that are not named: linkability; "
+            "repeatable. Default: none."
+        ),
     ] = None,
     user: Annotated[str | None, typer.Option(help="Column of the user; users are then the units.")] = None,
     ignore: Ignore = None,
@@ -131,7 +142,7 @@ def table(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Attacks a synthetic table: exact and near copies of rows of the source, attribute inference, singling out.
+    """Attacks a synthetic table: exact and near copies of its source, linkability, attribute inference, singling out.
 
     Each attack is also made on the holdout, which the generator did not see, so that what rows have in common does not
     count. Without --coins there is a p-value but no bound on ε. What each column was taken for is shown first.
@@ -196,7 +207,7 @@ def _audits(result: HoldoutAudit) -> Table:
     confidence = format_confidence(result.settings.confidence)
     title = f"Units hit ({result.unit}); all bounds hold jointly with confidence {confidence}"
     table = Table(title=title, title_justify="left")
-    for number, column in enumerate(("audit", "source", "holdout", "difference in points", "p", "ε ≥")):
+    for number, column in enumerate(("audit", "source", "holdout", "difference in points", "risk in %", "p", "ε ≥")):
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for audit in result.audits:
         assert audit.difference is not None
@@ -204,7 +215,9 @@ def _audits(result: HoldoutAudit) -> Table:
         rates = [f"{rate.hits}/{rate.trials}" for rate in audit.rates[:2]]
         bound = format_lower(audit.bounds[0].value) if audit.bounds else "–"
         points = f"{format_points(audit.difference.lower, 'down')} to {format_points(audit.difference.upper, 'up')}"
-        table.add_row(audit.name, *rates, points, format_p_value(audit.p_value), bound)
+        low, high = audit.details["risk"]["interval"]
+        risk = f"{'−∞' if low is None else format_points(low, 'down')} to {format_points(high, 'up')}"
+        table.add_row(audit.name, *rates, points, risk, format_p_value(audit.p_value), bound)
     return table
 
 

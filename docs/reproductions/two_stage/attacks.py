@@ -57,7 +57,7 @@ def cells(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def ours(made: Sequence[Row], private: Sequence[Row], unseen: Sequence[Row], seed: int) -> dict[str, Any]:
     """For each attack of the audit: rates on private and on unseen rows, and the p-value that they are equal."""
-    settings = TableAuditSettings(source=Path("private"), holdout=Path("unseen"), secret=TARGET, seed=seed)
+    settings = TableAuditSettings(source=Path("private"), holdout=Path("unseen"), secrets=(TARGET,), seed=seed)
     audits = audit_rows(Path("synthetic"), [cells(made), cells(private), cells(unseen)], settings).audits
     found = {}
     for audit in audits:

@@ -83,7 +83,7 @@ def test_records_and_personal_data_are_found_and_kept_private(files: dict[str, P
         assert [(rate["hits"], rate["trials"]) for rate in audits[name]["rates"]] == [(10, 60), (0, 60)]
         assert audits[name]["p_value"] < 0.001
         assert audits[name]["bounds"] == []
-        assert audits[name]["rates"][0]["confidence"] == pytest.approx(1 - 0.05 / 4)
+        assert audits[name]["rates"][0]["confidence"] == pytest.approx(1 - 0.05 / 8)
     assert audits["longest_runs"]["details"]["longest_run"]["source"]["quantiles"]["1"] >= 20
     assert [(rate["hits"], rate["trials"]) for rate in audits["personal_data"]["rates"]] == [(1, 2), (0, 0)]
     counts = result["personal_data"]["counts"]
@@ -224,6 +224,30 @@ def test_rows_are_found(tables: dict[str, Path]) -> None:
     assert len(audits["singling_out"]["rates"]) == 8
 
 
+def test_all_intervals_of_an_audit_hold_jointly(tables: dict[str, Path]) -> None:
+    """Six attacks, two of them guesses of columns: the errors of the intervals of all rates add up to β, and so do
+    those of the bounds. Difference and risk follow from the rates of source and holdout."""
+    options = ("--secret", "income", "--secret", "job", "--link", "age", "--coins", "--confidence", 0.9, "--json")
+    audits = by_name(found(table(tables, *options)))
+    guessed = ["attribute_inference (income)", "attribute_inference (job)"]
+    assert list(audits) == ["exact_match", "closest_record", "linkability", *guessed, "singling_out"]
+    rates = [rate for audit in audits.values() for rate in audit["rates"]]
+    assert sum(1 - rate["confidence"] for rate in rates) == pytest.approx(0.1, abs=1e-9)
+    assert sum(1 - bound["confidence"] for audit in audits.values() for bound in audit["bounds"]) <= 0.1 + 1e-9
+    linked = audits["linkability"]
+    assert linked["rates"][0]["hits"] >= 10  # of 20 that are copied, some have an age that others have
+    assert linked["rates"][1]["hits"] <= 5
+    risk = linked["details"]["risk"]
+    assert risk["interval"][0] < risk["value"] < risk["interval"][1] <= 1
+    assert "one party knows 'age' of each row, another 'income', 'job'" in linked["game"]
+
+
+def test_people_see_the_risk(tables: dict[str, Path]) -> None:
+    shown = table(tables, "--link", "age").stdout
+    assert "risk in %" in shown
+    assert "linkability" in shown
+
+
 def test_a_limit_draws_from_both_sides_together(tables: dict[str, Path]) -> None:
     result = found(table(tables, "--limit", 50, "--json"))
     assert result["used"] == 50
@@ -269,12 +293,32 @@ def test_tables_for_people_round_bounds_down_and_p_values_up(capsys: pytest.Capt
         rates=(Rate("hits", 1, 2, 0.95),) * 2,
         difference=Interval(0.0, 1.0),
         p_value=1.4101e-6,
+        details={"risk": {"interval": [-0.5, 1.0]}},
     )
     settings = HoldoutSettings(source=Path("s.csv"), holdout=Path("h.csv"))
     units = Units.of(["one"], ["another"])
     print_audits(HoldoutAudit(synthetic=Path("t.csv"), settings=settings, unit="record", units=units, audits=(audit,)))
     cells = capsys.readouterr().out.split()
     assert {"1.84979", "1.42", "10⁻⁶"} <= set(cells)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--link", "age", "--link", "age"], "--link names column 'age' twice; name it once"),
+        (
+            ["--secret", "job", "--ignore", "job"],
+            "--secret names column 'job', which is not compared: ignored, as stated",
+        ),
+        (["--link", "age", "--link", "income", "--link", "job"], "the second party of linkability knows no column"),
+        (["--link", "aeg"], "aeg"),
+    ],
+)
+def test_columns_that_parties_cannot_know(tables: dict[str, Path], arguments: list[str], message: str) -> None:
+    result = table(tables, *arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert not (tables["synthetic"].parent / "private" / "table-audit.json").exists()
 
 
 @pytest.mark.parametrize("kind", ["text", "table"])

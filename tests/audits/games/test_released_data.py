@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from dpassay.accounting.bounds import Rigor
 from dpassay.accounting.guarantees import PureDP
 from dpassay.attacks.released.attribute_inference import attribute_inference
 from dpassay.attacks.released.holdout import Hits, Units
+from dpassay.attacks.released.linkability import linkability
 from dpassay.attacks.released.nearest_record import closest_records, exact_matches
 from dpassay.attacks.released.singling_out import singling_out
 from dpassay.attacks.released.tables import encode
@@ -42,6 +44,40 @@ def test_a_leak_is_counted_and_without_coins_there_is_no_epsilon() -> None:
     assert "45 of 1000 source units and 15 of 1000 holdout units are hit" in result.conclusion
     assert "more source units than chance explains" in result.conclusion
     assert result.controls_passed
+
+
+def test_all_intervals_of_an_attack_hold_jointly() -> None:
+    """The errors of all rates, those beside the attack included, add up to β; difference and risk follow from the
+    rectangle of the first two."""
+    beside = (("by a constant", 30, 1000), ("of the holdout by a constant", 20, 1000))
+    result = holdout_audit(dataclasses.replace(hits(45, 1000, 15, 900), beside=beside), coins=False, confidence=0.9)
+    errors = [1 - rate.confidence for rate in result.rates if rate.confidence is not None]
+    assert len(errors) == 4
+    assert sum(errors) <= 0.1 + 1e-12
+    a, b = (rate.interval for rate in result.rates[:2])
+    assert a is not None
+    assert b is not None
+    assert result.difference is not None
+    assert (result.difference.lower, result.difference.upper) == (a.lower - b.upper, a.upper - b.lower)
+    risk = result.details["risk"]
+    corners = [(p - q) / (1 - q) for p in (a.lower, a.upper) for q in (b.lower, b.upper)]
+    assert risk["interval"] == pytest.approx([min(corners), max(corners)], rel=1e-12)
+    assert risk["value"] == pytest.approx((0.045 - 15 / 900) / (1 - 15 / 900), rel=1e-12)
+
+
+def test_an_attack_that_is_no_better_than_one_guess_for_all_says_so() -> None:
+    same, worse = (
+        holdout_audit(dataclasses.replace(hits(45, 1000, 15, 900), naive=naive), coins=False, confidence=0.9)
+        for naive in (45, 44)
+    )
+    assert "A guess that is the same for all hits 45 of 1000 source units" in same.conclusion
+    assert "the same for all" not in worse.conclusion
+
+
+def test_a_risk_whose_control_is_always_hit_has_no_lower_end() -> None:
+    result = holdout_audit(hits(10, 10, 10, 10), coins=False, confidence=0.95)
+    assert result.details["risk"]["value"] is None
+    assert result.details["risk"]["interval"] == [None, 1.0]
 
 
 def test_with_coins_there_is() -> None:
@@ -143,6 +179,7 @@ def test_no_attack_on_tables_sees_the_split_but_through_the_synthetic_rows() -> 
             exact_matches(tables),
             closest_records(tables, seed=1, share=0.2),
             attribute_inference(tables, "c"),
+            linkability(tables, ["a"], seed=0),
             singling_out(tables, seed=2, attempts=25),
         ]
 

@@ -24,6 +24,7 @@ from dpassay.audits.statistics import (
     epsilons_clopper_pearson,
     epsilons_one_run,
     mu_clopper_pearson,
+    risk_interval,
 )
 from dpassay.audits.statistics.sequential import Wealth
 
@@ -171,11 +172,15 @@ def test_betting_at_any_time(mechanism: Mechanism) -> None:
 
 
 @every_mechanism
-def test_intervals_of_a_difference(mechanism: Mechanism) -> None:
+def test_intervals_of_a_difference_and_of_a_risk_hold_together(mechanism: Mechanism) -> None:
     generator, (p, q) = np.random.default_rng(5), mechanism.event
     pairs = np.stack([generator.binomial(40, p, REPETITIONS), generator.binomial(25, q, REPETITIONS)], axis=1)
     unique, which = np.unique(pairs, axis=0, return_inverse=True)
-    missed = [p - q not in difference_interval(a, 40, b, 25, confidence=1 - BETA) for a, b in unique.tolist()]
+    missed = [
+        p - q not in difference_interval(a, 40, b, 25, confidence=1 - BETA)
+        or (p - q) / (1 - q) not in risk_interval(a, 40, b, 25, confidence=1 - BETA)
+        for a, b in unique.tolist()
+    ]
     assert int(np.array(missed)[which.reshape(-1)].sum()) <= MAX_ALARMS
 
 

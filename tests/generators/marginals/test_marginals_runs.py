@@ -166,7 +166,14 @@ def test_both_audits_of_a_real_run(
     assert capfd.readouterr() == ("", "")
     assay = load(tmp_path / "out" / "private" / "assay.json")
     names = [audit.name for audit in assay.audits]
-    assert names == ["membership", "exact_match", "closest_record", "attribute_inference", "singling_out"]
+    assert names == [
+        "membership",
+        "exact_match",
+        "closest_record",
+        "linkability",
+        "attribute_inference",
+        "singling_out",
+    ]
     assert assay.audits[0].controls_passed
     (bound,) = assay.audits[0].bounds
     assert assay.best_upper is not None

@@ -117,7 +117,14 @@ def test_both_audits_find_what_is_there(adjacency: str, tmp_path: Path, monkeypa
     assert done.returncode == 0, done.stderr
     assay = load(tmp_path / "out" / "private" / "assay.json")
     names = [audit.name for audit in assay.audits]
-    assert names == ["membership", "exact_match", "closest_record", "attribute_inference", "singling_out"]
+    assert names == [
+        "membership",
+        "exact_match",
+        "closest_record",
+        "linkability",
+        "attribute_inference",
+        "singling_out",
+    ]
     members = assay.audits[0]
     assert members.controls_passed
     (bound,) = members.bounds

@@ -125,7 +125,15 @@ def test_both_audits_find_what_is_there(tmp_path: Path, monkeypatch: pytest.Monk
     assert done.returncode == 0, done.stderr
     assay = load(tmp_path / "out" / "private" / "assay.json")
     names = [audit.name for audit in assay.audits]
-    assert names == ["membership", "membership", "exact_match", "closest_record", "attribute_inference", "singling_out"]
+    assert names == [
+        "membership",
+        "membership",
+        "exact_match",
+        "closest_record",
+        "linkability",
+        "attribute_inference",
+        "singling_out",
+    ]
     spikes, rows = assay.audits[:2]
     assert spikes.controls_passed
     assert rows.controls_passed
