@@ -13,7 +13,6 @@ from dpassay.audits.games.many_runs import power_in_words
 from dpassay.base.number_format import (
     format_confidence,
     format_lower,
-    format_number,
     format_percent,
 )
 from dpassay.reports import audit_page, figures, text
@@ -30,6 +29,7 @@ class Neighbors(DocumentPart):
     """A pair of neighbouring data sets; no record of them."""
 
     name: str
+    differs: str = Field(default="", description="what D is, and what D′ has in addition, in a sentence")
     finds: str = Field(description="the faults that it aims at")
 
 
@@ -176,7 +176,7 @@ def _search_rows(document: RunsAudit) -> list[tuple[str, ...]]:
 
 
 def _event(outcome: Any) -> str:
-    return f"“{outcome['feature']}” is at least {format_number(outcome['threshold'])}"
+    return str(outcome["event"])
 
 
 def _event_rows(audit: result.AuditResult) -> list[tuple[str, str]]:

@@ -174,13 +174,13 @@ class _FeatureSums:
         self.most[name] = max(self.most.get(name, -math.inf), value)
 
     def features(self) -> Features:
-        pairs = [count for name, count in self.counts.items() if name.startswith(_PAIR)]
+        pairs = [count for name, count in self.counts.items() if name.startswith(PAIR)]
         triples = {f"{column}: word triples of the target": float(len(seen)) for column, seen in self.triples.items()}
         together = {"pairs of the target's values": float(np.log1p(pairs).sum())} if pairs else {}
         return {**self.counts, **self.most, **triples, **together}
 
 
-_PAIR: Final = "rows with the target's "
+PAIR: Final = "rows with the target's "
 EQUAL: Final = "target's value"
 
 
@@ -233,7 +233,7 @@ class _Target:
             into.raise_to("nearness of the nearest row", 1.0 - self._distance(equal, cells))
             together = stacked.astype(np.float64) @ stacked.T
             for (index, item), (other, two) in combinations(enumerate(equal), 2):
-                into.add(f"{_PAIR}{item} and {two}", float(together[index, other]))
+                into.add(f"{PAIR}{item} and {two}", float(together[index, other]))
         for name, (new, triples) in self._words.items():
             self._add_texts(name, cells[name].raw, new, triples, into)
 

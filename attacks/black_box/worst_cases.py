@@ -28,7 +28,7 @@ from dpassay.attacks.black_box.cell_writing import CellWriter, writer_of
 from dpassay.base import validate
 from dpassay.data.cells import as_category, as_day, as_number, decimals, is_missing
 from dpassay.data.column_names import no_column
-from dpassay.data.columns import MAX_CATEGORIES, NO_RULES, Column, Form, Kind, Rules, columns_of, word_of
+from dpassay.data.columns import MAX_CATEGORIES, MAX_DISTINCT, NO_RULES, Column, Form, Kind, Rules, columns_of, word_of
 from dpassay.data.table_schema import AnyColumn, CategoryColumn, DateColumn, Schema, kinds_of
 
 Row: TypeAlias = Mapping[str, Any]
@@ -54,6 +54,8 @@ _LAST_DAY = datetime.date(2261, 12, 31).toordinal()  # libraries that count nano
 _MANY = 1_000_000  # ids that are made up, at most
 _COUNTED = re.compile(r"(.*?)(\d+)(\D*)")
 _UNNAMED = re.compile(r"Unnamed: \d+")
+_IDENTIFIER = re.compile(r"(?i:(?:^|[^a-z])(?:id|ids|uuid|guid|index|row|nr|no))$|[a-z](?:Id|ID)$")
+_MIN_COUNTED = 20
 _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
 
 Use: TypeAlias = Literal["number", "category", "text", "id", "other"]
@@ -66,9 +68,9 @@ class ColumnFacts:
     Attributes:
         name: of the column.
         kind: as what it is used: ``number`` for numbers, dates and times; ``category``, also for numbers of which there
-            are one or two, such as truth values; ``text`` for prose; ``id``, which no strategy changes, but where no
-            two records share one, each new record gets a new one; or ``other`` for names and cells that are neither
-            text nor numbers nor dates, which are left alone.
+            are one or two, such as truth values; ``text`` for prose; ``id``, which no strategy changes and no feature
+            describes, but where no two records share one, each new record gets a new one; or ``other`` for names and
+            cells that are neither text nor numbers nor dates, which are left alone.
         low, high: the smallest and largest number of the sample; of dates and times, days from 0001-01-01.
         decimals: of its numbers.
         counts: how often each value (`value`) occurs in the sample; empty for numbers that are no categories.
@@ -353,7 +355,7 @@ def _use_of_words(column: Column, public: AnyColumn | None, stated: Kind | None)
 def _measured(
     facts: ColumnFacts, cells: Sequence[Any], rows: int, public: AnyColumn | None, stated: Kind | None
 ) -> ColumnFacts:
-    """What is known of a column of numbers, dates or times. One without a name that numbers the rows holds ids."""
+    """What is known of a column of numbers, dates or times. One that numbers the records holds ids."""
     column, numbers = facts.column, [value for value in facts.counts if isinstance(value, float)]
     assert column is not None
     assert column.form is not None
@@ -370,7 +372,7 @@ def _measured(
         digits = public.decimals
         domain = tuple(float(word) for word in public.longest)
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
-    if stated is None and is_number and not digits and len(numbers) == rows and _UNNAMED.fullmatch(column.name):
+    if stated is None and public is None and not digits and len(numbers) == rows and _identifies(column):
         return dataclasses.replace(facts, kind="id")
     kind: Use = "number" if len(numbers) > 2 or stated is not None else "category"
     also = kind == "category" or (
@@ -392,6 +394,16 @@ def _measured(
         domain=domain,
         most=1.0 if column.form is Form.TRUTH else facts.most if is_number else float(_LAST_DAY),
     )
+
+
+def _identifies(column: Column) -> bool:
+    """Whether whole numbers, of which no two are alike, number the records: from 0 or 1 to the last one, or with a name
+    that says so."""
+    whole = column.form is Form.POINT and not (column.decimals or column.missing or column.odd)
+    if not whole or column.distinct < min(column.rows, MAX_DISTINCT):
+        return False
+    from_start = column.rows >= _MIN_COUNTED and column.low in (0, 1) and column.rows == column.high - column.low + 1
+    return from_start or bool(_UNNAMED.fullmatch(column.name) or _IDENTIFIER.search(column.name))
 
 
 def _blank(facts: ColumnFacts, every: Sequence[ColumnFacts], rows: Sequence[Row]) -> Any:
@@ -753,24 +765,113 @@ _CELLS: Final[dict[type, Callable[[str], Any]]] = {
 }
 """From a word to a cell, by type."""
 
-_TABLE: Final[dict[str, tuple[Strategy, str]]] = {
-    "extreme_value": (_extreme_value, "the smallest or largest value of a column, taken from the data"),
-    "new_category": (_new_category, "the categories of a column, taken from the data"),
-    "rare_category": (_rare_category, "the categories of a column, taken from the data"),
-    "outlier": (_outlier, "noise that is too small for a record that shows in several columns at once"),
-    "repeated_category": (_repeated_category, "counts that are published above a threshold only"),
-    "longest_text": (_longest_text, "a length that is taken from the data; texts that are clipped too late"),
-    "new_token": (_new_token, "a vocabulary, taken from the data; texts that are memorised"),
-    "empty_class": (_empty_class, "a model for each class that the data have"),
-    "new_combination": (_new_combination, "combinations of categories, taken from the data"),
-    "missing_value": (_missing_value, "whether a column has empty cells, taken from the data"),
-    "duplicates": (_duplicates, "variances, ranges, distinct values or duplicates, taken from the data"),
-    "cluster_edge": (_cluster_edge, "centres or splits that one record moves, taken from the data"),
-    "ordinary": (_ordinary, "the number of records, or a count, that is released without noise"),
+
+@dataclass(frozen=True, slots=True)
+class _Strategy:
+    """A strategy, and in words: D, the record that D′ has, and the faults that it aims at."""
+
+    make: Strategy
+    data: str
+    target: str
+    finds: str
+
+
+_TABLE: Final[dict[str, _Strategy]] = {
+    "extreme_value": _Strategy(
+        _extreme_value,
+        "as drawn",
+        "has numbers ten times the range beyond the largest, or with a schema at the end of the range",
+        "the smallest or largest value of a column, taken from the data",
+    ),
+    "new_category": _Strategy(
+        _new_category,
+        "as drawn",
+        "has categories that no record of D has",
+        "the categories of a column, taken from the data",
+    ),
+    "rare_category": _Strategy(
+        _rare_category,
+        "without the rarest category of all",
+        "has it",
+        "the categories of a column, taken from the data",
+    ),
+    "outlier": _Strategy(
+        _outlier,
+        "without the rarest category of all",
+        "has it, and numbers a range beyond the largest",
+        "noise that is too small for a record that shows in several columns at once",
+    ),
+    "repeated_category": _Strategy(
+        _repeated_category,
+        "one record has categories that no other has",
+        "is a copy of that record",
+        "counts that are published above a threshold only",
+    ),
+    "longest_text": _Strategy(
+        _longest_text,
+        "as drawn",
+        "has a text ten times as long as the longest",
+        "a length that is taken from the data; texts that are clipped too late",
+    ),
+    "new_token": _Strategy(
+        _new_token,
+        "as drawn",
+        "has a made-up word in its text, six times",
+        "a vocabulary, taken from the data; texts that are memorised",
+    ),
+    "empty_class": _Strategy(
+        _empty_class,
+        "without the rarest class",
+        "is of that class",
+        "a model for each class that the data have",
+    ),
+    "new_combination": _Strategy(
+        _new_combination,
+        "as drawn",
+        "has two frequent categories that no record of D has together",
+        "combinations of categories, taken from the data",
+    ),
+    "missing_value": _Strategy(
+        _missing_value,
+        "without empty cells",
+        "has empty cells",
+        "whether a column has empty cells, taken from the data",
+    ),
+    "duplicates": _Strategy(
+        _duplicates,
+        "one record, repeated",
+        "is another one",
+        "variances, ranges, distinct values or duplicates, taken from the data",
+    ),
+    "cluster_edge": _Strategy(
+        _cluster_edge,
+        "two groups, far apart in one column",
+        "lies half-way between them",
+        "centres or splits that one record moves, taken from the data",
+    ),
+    "ordinary": _Strategy(
+        _ordinary,
+        "as drawn",
+        "has the most frequent categories",
+        "the number of records, or a count, that is released without noise",
+    ),
 }
 
-STRATEGIES: Final[dict[str, Strategy]] = {name: strategy for name, (strategy, _) in _TABLE.items()}
+STRATEGIES: Final[dict[str, Strategy]] = {name: strategy.make for name, strategy in _TABLE.items()}
 """All strategies by name. Where there are too few runs for all of them, the first are tried."""
 
-FINDS: Final[dict[str, str]] = {name: finds for name, (_, finds) in _TABLE.items()}
+FINDS: Final[dict[str, str]] = {name: strategy.finds for name, strategy in _TABLE.items()}
 """The faults that each strategy aims at."""
+
+NEIGHBORS: Final[dict[str, tuple[str, str]]] = {
+    name: (strategy.data, strategy.target) for name, strategy in _TABLE.items()
+}
+"""In words, what D of each strategy is, and what the record that D′ has."""
+
+
+def difference_in_words(name: str, adjacency: Adjacency, copies: int) -> str:
+    """What D of a strategy is, and what D′ is, as one sentence."""
+    data, target = NEIGHBORS[name]
+    records = "one record" if copies == 1 else f"{copies} equal records"
+    more = f"{records} more" if adjacency is Adjacency.ADD_REMOVE else f"{records} in the place of as many of D"
+    return f"D: {data}. D′: {more}, the target, which {target}."

@@ -21,7 +21,14 @@ from pydantic import AliasChoices, Field, FiniteFloat, ValidationError
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.attacks.black_box.output_features import Features, OutputFeatures
-from dpassay.attacks.black_box.worst_cases import FINDS, ColumnFacts, Event, NeighboringData, Use
+from dpassay.attacks.black_box.worst_cases import (
+    FINDS,
+    ColumnFacts,
+    Event,
+    NeighboringData,
+    Use,
+    difference_in_words,
+)
 from dpassay.auditing.files import MANIFEST, PLAN, Claimed, Part, version_error
 from dpassay.audits.games.many_runs import (
     MAX_RUNS,
@@ -182,6 +189,9 @@ class RunsPlan(Part):
         dialect: of the data; None if they are no CSV.
         header: whether it was stated that the first line of CSV names the columns; None if it was not.
         understood: of the data; None for plans of earlier versions.
+        held: the features of each data set itself, by pair, as those of an output; empty for plans of earlier versions,
+            in which the first of events that are equally good is tested, not the plainest.
+        title: what the user calls the audit; empty for none.
     """
 
     schema_version: Literal[1] = 1
@@ -202,6 +212,8 @@ class RunsPlan(Part):
     dialect: PlannedDialect | None = None
     header: bool | None = None
     understood: Understood | None = None
+    held: list[dict[str, dict[str, FiniteFloat]]] = Field(default_factory=list)
+    title: str = ""
 
     @property
     def names(self) -> frozenset[str]:
@@ -223,6 +235,8 @@ class RunsPlan(Part):
                     pair.neighbor,
                     tuple(item.event for item in pair.events),
                     FINDS[pair.name],
+                    difference_in_words(pair.name, Adjacency(self.adjacency), Unit.parse(self.unit).size),
+                    self._held(pair),
                 )
                 for pair in self.pairs
             ),
@@ -234,7 +248,15 @@ class RunsPlan(Part):
             delta=self.delta,
             failures=self.failures,
             stop=stop,
+            plainest=bool(self.held),
         )
+
+    def _held(self, pair: PlannedPair) -> tuple[Features, Features] | None:
+        """The features of a pair's data sets."""
+        if not self.held:
+            return None
+        first, second = ({**self.held[data][""], **self.held[data][pair.name]} for data in (pair.data, pair.neighbor))
+        return first, second
 
     def pairs_of(self, data: int) -> list[str]:
         """The names of the pairs that a data set belongs to."""
@@ -253,6 +275,11 @@ class RunsPlan(Part):
                 raise ValueError("a target lacks a column")
             if not 0 <= pair.data < len(self.data_sets) or not 0 <= pair.neighbor < len(self.data_sets):
                 raise ValueError("a pair names a data set that is not there")
+        if self.held:
+            if len(self.held) != len(self.data_sets):
+                raise ValueError("features belong to data sets")
+            for data, features in enumerate(self.held):
+                _checked(features, self.pairs_of(data))
 
 
 @dataclass(frozen=True)
@@ -417,7 +444,7 @@ class PlannedRuns:
     def to_json(self) -> dict[str, Any]:
         """The plan as plain JSON types, without the data."""
         plan, design = self.plan, self.design
-        body = plan.model_dump(exclude={"seed", "pairs", "columns", "like"})
+        body = plan.model_dump(exclude={"seed", "pairs", "columns", "like", "held"})
         return {
             **body,
             "sha256": self.sha256,

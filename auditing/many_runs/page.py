@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dpassay.attacks.black_box.worst_cases import FINDS
 from dpassay.auditing.files import report_header, write_report
 from dpassay.auditing.many_runs.bound import read_bound
 from dpassay.auditing.many_runs.files import PlannedRuns, read_plan
@@ -37,8 +36,9 @@ def _document(planned: PlannedRuns, result: dict[str, Any]) -> dict[str, Any]:
     claim, design = plan.claim, plan.design()
     return {
         **report_header(planned.folder, claim),
+        **({"name": plan.title} if plan.title else {}),
         "plan": {
-            "pairs": [{"name": pair.name, "finds": FINDS[pair.name]} for pair in plan.pairs],
+            "pairs": [{"name": pair.name, "differs": pair.differs, "finds": pair.finds} for pair in design.pairs],
             "runs": plan.runs,
             "pilots": design.pilots,
             "most_rounds": design.most_rounds,

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpassay import __version__
 from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.attacks.black_box.output_features import Features, OutputFeatures
 from dpassay.attacks.black_box.worst_cases import (
     ColumnFacts,
     NeighboringData,
@@ -65,6 +66,7 @@ RUNS = 300
 _SIGNS = {":": "colons", "^": "signs such as ^", "~": "signs such as ~"}
 """What may stand between the cells of files that are no CSV."""
 _MIN_COUNTED = 20
+_LONGEST_TITLE = 200
 _ALIKE = 0.9  # share of the rows that are cut into as many parts as the header
 
 
@@ -88,6 +90,7 @@ def plan(
     ids: Iterable[str] = (),
     reading: FileOptions = FOUND,
     failures: bool = False,
+    title: str = "",
     progress: Progress | None = None,
 ) -> PlannedRuns:
     """Plans an audit by many runs: makes neighbouring data sets, and fixes in advance what is tested.
@@ -113,6 +116,7 @@ def plan(
             one.
         reading: how the data are written; what is not stated is found out.
         failures: whether pairs are tested on which every pilot run fails if the record is in the data.
+        title: what the audit is called on its page; empty for the name of the folder.
         progress: where to show progress.
 
     Returns:
@@ -127,6 +131,7 @@ def plan(
     check_new_folder(target, (path,))
     with input_errors():
         group = _checked_unit(unit, epsilon, delta, adjacency, confidence)
+        _check_title(title)
         validate.integer(minimum=group.size + 4, records=records)
         if runs is not None:
             validate.integer(minimum=MIN_RUNS, maximum=MAX_RUNS, runs=runs)
@@ -189,12 +194,28 @@ def plan(
             dialect=None if dialect is None else PlannedDialect.of(dialect),
             header=reading.header,
             understood=understood,
+            held=features_of(columns, pairs, data_sets, indices),
+            title=title,
         )
         if runs is None:
             content = content.model_copy(update={"runs": _default_runs(content.design())})
         write_private(partial / "private" / PLAN, content.model_dump_json(indent=1) + "\n")
         write_private(partial / "README.md", _readme(read_plan(partial)))
     return read_plan(target)
+
+
+def features_of(
+    columns: Sequence[ColumnFacts],
+    pairs: Sequence[NeighboringData],
+    data_sets: Sequence[tuple[Row, ...]],
+    indices: Sequence[tuple[int, int]],
+) -> list[dict[str, Features]]:
+    """The features of the data sets themselves, as if each were an output."""
+    features = OutputFeatures(columns, pairs)
+    names = [
+        [pair.name for pair, both in zip(pairs, indices, strict=True) if data in both] for data in range(len(data_sets))
+    ]
+    return [features.of(rows, held) for rows, held in zip(data_sets, names, strict=True)]
 
 
 def _write_data_sets(folder: Path, data_sets: Sequence[tuple[Row, ...]], form: Data) -> list[str]:
@@ -249,6 +270,8 @@ def _summary(facts: ColumnFacts, reader: ColumnReader) -> ColumnSummary:
     left = ""
     if facts.kind == "id":
         left = "ids; a new record gets a new one, unless records share them"
+        if column.form is not None:
+            left += "; --number uses them"
     elif column.kind is Kind.NESTED:
         left = "lists or objects"
     elif facts.kind == "other":
@@ -271,6 +294,12 @@ def _check_texts(path: Path, pairs: Sequence[NeighboringData]) -> None:
     for name, cell in (item for pair in pairs for item in pair.target.items()):
         if any("\ud800" <= letter <= "\udfff" for text in (name, cell) if isinstance(text, str) for letter in text):
             raise ValueError(f"{path}: column {name!r} holds half of a surrogate pair, which is no text; take it out")
+
+
+def _check_title(title: str) -> None:
+    """Raises `ValueError` if a title is no line of text."""
+    if len(title) > _LONGEST_TITLE or not all(letter.isprintable() for letter in title):
+        raise ValueError(f"a title is one line of at most {_LONGEST_TITLE} characters that can be printed")
 
 
 def _checked_unit(unit: str, epsilon: float | None, delta: float, adjacency: str, confidence: float) -> Unit:

@@ -28,10 +28,18 @@ import numpy as np
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.attacks.black_box.output_features import Features, OutputFeatures, failed
-from dpassay.attacks.black_box.worst_cases import Row, Sample, data_sets_of, describe_columns, neighboring_data
+from dpassay.attacks.black_box.worst_cases import (
+    Row,
+    Sample,
+    data_sets_of,
+    describe_columns,
+    difference_in_words,
+    neighboring_data,
+)
 from dpassay.auditing.files import BOUND
 from dpassay.auditing.many_runs.files import TRIAL, MadeRun, PlannedRuns, Results, read_plan
 from dpassay.auditing.many_runs.functions import Function, FunctionProcesses, called, load, source_of
+from dpassay.auditing.many_runs.plan import features_of
 from dpassay.audits.games.many_runs import GeneratorRun, ManyRuns, ManyRunsDesign, Pair
 from dpassay.audits.result import AuditResult
 from dpassay.base import defaults, validate
@@ -202,7 +210,9 @@ def audit_function(
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     confidence: float = defaults.CONFIDENCE,
     neighbors: Sequence[str] | None = None,
+    numbers: Sequence[str] = (),
     categorical: Sequence[str] = (),
+    ids: Sequence[str] = (),
     stop: bool = True,
 ) -> AuditResult:
     """The whole audit of a Python function in this process, without files: search and test.
@@ -216,7 +226,9 @@ def audit_function(
         adjacency: of the neighbours.
         confidence: of the bound.
         neighbors: names of strategies; None for all that apply.
+        numbers: columns of numbers, also where they seem to number the records.
         categorical: columns of numbers that are categories.
+        ids: columns of ids, which are no value of a record.
         stop: whether to stop as soon as the claim is refuted.
 
     Raises:
@@ -224,13 +236,27 @@ def audit_function(
             ones then count as failed runs.
     """
     relation = Adjacency(adjacency)
-    columns = describe_columns(rows, rules=Rules(dict.fromkeys(categorical, Kind.CATEGORY)))
+    kinds = {
+        name: kind
+        for kind, names in ((Kind.NUMBER, numbers), (Kind.CATEGORY, categorical), (Kind.IDENTIFIER, ids))
+        for name in names
+    }
+    columns = describe_columns(rows, rules=Rules(kinds))
     sample = Sample(tuple(rows), columns, relation)
     pairs = neighboring_data(sample, np.random.default_rng(seed), neighbors)
     data_sets, indices = data_sets_of(pairs)
+    held = features_of(columns, pairs, data_sets, indices)
     design = ManyRunsDesign(
         pairs=tuple(
-            Pair(pair.name, data, neighbor, pair.events, pair.finds)
+            Pair(
+                pair.name,
+                data,
+                neighbor,
+                pair.events,
+                pair.finds,
+                difference_in_words(pair.name, relation, 1),
+                ({**held[data][""], **held[data][pair.name]}, {**held[neighbor][""], **held[neighbor][pair.name]}),
+            )
             for pair, (data, neighbor) in zip(pairs, indices, strict=True)
         ),
         runs=runs,

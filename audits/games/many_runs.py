@@ -35,10 +35,12 @@ import numpy as np
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.guarantees import ApproxDP, PureDP
+from dpassay.attacks.black_box.feature_words import copied_in_words, in_words, plain_threshold
 from dpassay.attacks.black_box.output_features import FAILED, Features
 from dpassay.attacks.black_box.worst_cases import Event
 from dpassay.audits.detection import Detectable, epsilon_shown
 from dpassay.audits.games.distinguishing_choice import thresholds
+from dpassay.audits.games.plainest_event import Candidate, is_copied, plainest
 from dpassay.audits.implications import describe
 from dpassay.audits.result import AuditResult, Rate, no_conclusion, refuted_where_concluded
 from dpassay.audits.statistics.binomial import lower_limit, upper_limit
@@ -75,14 +77,25 @@ class GeneratorRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A pair of neighbours: the name of its strategy, the indices of D and D′, which pairs may share, the events that
-    are expected on D′ and not on D, and the faults that it aims at, in words."""
+    """A pair of neighbours.
+
+    Attributes:
+        name: of its strategy.
+        data, neighbor: the indices of D and D′, which pairs may share.
+        events: that are expected on D′ and not on D.
+        finds: the faults that it aims at, in words.
+        differs: what D is, and what D′ has in addition, in a sentence.
+        held: the features of D and of D′ themselves, as if they were outputs; None if they are unknown. No event
+            depends on them: they only say of an event whether a generator copies what it is about.
+    """
 
     name: str
     data: int
     neighbor: int
     events: tuple[Event, ...] = ()
     finds: str = ""
+    differs: str = ""
+    held: tuple[Features, Features] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +112,8 @@ class ManyRunsDesign:
         delta: δ at which ε is bounded; that of the claim, if there is one.
         failures: whether pairs are tested on whose D′ every pilot run fails.
         stop: whether the test stops as soon as the claim is refuted.
+        plainest: whether the plainest of events that tell the data sets apart equally well is tested; plans of version
+            0.2 take the first.
     """
 
     pairs: tuple[Pair, ...]
@@ -110,6 +125,7 @@ class ManyRunsDesign:
     delta: float = 0.0
     failures: bool = False
     stop: bool = True
+    plainest: bool = True
 
     def __post_init__(self) -> None:
         if not self.pairs:
@@ -439,7 +455,7 @@ def _compare(
     sides = _pilots_of(pair, results, runs)
     fails = [all(item.get(FAILED) for item in side) for side in sides]
     failing = "D" if fails[0] else "D′" if fails[1] and not design.failures else ""
-    value, event = choose_event(sides[0], sides[1], _expected(design, pair), design.delta)
+    value, event = _chosen_event(design, pair, sides)
     return PilotResult(pair.name, runs, -math.inf if failing else value, event, failing)
 
 
@@ -462,8 +478,20 @@ def _of_pair(features: Mapping[str, Features], name: str) -> Features:
     return {**features.get("", {}), **features.get(name, {})}
 
 
+def _chosen_event(
+    design: ManyRunsDesign, pair: Pair, sides: tuple[Sequence[Features], Sequence[Features]]
+) -> tuple[float, Event]:
+    return choose_event(*sides, _expected(design, pair), design.delta, plainest_wins=design.plainest, held=pair.held)
+
+
 def choose_event(
-    on_d: Sequence[Features], on_d_prime: Sequence[Features], expected: Sequence[Event], delta: float
+    on_d: Sequence[Features],
+    on_d_prime: Sequence[Features],
+    expected: Sequence[Event],
+    delta: float,
+    *,
+    plainest_wins: bool = True,
+    held: tuple[Features, Features] | None = None,
 ) -> tuple[float, Event]:
     """The event with the largest cautious estimate of the ε that it shows at δ, and that estimate, which may be
     negative, from features of at least one run on D and one on D′.
@@ -471,10 +499,12 @@ def choose_event(
     A rate is estimated by its exact limit at an error probability that is divided among the events that are compared:
     those that were expected before the runs among each other, and all thresholds on all features among each other. So
     an event that was expected needs fewer runs to stand out.
+
+    If the plainest wins, the event is the plainest one that is as good (`dpassay.audits.games.plainest_event`).
     """
     names = sorted({name for features in (*on_d, *on_d_prime) for name in features})
     out, inside = (_matrix(side, names) for side in (on_d, on_d_prime))
-    best: tuple[float, float, Event] | None = None
+    found: list[Candidate] = []
     varied = [position for position in range(len(names)) if len(set(out[:, position]) | set(inside[:, position])) > 1]
     candidates: list[tuple[str, Floats, int, float]] = []
     for event in expected:
@@ -491,11 +521,26 @@ def choose_event(
         values = _estimates(tp, inside.shape[0], fp, out.shape[0], delta, tail)
         index = int(np.argmax(values))
         gap = abs(tp[index] / inside.shape[0] - fp[index] / out.shape[0])
-        if best is None or (values[index], gap) > best[:2]:
-            best = float(values[index]), float(gap), Event(feature, float(tried[index]))
-    if best is None:
+        event, hits = Event(feature, float(tried[index])), (int(fp[index]), int(tp[index]))
+        if plainest_wins:
+            seen = np.concatenate([out[:, position], inside[:, position]])
+            event = plain_threshold(event, float(max(seen[seen < event.threshold], default=-math.inf)))
+        found.append(Candidate(event, float(values[index]), float(gap), hits))
+    if not found:
         return -math.inf, expected[0] if expected else Event(FAILED, 1.0)
-    return best[0], best[2]
+    best = max(found, key=lambda candidate: (candidate.value, candidate.gap))
+    if not plainest_wins:
+        return best.value, best.event
+    runs, tail = (out.shape[0], inside.shape[0]), _TAIL / max(1, len(varied))
+
+    def estimate(candidate: Candidate) -> float:
+        off, on = (np.array([count]) for count in candidate.hits)
+        return float(_estimates(on, runs[1], off, runs[0], delta, tail)[0])
+
+    def copied(feature: str) -> bool:
+        return is_copied(feature, (on_d, on_d_prime), held)
+
+    return best.value, plainest(found, best, runs, estimate, copied).event
 
 
 def _matrix(side: Sequence[Features], names: Sequence[str]) -> Floats:
@@ -587,7 +632,7 @@ class RunsTest:
             if any(run not in results for run in runs):
                 return
             if self.rounds in _CHOOSE_AFTER:
-                _, event = choose_event(*self.seen, _expected(self.design, self.pair), self.design.delta)
+                _, event = _chosen_event(self.design, self.pair, self.seen)
                 self.events.append((self.rounds, event))
                 self._expect(event)
             event = self.events[-1][1]
@@ -640,7 +685,7 @@ def _result(design: ManyRunsDesign, search: PairSearch, test: RunsTest, made: in
     return AuditResult(
         name="many_runs",
         game=_GAME,
-        attack=f"the event is that “{event.feature}” is at least {format_number(event.threshold)}"
+        attack=f"the event is that {in_words(event)}"
         + (f", the last of {len(test.events)} choices" if len(test.events) > 1 else ""),
         statistics=("sequential",),
         conclusion=_conclusion(design, test, bound),
@@ -657,11 +702,9 @@ def _result(design: ManyRunsDesign, search: PairSearch, test: RunsTest, made: in
         ),
         details={
             **_details(design, search, made),
-            "tested": {"pair": test.pair.name, "finds": test.pair.finds},
-            "events": [
-                {"from_round": start, "feature": item.feature, "threshold": _finite(item.threshold)}
-                for start, item in test.events
-            ],
+            "tested": {"pair": test.pair.name, "finds": test.pair.finds, "differs": test.pair.differs},
+            "events": [{"from_round": start, **_event_to_json(item)} for start, item in test.events],
+            "cause": _cause(test),
             "rounds": test.rounds,
             "most_rounds": test.most,
             "pilots_each": test.earlier,
@@ -685,6 +728,17 @@ def _says_something(design: ManyRunsDesign, bound: Bound) -> bool:
     return (bound.ceiling or 0.0) > design.limit
 
 
+def _event_to_json(event: Event) -> dict[str, Any]:
+    return {"feature": event.feature, "threshold": _finite(event.threshold), "event": in_words(event)}
+
+
+def _cause(test: RunsTest) -> str:
+    """What gives the record away, as a clause about outputs."""
+    feature = test.events[-1][1].feature
+    copied = is_copied(feature, test.seen, test.pair.held)
+    return (copied_in_words(feature) if copied else "") or in_words(test.events[-1][1])
+
+
 def _finite(value: float) -> float:
     return value if math.isfinite(value) else math.copysign(1e300, value)
 
@@ -700,8 +754,7 @@ def _details(design: ManyRunsDesign, search: PairSearch, made: int) -> dict[str,
                 "runs_on_data": item.runs[0],
                 "runs_on_neighbor": item.runs[1],
                 "estimate": item.value if math.isfinite(item.value) else None,
-                "feature": None if item.failing else item.event.feature,
-                "threshold": None if item.failing else _finite(item.event.threshold),
+                **({"feature": None, "threshold": None, "event": ""} if item.failing else _event_to_json(item.event)),
                 "failing_on": item.failing or None,
             }
             for item in search.compared.values()
@@ -749,12 +802,24 @@ def _what_would_do(design: ManyRunsDesign, test: RunsTest) -> str:
     return "plan more runs (--runs), or fewer pairs of neighbours (--neighbors)"
 
 
+def _shown(test: RunsTest, bound: Bound) -> str:
+    """The event, how often it happened, and the ε that this shows, as a sentence without its end."""
+    event, cause = in_words(test.events[-1][1]), _cause(test)
+    copied = f"{cause}: " if cause != event else ""
+    happened = [
+        sum(_happened(test.events[-1][1], run) for run in side[len(side) - test.rounds :]) for side in test.seen
+    ]
+    earlier = "" if happened == test.hits else ", or the event of earlier rounds happened,"
+    on_d, on_d_prime = (f"{hits} of {test.rounds}" for hits in test.hits)
+    return (
+        f"{copied}{event}{earlier} in {on_d_prime} runs on D′ and in {on_d} on D (neighbours {test.pair.name!r}), "
+        f"which shows {epsilon_shown(bound)}"
+    )
+
+
 def _conclusion(design: ManyRunsDesign, test: RunsTest, bound: Bound) -> str:
     """What the test of one pair shows, and what it says of the claim."""
-    shown = (
-        f"on the neighbours {test.pair.name!r}, in {test.rounds} rounds the event happened {test.hits[1]} times on D′ "
-        f"and {test.hits[0]} times on D, which shows {epsilon_shown(bound)}"
-    )
+    shown = _shown(test, bound)
     notes = "".join(f" {note}" for note in _notes(test))
     half = "" if test.refuted else power_in_words(detectable_leak(design, test.size, test.earlier))
     if design.claim is None:

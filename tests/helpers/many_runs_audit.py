@@ -22,13 +22,21 @@ def audit_of_runs(words: str, **changes: Any) -> dict[str, Any]:
          "confidence": 0.95}
         for side, hits in (("D′", 12), ("D", 0))
     ]  # fmt: skip
-    compared = {"runs_on_data": 9, "runs_on_neighbor": 9, "estimate": 1.2345, "feature": words, "threshold": 3.0}
+    compared = {
+        "runs_on_data": 9,
+        "runs_on_neighbor": 9,
+        "estimate": 1.2345,
+        "feature": words,
+        "threshold": 3.0,
+        "event": words,
+    }
     failing = {
         "runs_on_data": 2,
         "runs_on_neighbor": 2,
         "estimate": None,
         "feature": None,
         "threshold": None,
+        "event": "",
         "failing_on": "D′",
     }
     details = {
@@ -37,11 +45,12 @@ def audit_of_runs(words: str, **changes: Any) -> dict[str, Any]:
             {**compared, "pair": "second", "runs_on_data": 4, "runs_on_neighbor": 4, "estimate": 0.5},
             {**failing, "pair": "failing"}, {**compared, "pair": "tested"},
         ],
-        "tested": {"pair": "tested", "finds": words}, "rounds": 12, "most_rounds": 18, "refuted": True,
+        "tested": {"pair": "tested", "finds": words, "differs": words}, "cause": words,
+        "rounds": 12, "most_rounds": 18, "refuted": True,
         "events": [
-            {"from_round": 0, "feature": words, "threshold": 3.0},
-            {"from_round": 8, "feature": words, "threshold": 3.0},
-            {"from_round": 10, "feature": words, "threshold": 4.5},
+            {"from_round": 0, "feature": words, "threshold": 3.0, "event": f"{words} first"},
+            {"from_round": 8, "feature": words, "threshold": 3.0, "event": f"{words} first"},
+            {"from_round": 10, "feature": words, "threshold": 4.5, "event": f"{words} later"},
         ],
         "stopped": "all planned runs were made", "failures": {"on_data": 0, "on_neighbor": 1},
         "bounds_by_round": STEPS, "detectable": HALF, "notes": [],
@@ -60,7 +69,8 @@ def runs_document(words: str = "words", **changes: Any) -> RunsAudit:
         "warnings": [words],
     }  # fmt: skip
     plan = {
-        "pairs": [{"name": name, "finds": words} for name in names], "runs": 60, "pilots": 24, "most_rounds": 18,
+        "pairs": [{"name": name, "differs": words, "finds": words} for name in names],
+        "runs": 60, "pilots": 24, "most_rounds": 18,
         "confidence": 0.95, "adjacency": "add_remove", "unit": "record", "failures": False, "plan_sha256": "ab" * 32,
         "written": words, "columns": [column, {**column, "used": False, "form": "", "warnings": []}],
     }  # fmt: skip

@@ -81,6 +81,9 @@ def plan(
         bool,
         typer.Option("--failures", help="Also test pairs on which every pilot run fails if the record is in the data."),
     ] = False,
+    title: Annotated[
+        str, typer.Option(help="What the audit is called on its page. Default: the name of the folder.")
+    ] = "",
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -182,8 +185,9 @@ def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
 
     def in_words() -> None:
         audit = result.audit
-        for words in (audit.conclusion, f"{audit.attack}."):
-            say(words[:1].upper() + words[1:])
+        say(audit.conclusion[:1].upper() + audit.conclusion[1:])
+        if tested := audit.details.get("tested"):
+            say(tested["differs"])
         for rate in audit.rates:
             say(f"{rate.name}: {rate.hits} of {rate.trials}")
         say("Tried: " + "; ".join(audit.multiplicity))

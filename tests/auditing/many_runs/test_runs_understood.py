@@ -133,10 +133,15 @@ def test_of_a_long_file_the_columns_are_those_of_some_records_with_the_numbers_o
     assert {int(row) - 1 for row in rows[1].split(", ")} <= set(odd)
 
 
-@pytest.mark.parametrize(("name", "warned"), [("number", True), ("", False)])
-def test_a_column_that_counts_the_rows_is_warned_of_or_holds_ids(name: str, warned: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "start", "warned"),
+    [("number", 7, True), ("", 7, False), ("number", 1, False), ("customer_id", 7, False), ("customerId", 7, False)],
+)
+def test_a_column_that_counts_the_rows_is_warned_of_or_holds_ids(
+    name: str, start: int, warned: bool, tmp_path: Path
+) -> None:
     like = tmp_path / "people.csv"
-    like.write_text(f"{name},age\n" + "".join(f"{index},{20 + index % 30}\n" for index in range(1, 60)))
+    like.write_text(f"{name},age\n" + "".join(f"{start + index},{20 + index % 30}\n" for index in range(59)))
     said = " ".join(dpassay("plan", "--like", like, "-o", tmp_path / "a").stdout.split())
     assert ("Column 'number': it counts the rows" in said) is warned
     assert [column.kind for column in read_plan(tmp_path / "a").plan.columns] == [
@@ -203,7 +208,7 @@ def test_a_claim_that_the_rounds_could_not_refute_has_no_conclusion(tmp_path: Pa
     bound = dpassay("bound", folder)
     assert bound.returncode == 4
     said = " ".join(bound.stdout.split())
-    assert said.startswith("No conclusion: on the neighbours")
+    assert re.match(r"No conclusion: .* in \d+ of \d+ runs on D′", said)
     assert "plan at least 244 runs (--runs)." in said
     assert json.loads((folder / "bound.json").read_text())["refuted"] is None
     assert dpassay("report", folder, "-q").returncode == 0
