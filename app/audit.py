@@ -6,6 +6,7 @@
 An audit that is planned keeps its files in a folder. `canaries` or `runs` plans it; `score_canaries`, or `make_runs`
 (`read_runs` where they are made elsewhere), collects evidence; `bound_canaries` or `bound_runs` computes the result;
 `report_canaries` or `report_runs` writes a page. `function` audits a Python function by many runs, without files.
+`summary` writes one page about several audits of one generator.
 
 All results are private. Bad input is an `InputError` of one line. Arguments are those of the commands.
 """
@@ -26,6 +27,7 @@ from dpassay.auditing.membership.run import audit_membership as membership
 from dpassay.auditing.released.run import audit_table as table
 from dpassay.auditing.released.run import audit_text as text
 from dpassay.auditing.secrets.run import audit_secrets as secrets
+from dpassay.jobs.audit_summary import audit_summary as summary
 
 __all__ = [
     "bound_canaries",
@@ -40,6 +42,7 @@ __all__ = [
     "runs",
     "score_canaries",
     "secrets",
+    "summary",
     "table",
     "text",
 ]

@@ -893,6 +893,13 @@ AUDITS = (
         ("tests/audits/games/test_released_data.py::test_all_intervals_of_an_attack_hold_jointly",),
     ),
     Mutant(
+        "summary: audits whose errors do not add up count as they were declared",
+        "app/jobs/audit_summary.py",
+        "return tuple(1 - error * asked / total for error in errors)",
+        "return tuple(1 - error for error in errors)",
+        ("tests/app/jobs/test_audit_summary.py::test_audits_that_do_not_add_up_count_as_if_less_had_been_asked",),
+    ),
+    Mutant(
         "linkability: both parties break ties alike",
         "attacks/released/linkability.py",
         "order = rng.permutation(np.sort(distinct))",

@@ -5,6 +5,7 @@ How the error rate is divided among these files is in `dpassay.auditing.canaries
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpassay import __version__
+from dpassay.auditing.canaries.design import CanariesDesign
 from dpassay.auditing.canaries.files import CanaryScores, PlannedCanaries, ScoredFile, read_plan, read_scores
 from dpassay.auditing.canaries.game import Scoring, third_party_audit
 from dpassay.auditing.files import (
@@ -152,27 +154,36 @@ def _unchecked(file: Any) -> Any:
 
 def _computed(planned: PlannedCanaries, manifest_expected: bool, progress: Progress | None) -> CanaryBound:
     """The result of the scores. Synthetic files are compared with their hashes, but not if there is no progress."""
-    plan, scores = planned.plan, read_scores(planned)
+    scores = read_scores(planned)
     if not scores.scorings:
         raise InputError(
             f"{planned.folder / SCORES}: has scores of a run without protection only; score the file whose claim is "
             "tested, too"
         )
     checked = [file.sha256 for file in scores.every if progress is not None and _is_unchanged(file, progress)]
-    audit = third_party_audit(
-        planned.design,
-        plan.coins,
-        [_scoring(file) for file in scores.scorings],
-        attack="; ".join(dict.fromkeys(file.attack or plan.canary_kind.attack for file in scores.scorings)),
-        kind=plan.kind,
-        unprotected=_scoring(scores.unprotected) if scores.unprotected else None,
-    )
     return CanaryBound(
         planned=planned,
         manifest_expected=manifest_expected,
         scores=scores,
         checked=frozenset(checked),
-        audit=audit,
+        audit=_audit(planned, planned.design, scores),
+    )
+
+
+def audit_at(planned: PlannedCanaries, confidence: float) -> AuditResult:
+    """What the scores show at another confidence, jointly for all files, than the planned one."""
+    return _audit(planned, dataclasses.replace(planned.design, confidence=confidence), read_scores(planned))
+
+
+def _audit(planned: PlannedCanaries, design: CanariesDesign, scores: CanaryScores) -> AuditResult:
+    plan = planned.plan
+    return third_party_audit(
+        design,
+        plan.coins,
+        [_scoring(file) for file in scores.scorings],
+        attack="; ".join(dict.fromkeys(file.attack or plan.canary_kind.attack for file in scores.scorings)),
+        kind=plan.kind,
+        unprotected=_scoring(scores.unprotected) if scores.unprotected else None,
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpassay import __version__
+from dpassay.accounting.bounds import Bound
 from dpassay.auditing.files import OF_THE_TIME, Claimed, recomputed_bound, sealed, write_bound
 from dpassay.auditing.many_runs.files import ARMS, PlannedRuns, Results, read_plan
 from dpassay.audits.games.many_runs import detectable_leak, power
@@ -131,6 +132,11 @@ def read_bound(planned: PlannedRuns) -> dict[str, Any]:
         shown,
     )
     return {**result, **expected}
+
+
+def bounds_at(planned: PlannedRuns, confidence: float) -> tuple[Bound, ...]:
+    """What the runs of the generator as it is claimed to be show at another confidence than the planned one."""
+    return Results(planned).audit("claimed", stop=False).bounds(confidence)
 
 
 def computed(planned: PlannedRuns) -> RunsBound:

@@ -337,6 +337,15 @@ class ManyRuns:
             return _unfinished(self.design, self._search, len(self._results))
         return _result(self.design, self._search, self._test, len(self._results))
 
+    def bounds(self, confidence: float) -> tuple[Bound, ...]:
+        """The bounds of `result` at another confidence than the planned one; the rounds and events are the same."""
+        made = self.result().bounds
+        if self._test is None:
+            return made
+        state = self._test.state.at(confidence)
+        value, ceiling = state.epsilon, state.ceiling(self._test.size)
+        return tuple(dataclasses.replace(bound, value=value, ceiling=ceiling, confidence=confidence) for bound in made)
+
 
 @dataclass(frozen=True, slots=True)
 class PilotResult:

@@ -18,6 +18,7 @@ Ly and Grünwald, "Generic E-variables for Exact Sequential k-Sample Tests that 
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Iterable
@@ -218,6 +219,12 @@ class Sequential:
             null_family=ANY_MECHANISM,
             assumptions=("each run is independent of the others", "each event was fixed before its round"),
         )
+
+    def at(self, confidence: float) -> Sequential:
+        """The same rounds at another confidence. Bets do not depend on it, so the bound is as valid as this one."""
+        other = copy.copy(self)
+        other.confidence = validate.open_probability(confidence=confidence)
+        return other
 
     def ceiling(self, rounds: int) -> float:
         """The largest ε that this many rounds can show, whatever they and the earlier runs showed."""

@@ -11,8 +11,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from many_runs_audit import runs_document
 from planted_audit import document
+from summary_page import summary_document
 
-from dpassay.reports import canaries, runs
+from dpassay.reports import canaries, runs, summary
 from dpassay.reports.assay import Assay
 from dpassay.reports.html import render
 
@@ -112,6 +113,12 @@ def test_an_audit_of_somebody_elses_generator_on_every_screen(refuted: bool, ope
 @pytest.mark.parametrize("refuted", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_an_audit_by_many_runs_on_every_screen(refuted: bool, open_page: Any) -> None:
     holds_on_every_screen(runs.render(runs_document("many runs", refuted=refuted)), open_page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("counted", [0.975, 0.95])
+def test_several_audits_on_every_screen(counted: float, open_page: Any) -> None:
+    holds_on_every_screen(summary.render(summary_document("several audits", counted=counted)), open_page)
 
 
 def holds_on_every_screen(html: str, open_page: Any) -> None:

@@ -11,6 +11,7 @@ from dpassay.cli.audit import membership as _membership
 from dpassay.cli.audit import released as _released
 from dpassay.cli.audit import runs as _runs
 from dpassay.cli.audit import secrets as _secrets
+from dpassay.cli.audit import summary as _summary
 from dpassay.cli.exit_codes import IN_AUDIT_HELP
 
 app = typer.Typer(
@@ -45,3 +46,4 @@ _add("report", _third_party.report, "Example: dpassay audit report audit")
 app.add_typer(_runs.app, name="runs")
 app.add_typer(_membership.app, name="membership")
 _add("secrets", _secrets.secrets, _secrets.EXAMPLE)
+_add("summary", _summary.summary, _summary.EXAMPLE)

@@ -520,3 +520,16 @@ def test_outputs_that_are_always_alike_are_remarked(constant: bool) -> None:
 def test_impossible_designs_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"needs|must"):
         ManyRunsDesign(**{"pairs": shared(2), "runs": 20, **wrong})
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.975, 0.999])
+def test_bounds_at_another_confidence_are_those_of_an_audit_that_was_planned_so(confidence: float) -> None:
+    """The same runs, added to an audit of that confidence; stopping does not matter, since the bound may be read at any
+    time."""
+    pairs = shared(2)
+    audit, made = played(design(pairs, stop=False), Mechanism(pairs, LEAKS["one"]))
+    other = ManyRuns(design(pairs, stop=False, confidence=confidence))
+    for run in made:
+        other.add(run, Mechanism(pairs, LEAKS["one"])(run))
+    assert audit.bounds(confidence) == other.result().bounds
+    assert audit.bounds(0.95) == audit.result().bounds
