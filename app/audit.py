@@ -23,6 +23,7 @@ from dpassay.auditing.many_runs.plan import plan as runs
 from dpassay.auditing.many_runs.run import audit_function as function
 from dpassay.auditing.many_runs.run import run as make_runs
 from dpassay.auditing.many_runs.run import score as read_runs
+from dpassay.auditing.mechanism.run import audit_mechanism as mechanism
 from dpassay.auditing.membership.run import audit_membership as membership
 from dpassay.auditing.released.run import audit_table as table
 from dpassay.auditing.released.run import audit_text as text
@@ -35,6 +36,7 @@ __all__ = [
     "canaries",
     "function",
     "make_runs",
+    "mechanism",
     "membership",
     "read_runs",
     "report_canaries",

@@ -60,6 +60,7 @@ METHODS = {
     "membership": "Membership",
     "many_runs": "Many runs on neighbours",
     "sequential": "Anytime-valid bound",
+    "score_bets": "Bets on likelihood ratios",
     **dict.fromkeys(("one_run", "one_run_adaptive", "one_run_tight"), "One-run statistic"),
     "clopper_pearson": "Clopper–Pearson",
 }

@@ -913,6 +913,34 @@ AUDITS = (
         "limit = special.betaincinv(np.maximum(hits, 1), trials - hits + 1.0, min(0.5, 2 * tail))",
         ("tests/audits/statistics/test_binomial.py",),
     ),
+    Mutant(
+        "audit of a library: queries are compared with themselves",
+        "auditing/mechanism/run.py",
+        "self._queries.append(_numbers(query,",
+        "self._queries.append(0 * _numbers(query,",
+        ("tests/auditing/mechanism/test_mechanism_audit.py::test_a_fault_is_found_and_named",),
+    ),
+    Mutant(
+        "bets on scores: δ is not paid for",
+        "audits/statistics/score_bets.py",
+        "paid = np.log1p(shrunk * delta *",
+        "paid = np.log1p(0 * shrunk * delta *",
+        ("tests/audits/statistics/test_score_bets.py::test_no_pair_of_laws_gains_on_average",),
+    ),
+    Mutant(
+        "bets on scores: a run on D′ gains too much",
+        "audits/statistics/score_bets.py",
+        "np.log1p(shrunk * h - g) - paid",
+        "np.log1p(h - g) - paid",
+        ("tests/audits/statistics/test_score_bets.py::test_no_pair_of_laws_gains_on_average",),
+    ),
+    Mutant(
+        "bets on scores: estimates are made from the outputs that are bet on",
+        "audits/games/distinguishing_bets.py",
+        "fitted_likelihood_ratios(on_d[:start], on_d_prime[:start], score)",
+        "fitted_likelihood_ratios(on_d[start:], on_d_prime[start:], score)",
+        ("tests/audits/statistics/test_score_bets.py::test_estimates_are_made_before_the_outputs_are_seen",),
+    ),
 )
 """What audits show."""
 

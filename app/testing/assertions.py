@@ -13,6 +13,7 @@ import bisect
 import copy
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,11 @@ from dpassay.accounting.guarantees import Guarantee
 from dpassay.attacks.black_box.distinguishing import plain
 from dpassay.attacks.black_box.repetitions import repeat
 from dpassay.audits.games.distinguishing import distinguishing_audit
-from dpassay.audits.games.distinguishing_choice import detection_limit
+from dpassay.audits.games.distinguishing_choice import DetectionLimit, detection_limit
 from dpassay.audits.games.replay.record_replay import assert_events_hold as assert_events_hold
 from dpassay.audits.implications import describe, describe_limit, implied_limit
 from dpassay.audits.result import AuditResult
+from dpassay.audits.statistics.score_bets import DetectableByBets
 from dpassay.base import validate
 from dpassay.base.number_format import format_ceiling, format_confidence, format_lower, format_number, format_upper
 from dpassay.mechanisms.primitives.randomness import Recorded
@@ -39,7 +41,7 @@ if TYPE_CHECKING:  # not loaded by test-suites that need neither models nor clai
     from dpassay.generators.base import FinishedRun
 
 RUNS = 2000
-"""Runs on each data set; at the default confidence they can show ε = 4.5."""
+"""Runs on each data set; at the default confidence they can show ε = 5.5."""
 CONFIDENCE = 1 - 1e-6
 """A mechanism that meets its claim fails an assertion with probability at most one in a million."""
 
@@ -67,6 +69,17 @@ class SeededSource(Recorded):
 Mechanism = Callable[[Any, SeededSource], Any]
 
 
+@dataclass(frozen=True, slots=True)
+class ShownBound(Bound):
+    """A lower bound from runs of a mechanism.
+
+    Attributes:
+        detectable: the smallest leaks that would have refuted the claim with about 50 % power.
+    """
+
+    detectable: DetectableByBets | None = None
+
+
 def assert_never_exceeds(
     mechanism: Mechanism,
     claim: Guarantee,
@@ -83,14 +96,15 @@ def assert_never_exceeds(
     workers: int = 1,
     folder: Path | str | None = None,
     progress: Step | None = None,
-) -> tuple[Bound, ...]:
+) -> tuple[ShownBound, ...]:
     """Runs a mechanism on neighbours, and fails if a lower bound on its privacy loss exceeds the claim.
 
     Each run draws its randomness from its own `SeededSource`. If the mechanism uses no other randomness, every run of a
     test-suite gives the same result. A mechanism may use the operating system's entropy instead; then each run of the
     suite is a new sample, and `confidence` holds for each.
 
-    Passing is no proof: the bound is about these data, and the test cannot show a privacy loss above its ceiling.
+    Passing is no proof: the bound is about these data, and leaks smaller than what the result calls `detectable` are
+    mostly missed.
 
     Args:
         mechanism: called as ``mechanism(data, source)``; returns a number, an array, a text, or lists of them. It must
@@ -102,10 +116,11 @@ def assert_never_exceeds(
         pairs: several such pairs instead, ``[(data, neighbor), …]``, each tested at 1 − (1 − confidence)/len(pairs).
         adjacency: the neighbouring relation of the claim. Lists and arrays of records are checked to be neighbours.
         unit: what the claim protects; a record by default.
-        runs: on each data set. A fraction of 0.3 of them is for training.
+        runs: on each data set. A tenth of them is for training.
         confidence: with which all bounds hold jointly.
         score: maps an output to a number that is larger for the neighbor; chosen before the runs, best as the
-            log-likelihood ratio. By default it is fitted on the training runs. With it, outputs may be of any type.
+            log-likelihood ratio, or a function that grows with it. By default scores are fitted on earlier runs. With
+            it, outputs may be of any type.
         seed: another seed is another sample.
         workers: number of processes.
         folder: keeps outputs, so that an interrupted test resumes. It is refused if it was made with other data, other
@@ -113,7 +128,7 @@ def assert_never_exceeds(
         progress: called with the number of runs done and in all.
 
     Returns:
-        For each pair, a lower bound on ε with its ceiling.
+        For each pair, a lower bound on ε with its ceiling, and the leaks that would have been found.
 
     Raises:
         AssertionError: if a bound exceeds the claim; the message says by how much, and what to look at.
@@ -142,6 +157,7 @@ def assert_never_exceeds(
         unit=unit,
         confidence=each,
         score=float if score is not None else None,
+        statistic="score_bets",
     )
     results = [audit(*zip(*outputs[index :: len(pairs)], strict=True)) for index in range(len(pairs))]
     failed = [index for index, result in enumerate(results) if result.details["refuted"]]
@@ -150,7 +166,13 @@ def assert_never_exceeds(
         which = f"number {worst} of {len(pairs)}, counted from 0, the worst of {len(failed)} that failed"
         again = f"seed={seed}, runs={runs}; the same runs if all randomness comes from `source`"
         raise AssertionError(_message(mechanism, claim, results[worst], which if len(pairs) > 1 else "", again))
-    return tuple(result.bounds[0] for result in results)
+    return tuple(_shown(result) for result in results)
+
+
+def _shown(result: AuditResult) -> ShownBound:
+    bound, found = result.bounds[0], result.details["detectable"]
+    detectable = DetectableByBets(found["claim"], found["epsilon"], found["noise"])
+    return ShownBound(**{item.name: getattr(bound, item.name) for item in fields(bound)}, detectable=detectable)
 
 
 def _run(
@@ -200,14 +222,14 @@ def _pairs(data: Any, neighbor: Any, pairs: Sequence[tuple[Any, Any]] | None) ->
 
 def _check_can_refute(claim: Guarantee, runs: int, confidence: float) -> None:
     """Raises `ValueError` unless so many runs can refute the claim."""
-    most = detection_limit(claim, runs, confidence=confidence)
+    most = _limit(claim, runs, confidence)
     if most.can_refute:
         return
     enough = runs
-    while not detection_limit(claim, enough, confidence=confidence).can_refute and enough < 10**12:
+    while not _limit(claim, enough, confidence).can_refute and enough < 10**12:
         enough *= 2
     enough = bisect.bisect_left(
-        range(enough), True, enough // 2 + 1, key=lambda n: detection_limit(claim, n, confidence=confidence).can_refute
+        range(enough), True, enough // 2 + 1, key=lambda n: _limit(claim, n, confidence).can_refute
     )
     advice = (
         f"take more than {enough} runs" if enough < 10**12 else "no number of runs is enough; test smaller parts of it"
@@ -216,6 +238,10 @@ def _check_can_refute(claim: Guarantee, runs: int, confidence: float) -> None:
         f"{runs} runs can show at most ε = {format_upper(most.ceiling)}, and {describe(claim)} allows "
         f"{describe_limit(claim, most.limit)}: this test could not fail; {advice}"
     )
+
+
+def _limit(claim: Guarantee, runs: int, confidence: float) -> DetectionLimit:
+    return detection_limit(claim, runs, confidence=confidence, statistic="score_bets")
 
 
 def _check_neighbors(data: Any, neighbor: Any, adjacency: Adjacency, unit: Unit) -> None:
@@ -253,23 +279,24 @@ def _common_prefix(item: Any, other: Any) -> int:
 
 def describe_bound(mechanism: Mechanism, claim: Guarantee, bound: Bound) -> str:
     """The bound of an assertion that passed, in one line."""
+    half = f". {bound.detectable.sentence()}" if isinstance(bound, ShownBound) and bound.detectable else ""
     at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
     return (
         f"{name_of(mechanism)} was shown to have ε ≥ {format_lower(bound.value)}{at}, and up to "
         f"{format_ceiling(bound.ceiling, bound.value)} could have been; the claim allows "
-        f"{describe_limit(claim, implied_limit(claim, bound))}"
+        f"{describe_limit(claim, implied_limit(claim, bound))}{half}"
     )
 
 
 def _message(mechanism: Mechanism, claim: Guarantee, result: AuditResult, which: str, again: str) -> str:
     bound, (hits, alarms) = result.bounds[0], result.rates
     at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
-    confidence, threshold = format_confidence(bound.confidence or 0.0), format_number(result.details["threshold"])
+    confidence = format_confidence(bound.confidence or 0.0)
     lines = [
         f"{name_of(mechanism)} leaks more than it claims, {describe(claim)} ({bound.adjacency}, unit {bound.unit})",
         f"shown:   ε ≥ {format_lower(bound.value)}{at} with confidence {confidence}; the claim allows "
         f"{describe_limit(claim, result.details['limit'])}",
-        f"counts:  {result.details['score']} ≥ {threshold} in {hits.hits} of {hits.trials} runs on "
+        f"counts:  {result.details['score']} points to the neighbor in {hits.hits} of {hits.trials} runs on "
         f"the neighbor and in {alarms.hits} of {alarms.trials} on the data",
         f"look at: whether the noise covers the largest change that {_LOOK_AT[bound.adjacency]} can make; what depends "
         "on the data without noise (a count, a clipping range, a seed); whether the two data sets are neighbours",

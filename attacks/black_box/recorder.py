@@ -116,6 +116,11 @@ class Recorder:
         self._prepaid: list[DpEvent] = []  # events inside the last sample that have not been used yet
 
     @property
+    def past(self) -> Recording | None:
+        """The run that is replayed; None in a run that is recorded."""
+        return self._past
+
+    @property
     def steps(self) -> tuple[Step, ...]:
         """All steps so far."""
         return tuple(self._steps)

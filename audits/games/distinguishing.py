@@ -9,24 +9,31 @@ multiple testing is needed.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.guarantees import Guarantee
 from dpassay.attacks.black_box.distinguishing import Outputs, key, plain
 from dpassay.audits.detection import Detectable, detectable, epsilon_shown
-from dpassay.audits.games.distinguishing_choice import TRAINING, epsilon_limits, select_test, training_runs
+from dpassay.audits.games.distinguishing_bets import bet
+from dpassay.audits.games.distinguishing_choice import (
+    TRAINING,
+    Statistic,
+    epsilon_limits,
+    select_test,
+    training_runs,
+)
 from dpassay.audits.implications import describe, describe_limit, implied_limit
 from dpassay.audits.result import AuditResult, Rate, refuted_where_concluded
 from dpassay.audits.statistics.binomial import epsilon_clopper_pearson
 from dpassay.audits.statistics.ceilings import ErrorRates
+from dpassay.audits.statistics.score_bets import DetectableByBets, detectable_by_bets
 from dpassay.audits.statistics.sequential import Sequential
 from dpassay.base import defaults, validate
 from dpassay.base.number_format import format_ceiling
-
-Statistic: TypeAlias = Literal["clopper_pearson", "sequential"]
 
 
 def distinguishing_audit(
@@ -38,7 +45,7 @@ def distinguishing_audit(
     unit: Unit | None = None,
     confidence: float = defaults.CONFIDENCE,
     score: Callable[[Any], float] | None = None,
-    training: float = TRAINING,
+    training: float | None = None,
     statistic: Statistic = "clopper_pearson",
 ) -> AuditResult:
     """A lower bound on ε from a test that distinguishes outputs on D from outputs on D′.
@@ -58,8 +65,10 @@ def distinguishing_audit(
         score: function of one output, larger for D′. The log-likelihood ratio is optimal where it is known. It must
             not have been chosen on these outputs. By default scores are fitted
             (`dpassay.attacks.black_box.distinguishing`).
-        training: fraction of the runs on each side, the first ones, on which the test is selected.
-        statistic: ``clopper_pearson``; or ``sequential``, whose bound may be read after every round.
+        training: fraction of the runs on each side, the first ones, on which the test is selected; 0.3 by default, and
+            0.1 for ``score_bets``, if there are many runs.
+        statistic: ``clopper_pearson``, of one threshold; ``sequential``, whose bound may be read after every round; or
+            ``score_bets``, which bets on estimated likelihood ratios, and shows the most of shifts of noise.
 
     Raises:
         ValueError: if the runs are unequal in number or too few, if the game cannot test the claim, or if no score
@@ -67,13 +76,15 @@ def distinguishing_audit(
         TypeError: if an output is not a JSON value and no `score` is given.
     """
     validate.open_probability(confidence=confidence)
-    validate.one_of(("clopper_pearson", "sequential"), statistic=statistic)
+    validate.one_of(("clopper_pearson", "sequential", "score_bets"), statistic=statistic)
     if len(on_d) != len(on_d_prime):
         raise ValueError(f"both data sets need the same number of runs, not {len(on_d)} and {len(on_d_prime)}")
-    first = training_runs(len(on_d), training)
-    tested = len(on_d) - first
     if score is None:
         on_d, on_d_prime = [plain(output) for output in on_d], [plain(output) for output in on_d_prime]
+    if statistic == "score_bets":
+        return _by_bets(on_d, on_d_prime, guarantee, Adjacency(adjacency), unit or Unit(), confidence, score, training)
+    first = training_runs(len(on_d), TRAINING if training is None else training)
+    tested = len(on_d) - first
     test = select_test(on_d[:first], on_d_prime[:first], score, guarantee, tested=tested, confidence=confidence)
     no, yes = test.classify(on_d[first:]), test.classify(on_d_prime[first:])
     fp, tp = int(no.sum()), int(yes.sum())
@@ -122,6 +133,66 @@ def distinguishing_audit(
     )
 
 
+def _by_bets(
+    on_d: Outputs,
+    on_d_prime: Outputs,
+    guarantee: Guarantee,
+    adjacency: Adjacency,
+    unit: Unit,
+    confidence: float,
+    score: Callable[[Any], float] | None,
+    training: float | None,
+) -> AuditResult:
+    found = bet(
+        on_d,
+        on_d_prime,
+        guarantee,
+        confidence=confidence,
+        adjacency=adjacency,
+        unit=unit,
+        score=score,
+        training=training,
+    )
+    limit, tested = found.limit, len(on_d) - found.trained
+    training_said = (
+        f"δ was chosen, and likelihood ratios were first estimated, on {found.trained} other runs on each side"
+    )
+    bound = dataclasses.replace(found.bound, assumptions=(*found.bound.assumptions, training_said), private=True)
+    notes = [] if score is not None else _notes(on_d, on_d_prime)
+    # Ratios of two parameters are learned from all earlier runs, and one of `tried` estimates may be right.
+    learning = math.log(found.tried) + math.log(len(on_d) / found.trained)
+    half = detectable_by_bets(tested, limit, delta=bound.delta or 0.0, confidence=confidence, learning=learning)
+    refuted = bound.value > limit
+    words = _conclusion(guarantee, bound, limit, found.on_d_prime, found.on_d, tested, None if refuted else half)
+    return AuditResult(
+        name="distinguishing",
+        game="the mechanism is run many times on D and on its neighbour D′; decide from one output which it was",
+        attack=f"bets on the estimated likelihood ratio of each output, of which {found.score} gained most",
+        statistics=("score_bets",),
+        conclusion=" ".join([words, *notes]),
+        trials=2 * tested,
+        bounds=(bound,),
+        rates=(
+            Rate("runs on D′ attributed to D′", found.on_d_prime, tested),
+            Rate("runs on D attributed to D′", found.on_d, tested),
+        ),
+        multiplicity=(
+            f"{found.tried} estimates of the likelihood ratio were bet on in parallel, and the wealth is their mean; "
+            f"{len(epsilon_limits(guarantee))} δ were compared on training runs only",
+        ),
+        details={
+            "score": found.score,
+            "threshold": 0.0,
+            "delta": bound.delta or 0.0,
+            "limit": limit,
+            "refuted": refuted,
+            "training_runs": found.trained,
+            "detectable": None if refuted else half.to_json(),
+            "notes": notes,
+        },
+    )
+
+
 def _notes(on_d: Outputs, on_d_prime: Outputs) -> list[str]:
     """Remarks on data sets whose outputs are all equal, which need no bound."""
     constant = [all(key(output) == key(side[0]) for output in side) for side in (on_d, on_d_prime)]
@@ -145,7 +216,13 @@ def _says_something(bound: Bound, limit: float) -> bool:
 
 
 def _conclusion(
-    guarantee: Guarantee, bound: Bound, limit: float, tp: int, fp: int, tested: int, found_half: Detectable | None
+    guarantee: Guarantee,
+    bound: Bound,
+    limit: float,
+    tp: int,
+    fp: int,
+    tested: int,
+    found_half: Detectable | DetectableByBets | None,
 ) -> str:
     counts = f"of {tested} tested runs each, {tp} on D′ and {fp} on D are attributed to D′"
     shown = f"which shows {epsilon_shown(bound)}"

@@ -7,7 +7,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,16 +17,22 @@ from dpassay.accounting.guarantees import ApproxDP, Guarantee, PrivacyProfile, P
 from dpassay.attacks.black_box.distinguishing import Outputs, OutputScore, fitted_scores
 from dpassay.audits.implications import describe, implied_limit
 from dpassay.audits.statistics.binomial import epsilons_clopper_pearson, upper_limit
+from dpassay.audits.statistics.score_bets import most_shown
 from dpassay.base import validate
 from dpassay.base.arrays import Bools, Floats
 from dpassay.base.number_format import format_number
 
+Statistic: TypeAlias = Literal["clopper_pearson", "sequential", "score_bets"]
+
 TRAINING = 0.3
 """The fraction of the runs on which scores and thresholds are selected."""
+BETS_TRAINING = 0.1
+"""The fraction of the runs that is not bet on, if there are many."""
 DELTAS = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 """Candidate δ at which ε is bounded if the claim is a whole curve (zCDP, GDP, RDP); training chooses one."""
 
 _MIN_TRAINING = 4  # runs on each side: two to fit on, two to choose on
+_FIRST_BETS = 10  # runs on each side before the first bet, if that is no more than `TRAINING` of them
 _MAX_THRESHOLDS = 512
 _TRAINING_TAIL = 0.1  # training estimates an error rate by its upper confidence limit at this tail
 
@@ -47,7 +53,12 @@ class DetectionLimit:
 
 
 def detection_limit(
-    guarantee: Guarantee, runs: int, *, confidence: float, training: float = TRAINING
+    guarantee: Guarantee,
+    runs: int,
+    *,
+    confidence: float,
+    training: float | None = None,
+    statistic: Literal["clopper_pearson", "score_bets"] = "clopper_pearson",
 ) -> DetectionLimit:
     """The largest ε that `runs` runs on each side can show, compared with a claim.
 
@@ -55,17 +66,22 @@ def detection_limit(
         guarantee: the claim.
         runs: number of runs on each data set, those for training included.
         confidence: of the bound.
-        training: fraction of the runs that is used for training.
+        training: fraction of the runs that is used for training; None for that of the statistic.
+        statistic: of `distinguishing_audit`.
 
     Raises:
         ValueError: if running the mechanism cannot test the claim (ex-post DP, secret protection), or if there are
             too few runs.
     """
-    tested = runs - training_runs(runs, training)
+    bets = statistic == "score_bets"
+    tested = runs - (bets_training_runs(runs, training) if bets else training_runs(runs, training or TRAINING))
     results = []
     for delta, limit in epsilon_limits(guarantee):
-        ceiling = epsilons_clopper_pearson(tested, 0, 0, tested, delta=delta, confidence=confidence)
-        results.append(DetectionLimit(delta, float(ceiling), limit))
+        if bets:
+            ceiling = most_shown(tested, delta=delta, confidence=confidence)
+        else:
+            ceiling = float(epsilons_clopper_pearson(tested, 0, 0, tested, delta=delta, confidence=confidence))
+        results.append(DetectionLimit(delta, ceiling, limit))
     return max(results, key=lambda item: item.ceiling - item.limit)
 
 
@@ -83,6 +99,17 @@ def training_runs(runs: int, training: float = TRAINING) -> int:
             f"at least {_MIN_TRAINING} runs, and at least one run must remain for testing"
         )
     return first
+
+
+def bets_training_runs(runs: int, training: float | None = None) -> int:
+    """The number of runs on one side before the first bet: a tenth, and of few runs up to three tenths.
+
+    Raises:
+        ValueError: if there are too few runs.
+    """
+    if training is not None:
+        return training_runs(runs, training)
+    return max(math.ceil(BETS_TRAINING * runs), min(_FIRST_BETS, training_runs(runs)))
 
 
 @functools.lru_cache(maxsize=64)

@@ -34,6 +34,7 @@ from .power import chance_to_show as chance_to_show
 from .power import detectable_epsilon as detectable_epsilon
 from .power import detectable_share as detectable_share
 from .power import quantile_shown as quantile_shown
+from .score_bets import detectable_by_bets as detectable_by_bets
 from .score_thresholds import Band as Band
 from .score_thresholds import FixedThreshold as FixedThreshold
 from .score_thresholds import Grid as Grid

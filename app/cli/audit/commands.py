@@ -7,6 +7,7 @@ from collections.abc import Callable
 import typer
 
 from dpassay.cli.audit import canaries as _third_party
+from dpassay.cli.audit import mechanism as _mechanism
 from dpassay.cli.audit import membership as _membership
 from dpassay.cli.audit import released as _released
 from dpassay.cli.audit import runs as _runs
@@ -45,5 +46,6 @@ _add("bound", _third_party.bound, "Example: dpassay audit bound audit")
 _add("report", _third_party.report, "Example: dpassay audit report audit")
 app.add_typer(_runs.app, name="runs")
 app.add_typer(_membership.app, name="membership")
+_add("mechanism", _mechanism.mechanism, _mechanism.EXAMPLE)
 _add("secrets", _secrets.secrets, _secrets.EXAMPLE)
 _add("summary", _summary.summary, _summary.EXAMPLE)

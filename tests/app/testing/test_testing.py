@@ -19,16 +19,39 @@ from dpassay.testing.assertions import CONFIDENCE, RUNS, SeededSource, assert_ne
 
 PAIR: dict[str, Any] = {"data": [1, 2], "neighbor": [1, 2, 3]}
 
+limit = functools.partial(detection_limit, confidence=CONFIDENCE, statistic="score_bets")
+
 
 def test_a_mechanism_that_keeps_its_claim_passes_and_tells_what_could_have_been() -> None:
     (bound,) = assert_never_exceeds(mechanisms.count, PureDP(1.0), **PAIR)
-    assert 0.3 < bound.value <= 1.0  # about .57 at this confidence; a test without power shows 0
-    assert bound.ceiling == detection_limit(PureDP(1.0), RUNS, confidence=CONFIDENCE).ceiling > 4
+    assert 0.5 < bound.value <= 1.0  # about .75 at this confidence; a test without power shows 0
+    assert bound.ceiling == limit(PureDP(1.0), RUNS).ceiling > 5
+    assert bound.detectable is not None
+    assert bound.detectable.epsilon is not None
+    assert 1 < bound.detectable.epsilon < 1.5
     assert bound.rigor is Rigor.FINITE_SAMPLE
     assert bound.confidence == CONFIDENCE
     assert (bound.adjacency, bound.unit) == (Adjacency.ADD_REMOVE, Unit())
     again = assert_never_exceeds(mechanisms.count, PureDP(1.0), **PAIR)
     assert again == (bound,)
+
+
+@pytest.mark.parametrize(("noise", "runs", "seed"), [(1.0, RUNS, 0), (1.865, 20_000, 3)])
+def test_noise_that_is_too_small_is_found(noise: float, runs: int, seed: int) -> None:
+    """(1, 1e-5) needs a standard deviation of 3.73. Counts beyond one threshold show .9 here, at any threshold.
+
+    Over seeds, the first is found nearly always, the second with a probability of about 0.7.
+    """
+
+    def mechanism(data: list[int], source: SeededSource) -> float:
+        return len(data) + float(source.generator.normal(scale=noise))
+
+    with pytest.raises(AssertionError, match=r"mechanism leaks more than it claims, \(ε, δ\)"):
+        assert_never_exceeds(mechanism, ApproxDP(1.0, 1e-5), data=[1], neighbor=[1, 2], runs=runs, seed=seed)
+    (bound,) = assert_never_exceeds(mechanism, ApproxDP(4.5, 1e-5), data=[1], neighbor=[1, 2], runs=RUNS)
+    assert bound.detectable is not None
+    assert bound.detectable.noise is not None
+    assert bound.detectable.noise < 0.6  # half of what (4.5, 1e-5) needs is 0.53
 
 
 def test_the_seed_is_the_sample() -> None:
@@ -44,13 +67,15 @@ def test_a_planted_bug_is_found_and_the_message_says_where_to_look() -> None:
     )
     assert lines[1].startswith("shown:   ε ≥ 1.")
     assert lines[1].endswith(" with confidence 0.999999; the claim allows 1")
-    assert " of 1400 runs on the neighbor and in " in lines[2]
+    assert " of 1800 runs on the neighbor and in " in lines[2]
     assert "one record more or less" in lines[3]
     assert lines[-1] == "again:   seed=0, runs=2000; the same runs if all randomness comes from `source`"
 
 
 def test_the_values_that_occur_are_a_leak() -> None:
-    with pytest.raises(AssertionError, match=r"of the form \(keys, lengths, NaN\) ≥ .* in 140 of 140 runs"):
+    with pytest.raises(
+        AssertionError, match=r"of the form \(keys, lengths, NaN\).* points to the neighbor in 180 of 180 runs"
+    ):
         assert_never_exceeds(mechanisms.only_those_there, PureDP(1.0), **PAIR, runs=200)
 
 
@@ -166,13 +191,13 @@ def test_a_mechanism_that_changes_its_data_is_refused(data: list[Any]) -> None:
 
 def test_a_test_that_could_not_fail_is_refused_before_anything_runs() -> None:
     with pytest.raises(ValueError, match="this test could not fail; take more than") as caught:
-        assert_never_exceeds(mechanisms.fails, PureDP(5.0), **PAIR)
+        assert_never_exceeds(mechanisms.fails, PureDP(6.0), **PAIR)
     assert str(caught.value).startswith(
-        "2000 runs can show at most ε = 4.5643, and pure differential privacy with ε = 5"
+        "2000 runs can show at most ε = 5.56098, and pure differential privacy with ε = 6"
     )
     enough = int(str(caught.value).split("more than ")[1].split()[0])
-    assert detection_limit(PureDP(5.0), enough, confidence=CONFIDENCE).can_refute
-    assert not detection_limit(PureDP(5.0), enough - 1, confidence=CONFIDENCE).can_refute
+    assert limit(PureDP(6.0), enough).can_refute
+    assert not limit(PureDP(6.0), enough - 1).can_refute
     with pytest.raises(ValueError, match="no number of runs is enough"):
         assert_never_exceeds(mechanisms.fails, PureDP(60.0), **PAIR)
 
@@ -225,7 +250,7 @@ def test_faults_of_the_mechanism_and_odd_outputs_are_shown_as_they_are() -> None
     assert any("in repetition 0 of seed 0" in note for note in caught.value.__notes__)
     with pytest.raises(TypeError, match="an output of type object is neither a number"):
         assert_never_exceeds(mechanisms.object_of, PureDP(1.0), **PAIR)
-    with pytest.raises(AssertionError, match="the given score ≥ "):
+    with pytest.raises(AssertionError, match=r"the given score .*points to the neighbor"):
         assert_never_exceeds(
             mechanisms.object_of,
             ApproxDP(1.0, 1e-5),

@@ -1,0 +1,79 @@
+"""The document and the page of an audit of a library's function: what was declared, what was found, limits."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from dpassay.base.number_format import format_number
+from dpassay.reports import audit_page, text
+from dpassay.reports.assay import DocumentPart
+from dpassay.reports.audit_page import AuditDocument, AuditPlan
+from dpassay.reports.html import how_it_was_done
+
+
+class DeclaredDraw(DocumentPart):
+    """A draw of noise, as the manifest declares it, and how many values it drew."""
+
+    draw: str
+    query: str
+    law: str
+    scale: float
+    sensitivity: float
+    values: int = Field(description="in the first recorded run")
+
+
+class MechanismPlan(AuditPlan):
+    """What the manifest says."""
+
+    call: str
+    library: str
+    version: str
+    arguments: str = Field(description="as the manifest has them")
+    records: int
+    neighbors: int
+    runs: int
+    draws: list[DeclaredDraw]
+    manifest_sha256: str
+
+
+class MechanismReport(AuditDocument):
+    """An audit of a function of a library by record and replay (`report.json`)."""
+
+    plan: MechanismPlan
+    findings: list[str] = Field(description="what does not hold, a sentence each")
+
+
+def render(document: MechanismReport) -> str:
+    """The result as one self-contained HTML page."""
+    plan, found = document.plan, document.findings
+    return audit_page.render(
+        "mechanism.html.j2",
+        document,
+        nothing="",
+        ceiling="",
+        headline="REFUTED: a declaration does not hold" if found else "Nothing contradicted",
+        facts=[
+            ("Audited", plan.call, f"{plan.library} {plan.version}"),
+            ("Declarations that do not hold", str(len(found)), f"{plan.runs} runs, {plan.neighbors} neighbours"),
+        ],
+        how=how_it_was_done(document.audit, None),
+        plan_rows=[
+            ("Function", plan.call),
+            ("Library", f"{plan.library} {plan.version}"),
+            ("Arguments", plan.arguments),
+            ("Data", f"{plan.records} records, compared with {plan.neighbors} neighbours"),
+            ("Neighbouring data", text.adjacency(plan.adjacency, plan.unit)),
+            ("Recorded runs", str(plan.runs)),
+        ],
+        draw_rows=[
+            (
+                draw.draw,
+                draw.query,
+                draw.law.replace("_", " "),
+                format_number(draw.scale),
+                format_number(draw.sensitivity),
+                str(draw.values),
+            )
+            for draw in plan.draws
+        ],
+    )
