@@ -199,12 +199,17 @@ def report_header(folder: Path, claim: Claimed | None) -> dict[str, Any]:
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "claim": claim.model_dump() if claim else None,
         "guarantee": describe(claim.guarantee) if claim else "",
-        "versions": {
-            "dpassay": __version__,
-            "python": platform.python_version(),
-            "numpy": numpy.__version__,
-            "scipy": scipy.__version__,
-        },
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """What an audit runs with."""
+    return {
+        "dpassay": __version__,
+        "python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
     }
 
 

@@ -18,7 +18,7 @@ from dpassay.base.number_format import (
 from dpassay.reports import audit_page, figures, text
 from dpassay.reports.assay import DocumentPart
 from dpassay.reports.audit_page import AuditDocument, AuditPlan
-from dpassay.reports.html import how_it_was_done
+from dpassay.reports.html import date_in_words, how_it_was_done
 from dpassay.reports.json_form import AuditResult, Detectable
 from dpassay.reports.svg import Figure
 
@@ -59,6 +59,48 @@ class ManyRunsPlan(AuditPlan):
     columns: list[ColumnUse] = Field(default_factory=list, description="empty for plans of earlier versions")
 
 
+class DigestedFile(DocumentPart):
+    """A file that a command names, as it was typed."""
+
+    file: str
+    sha256: str
+
+
+class StartedGenerator(DocumentPart):
+    """How a generator was run, from one start of the runs on."""
+
+    command: str = Field(description="as it was typed; empty if runs were made elsewhere")
+    files: list[DigestedFile]
+    takes_seed: bool = Field(description="whether each run was given a seed of its own")
+    versions: dict[str, str] = Field(description="of the audit; a command may run with others")
+    machine: str = Field(description="empty if runs were made elsewhere")
+    workers: int
+    timeout: float = Field(description="of a run, in seconds")
+    started: str = Field(description="ISO 8601, UTC")
+
+
+class CountedRuns(DocumentPart):
+    """Runs that were made, and how many of them failed."""
+
+    made: int
+    failed: int
+
+
+class AuditedArm(DocumentPart):
+    """A generator, with its protection or without."""
+
+    generators: list[StartedGenerator] = Field(description="one for each start; empty for runs of earlier versions")
+    failures: dict[str, CountedRuns] = Field(description="of pilot runs and of those of the test")
+
+
+class Audited(DocumentPart):
+    """What was audited."""
+
+    seed: int = Field(description="of the plan, from which each run has its own")
+    ended: str = Field(description="when the runs had ended, ISO 8601, UTC; empty if it is not known")
+    arms: dict[str, AuditedArm] = Field(description="claimed, and unprotected if it was run")
+
+
 class PlannedPower(DocumentPart):
     """What the planned test shows of a generator that leaks in a known way."""
 
@@ -71,6 +113,7 @@ class RunsAudit(AuditDocument):
     """An audit of a generator by many runs on neighbouring data sets (`report.json`)."""
 
     plan: ManyRunsPlan
+    audited: Audited
     power: list[PlannedPower]
     detectable: Detectable = Field(description="the smallest leaks that the planned test detects with 50 % power")
     ceilings: list[tuple[int, float]] = Field(description="after so many rounds, the most that can have been shown")
@@ -88,6 +131,7 @@ def render(document: RunsAudit) -> str:
         ceiling="had every round told D and D′ apart",
         tested=_tested(document),
         plan_rows=_plan_rows(document),
+        audited_rows=_audited_rows(document),
         column_rows=[
             (column.name, column.kind, column.form or "–", str(column.missing), str(column.distinct), _use(column))
             for column in document.plan.columns
@@ -134,6 +178,42 @@ def _plan_rows(document: RunsAudit) -> list[tuple[str, str]]:
     ]
 
 
+def _audited_rows(document: RunsAudit) -> list[tuple[str, str]]:
+    """What was run, where and when, and how often it failed."""
+    rows: list[tuple[str, str]] = []
+    for arm, audited in document.audited.arms.items():
+        what = "" if arm == "claimed" else ", without protection"
+        last = audited.generators[-1] if audited.generators else None
+        if last is not None:
+            rows.append((f"Generator{what}", last.command or "runs were made elsewhere"))
+            rows += [(f"SHA-256 of {file.file}{what}", file.sha256) for file in last.files]
+            rows.append((f"Time{what}", _time(audited, document.audited.ended)))
+            machines = dict.fromkeys(item.machine for item in audited.generators if item.machine)
+            rows += [(f"Machine{what}", machine) for machine in machines]
+        counts = [f"{item.failed} of {item.made} {phase} runs" for phase, item in audited.failures.items() if item.made]
+        rows.append((f"Failed{what}", ", ".join(counts) or "no run was made"))
+    rows.append(("Seeds", _seeds(document.audited)))
+    return rows
+
+
+def _time(audited: AuditedArm, ended: str) -> str:
+    start = date_in_words(audited.generators[0].started)
+    again = len(audited.generators) - 1
+    resumed = f", resumed {again} time{'s'[: again != 1]}" if again else ""
+    return f"{start}{f' to {date_in_words(ended)}' if ended else ''}{resumed}"
+
+
+def _seeds(audited: Audited) -> str:
+    """Whether runs were given seeds."""
+    from_plan = (
+        f"the plan's seed, {audited.seed}, gives each run a seed of its own, and the runs of a round their order"
+    )
+    claimed = audited.arms["claimed"].generators if "claimed" in audited.arms else []
+    if claimed and not claimed[-1].takes_seed:
+        return f"the command takes none; {from_plan}"
+    return from_plan
+
+
 def _size(document: RunsAudit) -> str:
     """That the numbers are for another number of rounds than was planned, in a sentence; empty if they are not."""
     planned = document.plan.most_rounds
@@ -141,8 +221,8 @@ def _size(document: RunsAudit) -> str:
     if left == planned:
         return ""
     return (
-        f"The search left {left} rounds for the test. These numbers are for as many; those that were printed with the "
-        f"plan are for {planned}."
+        f"These numbers are for the {planned} rounds that the plan counted on. The search left {left}; what these "
+        "detect is said with the result."
     )
 
 

@@ -30,6 +30,7 @@ class RunsBound:
         audit: of the generator as it is claimed to be.
         unprotected: the same audit of the generator with its protection off; None if it was not made.
         generator_seconds: that all runs took; 0 if they were made elsewhere.
+        audited: what was run and where, how often it failed, and the seed of the plan.
     """
 
     planned: PlannedRuns
@@ -37,6 +38,7 @@ class RunsBound:
     audit: AuditResult
     unprotected: AuditResult | None
     generator_seconds: float
+    audited: Mapping[str, Any]
 
     @property
     def concluded(self) -> bool:
@@ -72,10 +74,7 @@ class RunsBound:
     def to_json(self) -> dict[str, Any]:
         """The result as plain JSON types, sealed with ``sha256``."""
         design = self.planned.plan.design(stop=False)  # that of `computed`, whose power is known
-        size = (
-            int(self.audit.details.get("most_rounds", design.most_rounds)),
-            int(self.audit.details.get("pilots_each", design.usual_pilots)),
-        )
+        size = design.most_rounds, design.usual_pilots  # as the plan says it
         return sealed(
             {
                 "schema": 1,
@@ -87,6 +86,7 @@ class RunsBound:
                 "power": [dataclasses.asdict(item) for item in power(design, *size)],
                 "detectable": detectable_leak(design, *size).to_json(),
                 "generator_seconds": self.generator_seconds,
+                "audited": dict(self.audited),
                 "audit": self.audit.to_json(),
                 "unprotected": self.unprotected.to_json() if self.unprotected else None,
             }
@@ -165,4 +165,15 @@ def computed(planned: PlannedRuns) -> RunsBound:
         audit=audit,
         unprotected=arms.get("unprotected"),
         generator_seconds=sum(results.seconds.values()),
+        audited={
+            "seed": planned.plan.seed,
+            "ended": results.ended,
+            "arms": {
+                arm: {
+                    "generators": [item.model_dump() for item in results.audited.get(arm, [])],
+                    "failures": results.failures(arm),
+                }
+                for arm in arms
+            },
+        },
     )

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Final, Literal, NamedTuple
 from pydantic import AliasChoices, Field, FiniteFloat, ValidationError
 
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.attacks.black_box.output_features import Features, OutputFeatures
+from dpassay.attacks.black_box.output_features import FAILED, Features, OutputFeatures
 from dpassay.attacks.black_box.worst_cases import (
     FINDS,
     ColumnFacts,
@@ -30,6 +30,7 @@ from dpassay.attacks.black_box.worst_cases import (
     difference_in_words,
 )
 from dpassay.auditing.files import MANIFEST, PLAN, Claimed, Part, version_error
+from dpassay.auditing.many_runs.audited import AuditedGenerator, now
 from dpassay.audits.games.many_runs import (
     MAX_RUNS,
     GeneratorRun,
@@ -547,6 +548,8 @@ class Results:
         self._file: BinaryIO | None = None
         self._synced = time.monotonic()
         self.generators: dict[str, str] = {}
+        self.audited: dict[str, list[AuditedGenerator]] = {}
+        self.ended = ""
         self.by_run: dict[MadeRun, dict[str, Features]] = {}
         self.seconds: dict[str, float] = {}
         if self._path.is_file():
@@ -567,6 +570,11 @@ class Results:
                             raise InputError(f"{self._path}: belongs to another plan; delete it, or put back the plan")
                     elif "generator" in row:
                         self.generators[str(row["arm"])] = str(row["generator"])
+                        if "audited" in row:
+                            said = AuditedGenerator.model_validate(row["audited"])
+                            self.audited.setdefault(str(row["arm"]), []).append(said)
+                    elif "ended" in row:
+                        self.ended = str(row["ended"])
                     else:
                         made = MadeRun(
                             str(row["arm"]), GeneratorRun(row["phase"], int(row["data"]), int(row["number"]))
@@ -601,7 +609,7 @@ class Results:
                 self._file.close()
             self._file = None
 
-    def begin(self, arm: str, generator: str) -> None:
+    def begin(self, arm: str, generator: str, audited: AuditedGenerator) -> None:
         """Records which generator the runs of an arm are of, with the files that it consists of; refuses another later.
 
         Raises:
@@ -613,7 +621,21 @@ class Results:
                 f"{self._path.parent.parent}: its runs were made by another command, or by files that were changed "
                 "since; give the same ones, or plan anew"
             )
-        self._append({"arm": arm, "generator": digest})
+        self.audited.setdefault(arm, []).append(audited)
+        self._append({"arm": arm, "generator": digest, "audited": audited.model_dump()})
+
+    def end(self) -> None:
+        """Records when the last run had ended."""
+        self.ended = now()
+        self._append({"ended": self.ended})
+
+    def failures(self, arm: str) -> dict[str, dict[str, int]]:
+        """How many runs of an arm were made and failed, by phase."""
+        counts = {phase: {"made": 0, "failed": 0} for phase in ("pilot", "test")}
+        for item, features in self.of(arm).items():
+            counts[item.phase]["made"] += 1
+            counts[item.phase]["failed"] += bool(features[""].get(FAILED))
+        return counts
 
     def add(self, made: MadeRun, features: dict[str, Features], seconds: float = 0.0) -> None:
         """Appends the result of a run. It is flushed at once, and synced to disk within a second.

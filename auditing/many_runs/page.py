@@ -49,6 +49,7 @@ def _document(planned: PlannedRuns, result: dict[str, Any]) -> dict[str, Any]:
             "plan_sha256": planned.sha256,
             **_understood(planned),
         },
+        "audited": result.get("audited"),
         "power": result.get("power"),
         "detectable": result.get("detectable"),
         "ceilings": _ceilings(design, result),

@@ -37,6 +37,7 @@ from dpassay.attacks.black_box.worst_cases import (
     neighboring_data,
 )
 from dpassay.auditing.files import BOUND
+from dpassay.auditing.many_runs.audited import made_elsewhere, of_generator
 from dpassay.auditing.many_runs.files import TRIAL, MadeRun, PlannedRuns, Results, read_plan
 from dpassay.auditing.many_runs.functions import Function, FunctionProcesses, called, load, source_of
 from dpassay.auditing.many_runs.plan import features_of
@@ -130,7 +131,17 @@ def run(
             for arm, generator in generators.items():
                 if not any(made.arm == arm for made in results.by_run):
                     maker.try_once(arm, generator)  # before any run is made, also of the control
-                results.begin(arm, _identity(generator, command=function is None))
+                results.begin(
+                    arm,
+                    _identity(generator, command=function is None),
+                    of_generator(
+                        generator,
+                        _words(generator) if function is None else None,
+                        source_of(generator) if function is not None else None,
+                        workers=workers,
+                        timeout=timeout,
+                    ),
+                )
             for arm, generator in generators.items():
                 if arm != "claimed" and results.audit("claimed").result().details.get("refuted"):
                     continue  # what it is for is shown: the audit can find a leak of this generator
@@ -138,6 +149,7 @@ def run(
                 maker.make(audit, arm, generator, results, workers, progress or Progress())
                 if arm == "claimed":
                     reason = audit.stopped
+            results.end()
         shutil.rmtree(planned.private / _WORK, ignore_errors=True)
         return MadeRuns(len(results.by_run), reason, notes=tuple(maker.notes))
 
@@ -186,7 +198,7 @@ def score(folder: str | Path, *, unprotected: bool = False, progress: Progress |
             (planned.private / _OUTPUTS).mkdir(mode=0o700, exist_ok=True)
         with results.writing():
             for arm in ("claimed", "unprotected") if unprotected else ("claimed",):
-                results.begin(arm, "made elsewhere")
+                results.begin(arm, "made elsewhere", made_elsewhere())
                 audit = results.audit(arm)
                 while runs := [MadeRun(arm, item) for item in audit.wanted(_AHEAD)]:
                     read = [item for item in runs if _read_elsewhere(planned, item, features, results, audit)]
@@ -196,6 +208,7 @@ def score(folder: str | Path, *, unprotected: bool = False, progress: Progress |
                         break
                 if arm == "claimed":
                     reason = audit.stopped
+            results.end()
         _write_todo(planned, wanted)
     return MadeRuns(len(results.by_run), reason, tuple(wanted))
 

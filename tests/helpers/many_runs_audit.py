@@ -74,7 +74,16 @@ def runs_document(words: str = "words", **changes: Any) -> RunsAudit:
         "confidence": 0.95, "adjacency": "add_remove", "unit": "record", "failures": False, "plan_sha256": "ab" * 32,
         "written": words, "columns": [column, {**column, "used": False, "form": "", "warnings": []}],
     }  # fmt: skip
+    generator = {
+        "command": words, "files": [{"file": words, "sha256": "cd" * 32}], "takes_seed": False,
+        "versions": {"dpassay": words}, "machine": words, "workers": 2, "timeout": 3600.0,
+        "started": "2026-01-02T03:04:05+00:00",
+    }  # fmt: skip
+    failures = {"pilot": {"made": 18, "failed": 2}, "test": {"made": 24, "failed": 1}}
+    arm = {"generators": [generator, generator], "failures": failures}
+    audited = {"seed": 7, "ended": "2026-01-02T04:04:05+00:00", "arms": {"claimed": arm, "unprotected": arm}}
     given = {
+        "audited": audited,
         "schema": 1, "name": words, "created": "2026-01-02T03:04:05+00:00", "claim": {"epsilon": 0.5, "delta": 0.0},
         "guarantee": words, "plan": plan, "power": [{"leak": words, "chance": 0.12, "median": 0.3}],
         "detectable": HALF,

@@ -98,13 +98,12 @@ def test_what_the_reader_asks_is_answered() -> None:
 
 def test_numbers_for_more_rounds_than_were_planned_say_so() -> None:
     """The search of this document used all its runs; one that ends early leaves more rounds."""
-    said = "The search left 21 rounds for the test."
+    said = "The search left 21; what these detect is said with the result."
     assert said not in words_of(render(runs_document()))
     audit = audit_of_runs("words")
     audit["details"]["most_rounds"] = 21
-    assert f"{said} These numbers are for as many; those that were printed with the plan are for 18." in words_of(
-        render(runs_document(audit=audit))
-    )
+    numbers = "These numbers are for the 18 rounds that the plan counted on."
+    assert f"{numbers} {said}" in words_of(render(runs_document(audit=audit)))
 
 
 def test_a_refuted_claim_needs_no_control() -> None:
