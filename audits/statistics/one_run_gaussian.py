@@ -31,6 +31,7 @@ Run" (2025); Agrawal et al., "Let's Ask Gauss: Improved One-Run Privacy Auditing
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -218,8 +219,13 @@ def _mus(m: int, guesses: int, correct: int, confidence: float) -> tuple[float, 
     beta = 1 - validate.open_probability(confidence=confidence)
     if not v <= r <= m or r == 0:
         raise ValueError(f"counts must satisfy 0 ≤ correct ≤ guesses ≤ m and guesses ≥ 1, not {v}, {r}, {m}")
-    value, ceiling = (_last_rejected(gaussian_p_value(m, r, right), beta) for right in (v, r))
-    return value, ceiling
+    return _mu(m, r, v, beta), _mu(m, r, r, beta)
+
+
+@functools.lru_cache(maxsize=1024)
+def _mu(m: int, guesses: int, correct: int, beta: float) -> float:
+    """Many audits of one design, such as simulated ones, have few different counts."""
+    return _last_rejected(gaussian_p_value(m, guesses, correct), beta)
 
 
 def gaussian_p_value(m: int, guesses: int, correct: int) -> Callable[[float], float]:

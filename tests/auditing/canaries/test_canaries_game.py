@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import Rigor
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.auditing.canaries.design import CanariesDesign
 from dpassay.auditing.canaries.game import (
@@ -24,6 +25,7 @@ from dpassay.auditing.canaries.game import (
 from dpassay.audits.result import AuditResult
 from dpassay.audits.statistics.ceilings import OneRun
 from dpassay.audits.statistics.one_run import epsilon_one_run
+from dpassay.audits.statistics.one_run_gaussian import epsilon_one_run_gaussian
 from dpassay.audits.statistics.power import AsPrinted, RandomizedResponse, StandOut, chance_to_show
 from dpassay.base.number_format import format_lower, format_percent, format_upper
 
@@ -207,6 +209,30 @@ def test_the_bound_is_the_one_run_bound_of_the_counts() -> None:
     assert "in s.jsonl, 60 of 60 guesses are right: a leak that shows ε ≥" in result.conclusion
     assert "2 planned synthetic files, 2 scored; each bound holds with confidence 0.975" in result.multiplicity[1]
     assert [(rate.hits, rate.trials) for rate in result.rates] == [(60, 150), (0, 150), (0, 150), (60, 150)]
+
+
+def test_a_gaussian_model_is_shown_beside_the_bound_where_the_number_of_guesses_is_fixed() -> None:
+    """It is the bound of the same counts in that model, at the confidence of one file, and refutes nothing."""
+    rng = np.random.default_rng(11)
+    included = rng.random(M) < 0.5
+    scores = included + rng.normal(size=M)
+    never = rng.normal(size=M)
+    plan = design(60, claim=ApproxDP(1, 1e-4), delta=1e-4, scorings=2)
+    result = audit(plan, included, Scoring(name="s", candidates=scores, never=never, copied=scores + 9 * included))
+    guess = guessed_in(scores, 60)
+    expected = epsilon_one_run_gaussian(M, 60, int((guess & included).sum()), delta=1e-4, confidence=plan.each)
+    shown = result.details["gaussian"]
+    assert shown["epsilon"]["value"] == expected.value > 0
+    assert shown["epsilon"]["rigor"] == "model_conditional"
+    assert f"with confidence {plan.confidence}" in shown["sentence"]
+    assert len(result.bounds) == 1
+    assert all(bound.rigor is Rigor.FINITE_SAMPLE for bound in result.bounds)
+    printed = included & (rng.random(M) < 0.5)
+    keys = Scoring(name="s", candidates=as_floats(printed), never=np.zeros(M), copied=as_floats(printed))
+    assert audit(design(guesses=None), included, keys).details["gaussian"] is None
+    leaked = audit(design(), included, scoring(rng.random(M) + 0.5, included, rng.random(M)))
+    assert leaked.details["failures"]
+    assert leaked.details["gaussian"] is None
 
 
 def test_what_a_conclusion_says_of_the_claim() -> None:
