@@ -185,7 +185,7 @@ def _by_bets(
             "threshold": 0.0,
             "delta": bound.delta or 0.0,
             "limit": limit,
-            "refuted": refuted,
+            "refuted": refuted_where_concluded(refuted, _says_something(bound, limit)),
             "training_runs": found.trained,
             "detectable": None if refuted else half.to_json(),
             "notes": notes,
