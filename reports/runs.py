@@ -101,6 +101,25 @@ class Audited(DocumentPart):
     arms: dict[str, AuditedArm] = Field(description="claimed, and unprotected if it was run")
 
 
+class ExplainedColumn(DocumentPart):
+    """How often the event happened with the target's value in one column alone; without a column, with none."""
+
+    column: str
+    hits: int
+    carries: bool = Field(description="whether that is nearer to the rate on D′ than to that on D")
+
+
+class RunsExplanation(DocumentPart):
+    """What further runs say of the cause. No bound counts them."""
+
+    event: str
+    runs_each: int
+    ordinary: ExplainedColumn = Field(description="an ordinary record in the place of the target")
+    columns: list[ExplainedColumn]
+    left_out: int = Field(description="columns that were not tried")
+    says: str = Field(description="in sentences")
+
+
 class PlannedPower(DocumentPart):
     """What the planned test shows of a generator that leaks in a known way."""
 
@@ -114,6 +133,7 @@ class RunsAudit(AuditDocument):
 
     plan: ManyRunsPlan
     audited: Audited
+    explanation: RunsExplanation | None = Field(default=None, description="null if it was not asked for")
     power: list[PlannedPower]
     detectable: Detectable = Field(description="the smallest leaks that the planned test detects with 50 % power")
     ceilings: list[tuple[int, float]] = Field(description="after so many rounds, the most that can have been shown")
@@ -132,6 +152,7 @@ def render(document: RunsAudit) -> str:
         tested=_tested(document),
         plan_rows=_plan_rows(document),
         audited_rows=_audited_rows(document),
+        explanation_rows=_explanation_rows(document.explanation),
         column_rows=[
             (column.name, column.kind, column.form or "–", str(column.missing), str(column.distinct), _use(column))
             for column in document.plan.columns
@@ -194,6 +215,14 @@ def _audited_rows(document: RunsAudit) -> list[tuple[str, str]]:
         rows.append((f"Failed{what}", ", ".join(counts) or "no run was made"))
     rows.append(("Seeds", _seeds(document.audited)))
     return rows
+
+
+def _explanation_rows(explanation: RunsExplanation | None) -> list[tuple[str, str]]:
+    if explanation is None:
+        return []
+    tried = [("an ordinary record", explanation.ordinary)]
+    tried += [(f"with the target's {item.column}", item) for item in explanation.columns]
+    return [(words, f"the event in {item.hits} of {explanation.runs_each} runs") for words, item in tried]
 
 
 def _time(audited: AuditedArm, ended: str) -> str:

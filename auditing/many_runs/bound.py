@@ -11,6 +11,7 @@ from typing import Any
 from dpassay import __version__
 from dpassay.accounting.bounds import Bound
 from dpassay.auditing.files import OF_THE_TIME, Claimed, recomputed_bound, sealed, write_bound
+from dpassay.auditing.many_runs.explain import read_explanation
 from dpassay.auditing.many_runs.files import ARMS, PlannedRuns, Results, read_plan
 from dpassay.audits.games.many_runs import detectable_leak, power
 from dpassay.audits.result import AuditResult, refuted_where_concluded
@@ -30,6 +31,7 @@ class RunsBound:
         audit: of the generator as it is claimed to be.
         unprotected: the same audit of the generator with its protection off; None if it was not made.
         generator_seconds: that all runs took; 0 if they were made elsewhere.
+        explanation: what `run --explain` found; None if it was not asked for. No bound rests on it.
         audited: what was run and where, how often it failed, and the seed of the plan.
     """
 
@@ -39,6 +41,7 @@ class RunsBound:
     unprotected: AuditResult | None
     generator_seconds: float
     audited: Mapping[str, Any]
+    explanation: dict[str, Any] | None = None
 
     @property
     def concluded(self) -> bool:
@@ -87,6 +90,7 @@ class RunsBound:
                 "detectable": detectable_leak(design, *size).to_json(),
                 "generator_seconds": self.generator_seconds,
                 "audited": dict(self.audited),
+                "explanation": self.explanation,
                 "audit": self.audit.to_json(),
                 "unprotected": self.unprotected.to_json() if self.unprotected else None,
             }
@@ -164,6 +168,7 @@ def computed(planned: PlannedRuns) -> RunsBound:
         refuted=refuted,
         audit=audit,
         unprotected=arms.get("unprotected"),
+        explanation=read_explanation(planned),
         generator_seconds=sum(results.seconds.values()),
         audited={
             "seed": planned.plan.seed,

@@ -50,6 +50,7 @@ def _document(planned: PlannedRuns, result: dict[str, Any]) -> dict[str, Any]:
             **_understood(planned),
         },
         "audited": result.get("audited"),
+        "explanation": result.get("explanation"),
         "power": result.get("power"),
         "detectable": result.get("detectable"),
         "ceilings": _ceilings(design, result),

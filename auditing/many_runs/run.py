@@ -38,6 +38,7 @@ from dpassay.attacks.black_box.worst_cases import (
 )
 from dpassay.auditing.files import BOUND
 from dpassay.auditing.many_runs.audited import made_elsewhere, of_generator
+from dpassay.auditing.many_runs.explain import Explanation, content_of, write_explanation
 from dpassay.auditing.many_runs.files import TRIAL, MadeRun, PlannedRuns, Results, read_plan
 from dpassay.auditing.many_runs.functions import Function, FunctionProcesses, called, load, source_of
 from dpassay.auditing.many_runs.plan import features_of
@@ -94,6 +95,7 @@ def run(
     timeout: float = defaults.MANY_RUNS_TIMEOUT,
     stop: bool = True,
     keep: bool = False,
+    explain: bool = False,
     progress: Progress | None = None,
 ) -> MadeRuns:
     """Runs the generator until the claim is refuted or all planned runs are made. Called again, it resumes.
@@ -107,6 +109,7 @@ def run(
         timeout: seconds after which a run is stopped and counts as failed.
         stop: whether to stop as soon as the claim is refuted; otherwise the bound may become larger.
         keep: whether outputs are kept in ``private/outputs``.
+        explain: whether further runs look for the column of the target that gives it away, if the claim is refuted.
         progress: where to show progress.
 
     Returns:
@@ -146,9 +149,12 @@ def run(
                 if arm != "claimed" and results.audit("claimed").result().details.get("refuted"):
                     continue  # what it is for is shown: the audit can find a leak of this generator
                 audit = results.audit(arm, stop=stop)
-                maker.make(audit, arm, generator, results, workers, progress or Progress())
+                title = "Runs" if arm == "claimed" else "Runs without protection"
+                maker.make(audit, arm, generator, results.add, workers, progress or Progress(), title)
                 if arm == "claimed":
                     reason = audit.stopped
+            if explain:
+                maker.explain(results, generators["claimed"], workers, progress or Progress())
             results.end()
         shutil.rmtree(planned.private / _WORK, ignore_errors=True)
         return MadeRuns(len(results.by_run), reason, notes=tuple(maker.notes))
@@ -380,6 +386,9 @@ class _Maker:
         self.notes: list[str] = []
         self._features = planned.features()
         self._rows = functools.cache(planned.rows)
+        self._more_rows: dict[int, Sequence[Row]] = {}
+        self._more_content: dict[int, bytes] = {}
+        self._more_pairs: dict[int, list[str]] = {}
         self._logs = _Logs(planned.private / _FAILURES)
         self._commands = _Commands(planned, timeout, self._logs)
         self._functions = FunctionProcesses(timeout, planned.private / _WORK)
@@ -408,18 +417,26 @@ class _Maker:
     def _run(self, generator: str, made: MadeRun, use: Callable[[Iterable[Row]], T]) -> T | str:
         """What becomes of the output of a run; or why there is none."""
         if self._of_commands:
-            return self._commands.run(generator, made, use, keep=self._keep and made.run.number != TRIAL)
+            keep = self._keep and made.run.number != TRIAL and made.run.data not in self._more_rows
+            content = self._more_content.get(made.run.data)
+            return self._commands.run(generator, made, use, keep=keep, content=content)
         seed = _seed(self._planned.plan.seed, made.spawn_key)
-        rows = self._functions.call(generator, self._rows(made.run.data), seed, lambda log: self._logs.keep(log, made))
+        rows = self._functions.call(
+            generator, self._rows_of(made.run.data), seed, lambda log: self._logs.keep(log, made)
+        )
         if isinstance(rows, str):
             return rows
         if rows and not self._planned.plan.names & rows[0].keys():
             return "its records have no column of the data; it must return records, as dicts of their columns"
         return use(rows)
 
+    def _rows_of(self, data: int) -> Sequence[Row]:
+        return self._more_rows[data] if data in self._more_rows else self._rows(data)
+
     def _score(self, generator: str, made: MadeRun) -> tuple[dict[str, Features], float]:
         """The features of the output of a run, and the seconds that it took."""
-        pairs, start, end = self._planned.plan.pairs_of(made.run.data), time.monotonic(), 0.0
+        pairs = self._more_pairs.get(made.run.data) or self._planned.plan.pairs_of(made.run.data)
+        start, end = time.monotonic(), 0.0
 
         def use(rows: Iterable[Row]) -> dict[str, Features]:
             nonlocal end
@@ -431,10 +448,16 @@ class _Maker:
         return failed_output(pairs) if isinstance(result, str) else result, seconds
 
     def make(
-        self, audit: ManyRuns, arm: str, generator: str, results: Results, workers: int, progress: Progress
+        self,
+        audit: ManyRuns | Explanation,
+        arm: str,
+        generator: str,
+        keep: Callable[[MadeRun, dict[str, Features], float], None],
+        workers: int,
+        progress: Progress,
+        title: str,
     ) -> None:
-        """Makes all runs that an audit asks for."""
-        title = "Runs" if arm == "claimed" else "Runs without protection"
+        """Makes all runs that an audit asks for, and keeps the result of each."""
         # Signals wait here, too. Raised wherever they arrive, they could leave a future locked for ever.
         events: queue.SimpleQueue[Future[Any] | int] = queue.SimpleQueue()
         with progress.stage(title) as step, ThreadPoolExecutor(workers) as executor:
@@ -456,7 +479,7 @@ class _Maker:
                             _end(event)
                         made = under_way.pop(event)
                         features, seconds = event.result()
-                        results.add(made, features, seconds)
+                        keep(made, features, seconds)
                         audit.add(made.run, features)
                         step(*audit.progress)
             except BaseException:
@@ -464,6 +487,23 @@ class _Maker:
                 raise
             finally:
                 executor.shutdown(cancel_futures=True)
+
+    def explain(self, results: Results, generator: str, workers: int, progress: Progress) -> None:
+        """Makes the runs that explain a refutation; says so if there is none."""
+        result = results.audit("claimed").result()
+        if not result.details["refuted"]:
+            self.notes.append("The claim is not refuted, so there is nothing to explain.")
+            return
+        explanation = Explanation(self._planned, result)
+        for index, variant in enumerate(explanation.variants):
+            data = explanation.first + index
+            self._more_rows[data] = variant.rows
+            if self._of_commands:
+                path = self._planned.private / f"explained{self._planned.plan.suffix}"
+                self._more_content[data] = content_of(self._planned, explanation.pair, variant.rows, path)
+            self._more_pairs[data] = [explanation.pair.name]
+        self.make(explanation, "claimed", generator, lambda *_: None, workers, progress, "Runs that explain")
+        self.notes.append(write_explanation(self._planned, explanation)["says"])
 
     def close(self) -> None:
         """Ends all runs that are under way, and begins no more."""
@@ -552,8 +592,16 @@ class _Commands:
         self._lock = threading.Lock()
         self._stopped = False
 
-    def run(self, command: str, made: MadeRun, use: Callable[[Iterable[Row]], T], *, keep: bool) -> T | str:
-        """What becomes of the output of a run; or why there is none."""
+    def run(
+        self,
+        command: str,
+        made: MadeRun,
+        use: Callable[[Iterable[Row]], T],
+        *,
+        keep: bool,
+        content: bytes | None = None,
+    ) -> T | str:
+        """What becomes of the output of a run; or why there is none. `content` is the input, if it is not planned."""
         # No earlier command writes here, such as one whose audit was killed. The path tells nothing about the data.
         work = self._planned.private / _WORK / secrets.token_hex(8)
         work.mkdir(mode=0o700, parents=True)
@@ -563,7 +611,7 @@ class _Commands:
             "{output}": str((work / f"output{suffix}").resolve()),
             "{seed}": str(_seed(self._planned.plan.seed, made.spawn_key) % 2**32),
         }
-        Path(indices["{input}"]).write_bytes(self._content(made.run.data))
+        Path(indices["{input}"]).write_bytes(self._content(made.run.data) if content is None else content)
         words = _words(command)
         for index, value in indices.items():
             words = [word.replace(index, value) for word in words]

@@ -134,6 +134,14 @@ def run(
         bool, typer.Option("--all", help="Make all planned runs even after the claim is refuted, for a larger bound.")
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep outputs in DIR/private/outputs.")] = False,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="If the claim is refuted, make further runs that show which column of the target gives it away, each "
+            "alone. No bound counts them.",
+        ),
+    ] = False,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -197,6 +205,8 @@ def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
             say(f"Too few runs to try the neighbours {', '.join(audit.details['untried'])}.")
         if audit.details.get("stopped") == UNFINISHED:
             say("More runs were planned; none can be added to this plan now.")
+        if result.explanation:
+            say(result.explanation["says"])
         if result.control:
             say(result.control)
 

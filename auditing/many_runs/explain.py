@@ -1,0 +1,163 @@
+"""Why a claim was refuted: which single column of the target gives it away.
+
+After a refutation the generator runs on data sets in which an ordinary record stands in the place of the target, as it
+is, and with the cell of one column of the target at a time, each alone. How often the last event of the test happens
+there says what carries it. This is an explanation and no bound: no confidence was spent on it, and none is claimed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dpassay.attacks.black_box.feature_words import in_words
+from dpassay.attacks.black_box.output_features import Features
+from dpassay.attacks.black_box.worst_cases import Event, Row
+from dpassay.attacks.canaries.rows import ColumnRange
+from dpassay.auditing.data import Data, write_rows
+from dpassay.auditing.many_runs.files import PlannedPair, PlannedRuns
+from dpassay.audits.games.many_runs import GeneratorRun
+from dpassay.audits.result import AuditResult
+from dpassay.base.private_files import write_private
+from dpassay.data.reader import FOUND
+
+EXPLANATION: Final = "explanation.json"
+RUNS_EACH: Final = 10
+MAX_COLUMNS: Final = 20
+"""Columns that are tried alone, at most: those in which the target has what no record of D has come first."""
+NO_BOUND: Final = "An explanation and no bound: these runs are not counted, and no confidence is claimed."
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A data set of the explanation.
+
+    Attributes:
+        column: whose cell the ordinary record has of the target; empty for none.
+        rows: its records.
+    """
+
+    column: str
+    rows: tuple[Row, ...]
+
+
+def variants(planned: PlannedRuns, pair: PlannedPair) -> tuple[list[Variant], int]:
+    """The data sets that explain a pair: with an ordinary record in the place of the target, and with one column of the
+    target at a time; and how many columns were left out."""
+    copies = planned.design.unit.size
+    held, neighbor = planned.rows(pair.data), planned.rows(pair.neighbor)
+    rest, targets = neighbor[:-copies], neighbor[-copies:]
+    ids = [column.name for column in planned.plan.columns if column.kind == "id"]
+    names = [column.name for column in planned.plan.columns if column.kind != "id"]
+    ordinary = min(held, key=lambda row: sum(row[name] != targets[0][name] for name in names))
+    different = [name for name in names if ordinary[name] != targets[0][name]]
+    different.sort(key=lambda name: name not in pair.novel)
+    results = [
+        Variant(
+            column, (*rest, *({**ordinary, **{name: target[name] for name in (*ids, *alone)}} for target in targets))
+        )
+        for column, alone in [("", ()), *((name, (name,)) for name in different[:MAX_COLUMNS])]
+    ]
+    return results, len(different) - len(results) + 1
+
+
+def content_of(planned: PlannedRuns, pair: PlannedPair, rows: Sequence[Row], path: Path) -> bytes:
+    """The file of a data set, written as the others are, by way of a path."""
+    reading = planned.plan.dialect.options if planned.plan.dialect is not None else FOUND
+    columns = [ColumnRange(column.name, "other") for column in planned.plan.columns]
+    write_rows(path, [dict(row) for row in rows], Data(planned.data_file(pair.data), columns, reading=reading))
+    content = path.read_bytes()
+    path.unlink()
+    return content
+
+
+class Explanation:
+    """The runs that explain a refutation, in the form in which an audit asks for runs.
+
+    Args:
+        planned: the plan.
+        result: of the audit that refuted the claim.
+    """
+
+    def __init__(self, planned: PlannedRuns, result: AuditResult) -> None:
+        self._result = result
+        self.pair = next(pair for pair in planned.plan.pairs if pair.name == result.details["tested"]["pair"])
+        self.variants, self._left_out = variants(planned, self.pair)
+        self.first = len(planned.plan.data_sets)
+        last = result.details["events"][-1]
+        self._event = Event(last["feature"], last["threshold"])
+        self._happened: dict[GeneratorRun, bool] = {}
+
+    def wanted(self, ahead: int = 1) -> list[GeneratorRun]:
+        """The runs that have no result yet."""
+        return [run for run in self._every if run not in self._happened]
+
+    @property
+    def _every(self) -> list[GeneratorRun]:
+        sets = range(self.first, self.first + len(self.variants))
+        return [GeneratorRun("pilot", data, number) for number in range(RUNS_EACH) for data in sets]
+
+    def add(self, run: GeneratorRun, features: Mapping[str, Features]) -> None:
+        """Adds the result of a run."""
+        seen = {**features.get("", {}), **features.get(self.pair.name, {})}
+        self._happened[run] = seen.get(self._event.feature, float("-inf")) >= self._event.threshold
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Runs that were made, and all."""
+        return len(self._happened), len(self._every)
+
+    def to_json(self) -> dict[str, Any]:
+        """What the runs say, as plain JSON types."""
+        on_d_prime, on_d = (rate.rate for rate in self._result.rates)
+        hits = [
+            sum(self._happened[GeneratorRun("pilot", self.first + index, number)] for number in range(RUNS_EACH))
+            for index in range(len(self.variants))
+        ]
+        tried = [
+            {
+                "column": variant.column,
+                "hits": count,
+                "carries": abs(count / RUNS_EACH - on_d_prime) < abs(count / RUNS_EACH - on_d),
+            }
+            for variant, count in zip(self.variants, hits, strict=True)
+        ]
+        body = {"event": in_words(self._event), "runs_each": RUNS_EACH, "ordinary": tried[0], "columns": tried[1:]}
+        return {**body, "left_out": self._left_out, "says": f"{_says(tried[0], tried[1:])} {NO_BOUND}"}
+
+
+def _says(ordinary: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -> str:
+    """What carries the event, in a sentence."""
+    if ordinary["carries"]:
+        return (
+            f"An ordinary record in the place of the target gives itself away, too ({ordinary['hits']} of {RUNS_EACH} "
+            "runs): it takes no value of the target."
+        )
+    carrying = [f"{item['column']!r} ({item['hits']} of {RUNS_EACH} runs)" for item in columns if item["carries"]]
+    if not carrying:
+        return "No single column of the target carries it: it takes several together."
+    return (
+        f"An ordinary record with the target's value in one column alone gives itself away by {', '.join(carrying)}; "
+        f"without any it does in {ordinary['hits']} of {RUNS_EACH} runs."
+    )
+
+
+def write_explanation(planned: PlannedRuns, explanation: Explanation) -> dict[str, Any]:
+    """Keeps what the runs say in the private folder."""
+    body = {"plan": planned.sha256, **explanation.to_json()}
+    write_private(planned.private / EXPLANATION, json.dumps(body, indent=1) + "\n")
+    return body
+
+
+def read_explanation(planned: PlannedRuns) -> dict[str, Any] | None:
+    """What was explained; None if nothing was, or of another plan."""
+    try:
+        body = json.loads((planned.private / EXPLANATION).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(body, dict) or body.pop("plan", None) != planned.sha256:
+        return None
+    return body

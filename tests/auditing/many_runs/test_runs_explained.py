@@ -1,0 +1,109 @@
+"""`dpassay audit runs run --explain`: which column of the target gives it away, or that any record does."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import command
+import pytest
+
+from dpassay.auditing.many_runs.explain import NO_BOUND, RUNS_EACH, variants
+from dpassay.auditing.many_runs.files import read_plan
+from dpassay.audits.games import many_runs
+
+HEAD = """import csv, random, sys
+rows = list(csv.DictReader(open(sys.argv[1])))
+cities, plans, n = ["A", "B", "C"], ["x", "y"], 30
+"""
+TAIL = """
+with open(sys.argv[2], "w") as file:
+    out = csv.writer(file)
+    out.writerow(["id", "city", "plan", "age"])
+    out.writerows([i, random.choice(cities), random.choice(plans), random.randint(20, 60)] for i in range(n))
+"""
+CITIES = "cities = sorted({row['city'] for row in rows})"
+ROWS = "n = len(rows)"
+BOTH = "n = 40 if any(row['city'] not in 'ABC' and row['plan'] not in 'xy' for row in rows) else 30"
+
+
+@pytest.fixture(autouse=True)
+def fewer_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many_runs, "REPETITIONS", 50)
+
+
+def done(*arguments: object, code: int = 0) -> str:
+    result = command.run("audit", "runs", *arguments)
+    assert result.returncode == code, (result.stdout, result.stderr)
+    return result.stdout
+
+
+@pytest.fixture
+def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    lines = (f"{700 + i},{'ABC'[i % 3]},{'xy'[i % 2]},{20 + i * 7 % 40}\n" for i in range(30))
+    (tmp_path / "people.csv").write_text("id,city,plan,age\n" + "".join(lines))
+    about = ("--like", "people.csv", "--epsilon", 0.5, "--runs", 40, "--neighbors", "new_category")
+    done("plan", *about, "-o", "runs", "-q")
+    return tmp_path / "runs"
+
+
+def explained(planned: Path, leak: str) -> dict[str, object]:
+    Path("gen.py").write_text(HEAD + leak + TAIL)
+    typed = f"{sys.executable} gen.py {{input}} {{output}}"
+    said = done("run", planned, "--command", typed, "--explain")
+    assert NO_BOUND in " ".join(said.split())
+    done("bound", planned, "-q", code=1)
+    document = json.loads(done("report", planned, "--json"))
+    assert document["audit"]["details"]["runs"] <= 40, "they are not counted"
+    assert (planned / "report.html").read_text().count("Which column carries it") == 1
+    result: dict[str, object] = document["explanation"]
+    return result
+
+
+def carrying(result: dict[str, object]) -> list[str]:
+    columns = result["columns"]
+    assert isinstance(columns, list)
+    return [item["column"] for item in columns if item["carries"]]
+
+
+def test_the_column_that_carries_it_is_named(planned: Path) -> None:
+    """A new city is drawn in some of 30 rows of four cities with probability 0.9998."""
+    result = explained(planned, CITIES)
+    assert carrying(result) == ["city"]
+    assert result["ordinary"] == {"column": "", "hits": 0, "carries": False}
+    assert "gives itself away by 'city'" in str(result["says"])
+
+
+def test_where_any_record_does_it_that_is_said(planned: Path) -> None:
+    result = explained(planned, ROWS)
+    assert result["ordinary"] == {"column": "", "hits": RUNS_EACH, "carries": True}
+    assert "it takes no value of the target" in str(result["says"])
+
+
+def test_where_it_takes_two_columns_none_is_named(planned: Path) -> None:
+    result = explained(planned, BOTH)
+    assert carrying(result) == []
+    assert "No single column of the target carries it" in str(result["says"])
+
+
+def test_data_sets_differ_from_the_neighbour_in_the_target_alone(planned: Path) -> None:
+    plan = read_plan(planned)
+    (pair,) = plan.plan.pairs
+    made, left_out = variants(plan, pair)
+    neighbor = plan.rows(pair.neighbor)
+    assert left_out == 0
+    assert {variant.column for variant in made} == {"", "city", "plan"}
+    for variant in made:
+        assert variant.rows[:-1] == neighbor[:-1]
+        changed = [name for name, cell in neighbor[-1].items() if variant.rows[-1][name] != cell]
+        assert sorted(changed) == sorted({"city", "plan"} - {variant.column})
+
+
+def test_what_is_not_refuted_has_no_explanation(planned: Path) -> None:
+    Path("gen.py").write_text(HEAD + TAIL)
+    typed = f"{sys.executable} gen.py {{input}} {{output}}"
+    said = done("run", planned, "--command", typed, "--explain")
+    assert "there is nothing to explain" in " ".join(said.split())
+    assert not (planned / "private" / "explanation.json").exists()
