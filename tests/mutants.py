@@ -57,6 +57,7 @@ BOUNDS = "tests/accounting/test_bounds_hold.py"
 BOUND = f"{BOUNDS}::test_no_attacker_exceeds_a_bound"
 CHOICES = "tests/app/jobs/test_choices.py"
 EX_POST = "tests/accounting/ex_post/test_ex_post.py"
+PLAINEST = "tests/audits/games/test_plainest_event.py"
 TOP_K = "tests/mechanisms/private_inference/test_top_k.py"
 
 MECHANISMS = (
@@ -940,6 +941,27 @@ AUDITS = (
         "fitted_likelihood_ratios(on_d[:start], on_d_prime[:start], score)",
         "fitted_likelihood_ratios(on_d[start:], on_d_prime[start:], score)",
         ("tests/audits/statistics/test_score_bets.py::test_estimates_are_made_before_the_outputs_are_seen",),
+    ),
+    Mutant(
+        "cause: what few runs make by accident is tested",
+        "audits/games/plainest_event.py",
+        "features * by_chance(candidate.hits, runs) <= CHANCE",
+        "by_chance(candidate.hits, runs) <= 1.0",
+        (PLAINEST,),
+    ),
+    Mutant(
+        "cause: a plainer event that is worse is tested",
+        "audits/games/plainest_event.py",
+        "if estimate(candidate) >= least",
+        "if estimate(candidate) >= least - 1.0",
+        (PLAINEST,),
+    ),
+    Mutant(
+        "cause: one run that equals the data makes a copy",
+        "audits/games/plainest_event.py",
+        "if not all(math.isclose(",
+        "if not any(math.isclose(",
+        (PLAINEST,),
     ),
 )
 """What audits show."""

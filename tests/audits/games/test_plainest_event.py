@@ -111,6 +111,7 @@ def test_what_is_copied_is_said() -> None:
     assert is_copied("rows", runs, held)
     assert not is_copied("b: mean", runs, held)
     assert not is_copied("rows", runs, None)
+    assert not is_copied("rows", ([*runs[0], {"rows": 4.0}], runs[1]), held), "one run has another number"
     assert not is_copied("rows", ([{FAILED: 1.0}], runs[1]), held), "nothing was written"
     assert is_copied("rows", ([{FAILED: 1.0}, *runs[0]], runs[1]), held), (
         "a failed run copies nothing, and hides nothing"
