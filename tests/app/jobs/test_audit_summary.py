@@ -179,3 +179,18 @@ def test_an_output_in_a_released_folder_is_refused(tmp_path: Path) -> None:
     out.mkdir()
     (out / "claim.json").write_text("{}")
     assert "lies in a released folder" in refused(one, output=out)
+
+
+def test_many_runs_are_computed_again_from_their_rounds(tmp_path: Path) -> None:
+    """A generator that copies its input, beside an audit of membership: the bound is lower than by itself."""
+    like = tmp_path / "like.csv"
+    rng = np.random.default_rng(9)
+    like.write_text("\n".join(["a,b", *(f"{a},c{b}" for a, b in rng.integers(0, 5, (30, 2)))]) + "\n")
+    dpassay.audit.runs(tmp_path / "runs", like=like, runs=40, epsilon=1.0)
+    dpassay.audit.make_runs(tmp_path / "runs", command="cp {input} {output}")
+    alone = dpassay.audit.bound_runs(tmp_path / "runs")
+    made = dpassay.audit.summary([tmp_path / "runs", membership(tmp_path, 1)], output=tmp_path / "summary")
+    (bound,), (stated,) = made.bounds[0], alone.audit.bounds
+    assert bound.confidence == pytest.approx(0.975)
+    assert 0 < bound.value < stated.value
+    assert "many runs" in made.document.parts[0].kind
