@@ -1,26 +1,29 @@
 """Noisy marginals beside OpenDP called directly, with equal ρ, levels and rows: how near both are to the table.
 
-    python benchmarks/marginals_beside_opendp.py [--method mst] [--seeds 5] [--records 4096] [--rho 0.1] [--rounds 16]
+    python benchmarks/marginals_beside_opendp.py [--seeds 5] [--quick] [--results FOLDER] [--only MST]
+    python benchmarks/fill_guides.py
 
-Prints one line of JSON for each run and a summary. The seed chooses the private rows; noise is the operating system's.
-OpenDP's own call is repeated with a little less ρ where it ends with an error because its shares exceed the budget; on
-private data each such try would have to be paid. What both leave to the reader is the same: rows are drawn with
-``method="sample"``, and values uniformly within their level.
+The seed chooses the private rows, and of dpassay's run how rows are drawn from the model; noise is the operating
+system's. OpenDP's own call is repeated with a little less ρ where it ends with an error because its shares exceed the
+budget; on private data each such try would have to be paid. What both leave to the reader is the same: rows are drawn
+with ``method="sample"``, and values uniformly within their level. Finished runs are kept beside this file.
 """
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
-import json
+import one_thread  # noqa: F401  # isort: skip
+
+import importlib
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "docs" / "reproductions" / "private_inference"))
 
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.data.table_schema import Row
@@ -29,7 +32,11 @@ from dpassay.mechanisms.marginals.generator import Marginals
 from dpassay.mechanisms.marginals.levels import Levels
 from dpassay.utility.tables import compare_tables
 
+runs, tables = (importlib.import_module(name) for name in ("runs", "tables"))
+
 TRIES = 20
+FULL = {"records": 4096, "rows": 4096, "bins": 20, "rho": 0.1}
+QUICK = FULL | {"records": 200, "rows": 200, "bins": 4}
 
 
 def ours(mechanism: Marginals, rows: Sequence[Row]) -> tuple[Sequence[Row], dict[str, Any]]:
@@ -73,38 +80,58 @@ def directly(mechanism: Marginals, rows: Sequence[Row]) -> tuple[Sequence[Row], 
     return made, {"tries": tries, "marginals": len(table.marginals.flatten())}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--method", choices=("mst", "aim"), default="mst")
-    for name, default in (("seeds", 5), ("records", 4096), ("rows", 4096), ("bins", 20), ("rounds", 16)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--rho", type=float, default=0.1)
+WAYS = {"dpassay": ours, "OpenDP": directly}
+
+
+def run_all(results: Any, seeds: Iterable[int], only: str) -> None:
+    """The runs that are missing, of settings that have `only` in their name."""
+    size = results.parameters
+    for seed in seeds:
+        rows = schema_rows(builtin_table("randhie", size["records"], seed), RANDHIE)
+        for method in ("mst", "aim"):
+            for by, make in WAYS.items():
+                setting = f"{method.upper()}, {by}"
+                if only in setting and results.missing(setting, seed):
+                    own = {key: size[key] for key in ("rows", "bins", "rho")}
+                    mechanism = Marginals(method=method, model_megabytes=20.0, seed=seed, **own)
+                    began, cpu = time.monotonic(), time.process_time()
+                    made, facts = make(mechanism, rows)
+                    times = {"cpu": time.process_time() - cpu, "seconds": time.monotonic() - began}
+                    near = compare_tables(RANDHIE, made, rows)
+                    assert near.pairs is not None
+                    found = {"columns": near.histograms.bins_20, "pairs": near.pairs.bins_20}
+                    results.add(setting, seed, **found, **facts, **times)
+
+
+def tables_of(results: Any) -> dict[str, Any]:
+    """Means over seeds with their intervals, and the difference of both, seed by seed."""
+    keys = ("columns", "pairs", "tries", "cpu")
+    titles = {"run": "run", "columns": "columns", "pairs": "pairs", "tries": "tries", "cpu": "CPU, s"}
+    rows = []
+    for method in ("MST", "AIM"):
+        found = [{key: results.of(f"{method}, {by}", key) for key in keys} for by in WAYS]
+        for by, of in zip(WAYS, found, strict=True):
+            rows.append({"run": f"{method}, {by}", **{key: tables.interval(of[key]) for key in keys}})
+        apart = {key: [one - other for one, other in zip(*(of[key] for of in found), strict=False)] for key in keys[:2]}
+        rows.append({"run": f"{method}, difference", **{key: tables.interval(values) for key, values in apart.items()}})
+    return {"marginals_beside_opendp": tables.table(titles, rows, columns=4, pairs=4, tries=1, cpu=0)}
+
+
+def main() -> None:
+    parser = runs.arguments(__doc__.splitlines()[0])
+    parser.set_defaults(seeds=5, results=Path(__file__).parent)
+    parser.add_argument("--only", default="", metavar="NAME", help="settings that have NAME in them, such as MST")
     given = parser.parse_args()
-    mechanism = Marginals(
-        rho=given.rho, method=given.method, bins=given.bins, rounds=given.rounds, rows=given.rows, model_megabytes=20.0
-    )
-    found: dict[str, list[list[float]]] = {"ours": [], "directly": []}
-    for seed in range(given.seeds):
-        rows = schema_rows(builtin_table("randhie", given.records, seed), RANDHIE)
-        for name, make in (("ours", ours), ("directly", directly)):
-            began, cpu = time.monotonic(), time.process_time()
-            made, facts = make(dataclasses.replace(mechanism, seed=seed), rows)
-            times = {"seconds": round(time.monotonic() - began, 1), "of processor": round(time.process_time() - cpu, 1)}
-            near = compare_tables(RANDHIE, made, rows)
-            assert near.pairs is not None
-            found[name].append([near.histograms.bins_20, near.pairs.bins_20])
-            print(
-                json.dumps({"seed": seed, "by": name, "columns and pairs": found[name][-1], **facts, **times}),
-                flush=True,
-            )
-    for name, numbers in found.items():
-        array = np.array(numbers)
-        spread = array.std(axis=0, ddof=1) if len(array) > 1 else np.full(2, np.nan)
-        print(
-            f"{name}: columns {array.mean(0)[0]:.4f} ± {spread[0]:.4f}, pairs {array.mean(0)[1]:.4f} ± {spread[1]:.4f}"
-        )
-    return 0
+    name, size = ("marginals_beside_opendp_quick", QUICK) if given.quick else ("marginals_beside_opendp", FULL)
+    results = runs.Results(given.results / f"{name}.json", size)
+    try:
+        run_all(results, range(given.first, given.first + given.seeds), given.only)
+    finally:
+        results.tables = tables_of(results)
+        results.save()
+    for made in results.tables.values():
+        print(tables.render(made))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

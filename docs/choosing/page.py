@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,14 +23,12 @@ from arms import (
     Arm,
     Asked,
 )
-from paths import RESULTS
-from scipy import stats
+from paths import RESULTS, tables
 from study import setting_of
 
 from dpassay.generators.registry import make_claim
 
 NOT_YET = "not measured yet"
-CONFIDENCE = 0.95
 LEAST_SEEDS = 2
 """One seed has no interval, so nothing is decided by it."""
 
@@ -72,19 +68,6 @@ SHOWN = {
 COSTS = (CPU, SECONDS, MEMORY)
 
 
-def interval(values: Sequence[Any]) -> Cell:
-    """The mean of the seeds with its t-interval; one value, or equal ones, as it is; None where a run lacks it."""
-    if not values or any(value is None for value in values):
-        return None
-    if len(values) == 1 or len(set(values)) == 1:
-        value: float | int = values[0]
-        return value
-    middle = statistics.fmean(values)
-    quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1))
-    half = quantile * statistics.stdev(values) / math.sqrt(len(values))
-    return {"value": middle, "interval": [middle - half, middle + half]}
-
-
 def middle_of(cell: Cell) -> float:
     """The mean of a cell."""
     return float(cell["value"]) if isinstance(cell, dict) else float(cell)  # type: ignore[arg-type]
@@ -113,7 +96,7 @@ class Numbers:
     def of(self, setting: str, key: str) -> Cell:
         """The cell of a measure of a setting."""
         found = sorted((run for run in self.runs if run["setting"] == setting), key=lambda run: int(run["seed"]))
-        return interval([run.get(key) for run in found])
+        return tables.interval([run.get(key) for run in found])
 
     def decisive(self, setting: str, key: str) -> Cell:
         """The same, if there are seeds enough for an interval."""
@@ -231,8 +214,6 @@ class Situation:
 
 def shown(cell: Cell, digits: int) -> str:
     """A cell in words."""
-    from paths import tables
-
     return str(tables.cell(cell, digits))
 
 
@@ -240,7 +221,7 @@ def situations() -> tuple[list[Situation], list[Situation]]:
     """Of texts and of tables."""
     approximate = [arm for arm in TEXT_ARMS if arm.guarantee == "approx_dp"]
     secret = [arm for arm in TEXT_ARMS if arm.name == SECRETS]
-    texts, tables = [], []
+    of_texts, of_tables = [], []
     for epsilon in study.TEXTS["epsilons"]:
         at = f"ε = {epsilon:g}"
         for have, kind, measure, arms in (
@@ -249,13 +230,13 @@ def situations() -> tuple[list[Situation], list[Situation]]:
             (f"texts of one form, which differ in their details; {at} for a record", "notes", FRECHET, approximate),
             ("texts in which only some words are secret, and all else is public", "topics", FRECHET, secret),
         ):
-            texts.append(Situation(have, kind, epsilon, measure, arms, PUBLIC_TEXTS, UNUSED_TEXTS))
+            of_texts.append(Situation(have, kind, epsilon, measure, arms, PUBLIC_TEXTS, UNUSED_TEXTS))
     for kind, size in (("randhie", "many rows and few columns"), ("star98", "few rows and many columns")):
         for epsilon in study.TABLES["epsilons"]:
             for use, measure in (("to look at pairs of columns", PAIRS), ("to train a classifier", AUC)):
                 have = f"a table of {size}, {use}; ε = {epsilon:g} for a row"
-                tables.append(Situation(have, kind, epsilon, measure, TABLE_ARMS, PUBLIC_ROWS, UNUSED_ROWS))
-    return texts, tables
+                of_tables.append(Situation(have, kind, epsilon, measure, TABLE_ARMS, PUBLIC_ROWS, UNUSED_ROWS))
+    return of_texts, of_tables
 
 
 def decision(numbers: Mapping[str, Numbers]) -> dict[str, Any]:

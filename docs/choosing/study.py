@@ -11,6 +11,7 @@ data sets (topics, notes, randhie, star98) have their own results files, so that
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -282,6 +283,9 @@ def all_runs(options: Any) -> int:
         for task in wanted(kind, scale, options.only)
         if not any(of_seed(run, task.name, seed) for run in results[kind].runs)
     ]
+    missing = [name for name in ("mbi", "jax", "polars") if importlib.util.find_spec(name) is None]
+    if missing and any(not isinstance(task.arm, str) and task.arm.mechanism == "marginals" for task, _ in left):
+        raise SystemExit(f"AIM and MST need the extra marginals, and {', '.join(missing)} is missing: install it")
     failed = 0
     for number, (task, seed) in enumerate(left):
         minutes = sum(expected(results[other.kind], other) for other, _ in left[number:])

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import statistics
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from scipy import stats
+
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "private-inference.md"
+CONFIDENCE = 0.95
 _BLOCK = re.compile(r"(<!-- table ([\w.-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -72,6 +76,24 @@ def cell(value: Any, digits: int) -> str:
                 return cell(value[0], digits)
             return f"{number(statistics.fmean(value), digits)} ± {number(statistics.stdev(value), digits)}"
     raise ValueError(f"a table cell is a text, a number, a list of numbers or an interval, not {value!r}")
+
+
+def interval(values: Sequence[Any]) -> Any:
+    """The cell of a mean with its t-interval; of one value, or of equal ones, the value; None where one is missing."""
+    if not values or any(value is None for value in values):
+        return None
+    if len(values) == 1 or len(set(values)) == 1:
+        return values[0]
+    middle = statistics.fmean(values)
+    quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1))
+    half = quantile * statistics.stdev(values) / math.sqrt(len(values))
+    return {"value": middle, "interval": [middle - half, middle + half]}
+
+
+def table(titles: Mapping[str, str], rows: Sequence[Mapping[str, Any]], **digits: int) -> dict[str, Any]:
+    """A table of these columns, key → title; a column has three digits, or as many as it says."""
+    columns = [{"title": title, "key": key, "digits": digits.get(key, 3)} for key, title in titles.items()]
+    return {"columns": columns, "rows": list(rows)}
 
 
 def render(table: Mapping[str, Any]) -> str:
