@@ -1,6 +1,7 @@
 """Weights beside coins in secret-protected evolution: what is released of private records, and the texts that follow.
 
-    python benchmarks/secret_weights.py [--quick] [--only clusters,texts] [--json out.json]
+    python benchmarks/secret_weights.py [--seeds 5] [--quick] [--results FOLDER] [--only releases]
+    python benchmarks/fill_guides.py
 
 Made-up texts of the reproduction of secret-protected evolution, in two labels of four topics; a fifth of them hold
 secrets. p = 10⁻⁴ and r/p = 2, 10 and 50. Both ways give a record the same share, as a probability or as a weight, so
@@ -10,11 +11,11 @@ own, they are the same. So shares differ here:
 - *uneven*: half of these records hold a secret of their own each, the others share secrets, twenty records each;
 - *crowded*: each of 40 secrets is in each of these records with probability .05.
 
-- ``clusters``: the root mean square error of what one release of T says of the private records, over that of saying
-  nothing: noise, and for coins the draws. 1 or more is worth nothing.
+- ``releases``: the root mean square error of what one release of T says of the private records, over that of saying
+  nothing: noise, and for coins the draws. 1 or more is worth nothing. One corpus, twenty releases.
 - ``texts``: whole runs at T = 5, one a seed and setting. Fréchet distance, topics TV, the share in grammar, and of
-  texts in the two small topics, as on the page of the reproduction; means, and ± the standard deviation over seeds.
-  Seeds are the same for both, so texts start from the same.
+  texts in the two small topics, as on the page of the reproduction. Seeds are the same for both, so texts start from
+  the same. Finished runs are kept beside this file and not done again.
 """
 
 from __future__ import annotations
@@ -22,35 +23,33 @@ from __future__ import annotations
 import one_thread  # noqa: F401  # isort: skip
 
 import importlib
-import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from paired_times import Section, run_script
 
 from dpassay.mechanisms.embedding.embedder import HashedNgrams
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.primitives.randomness import Recorded
 from dpassay.mechanisms.secret_evolution.clustering import NoisyClusters, PublicClusters, release
 
-REPRODUCTION = Path(__file__).resolve().parents[1] / "docs" / "reproductions" / "secret_evolution"
+sys.path.append(str(Path(__file__).resolve().parents[1] / "docs" / "reproductions" / "secret_evolution"))
+
+shared, evolutions, utility = (importlib.import_module(name) for name in ("shared", "evolutions", "utility"))
+runs, tables = shared.runs, importlib.import_module("tables")
+
 WAYS: tuple[Literal["coins", "weights"], ...] = ("coins", "weights")
 LAYOUTS = ("uneven", "crowded")
 RATIOS = (2.0, 10.0, 50.0)
+ROUNDS = (1, 5, 10)
+DRAWS = 20
 TINY = {"records": 300, "rounds": 2, "synthetic": 6, "variations": 1, "clusters": 4, "test": 100, "held_out": 50}
 
 
-def reproduction() -> tuple[Any, Any]:
-    """The modules of the reproduction that make corpora and runs, and that measure."""
-    sys.path.append(str(REPRODUCTION))
-    return importlib.import_module("evolutions"), importlib.import_module("utility")
-
-
-def corpus(evolutions: Any, count: int, seed: int, layout: str) -> Any:
+def corpus(count: int, seed: int, layout: str) -> Any:
     """Made-up texts of which a fifth hold secrets, as an `evolutions.Corpus`."""
     rows = evolutions.data.topical(count, seed)
     rng = np.random.default_rng([seed, 11])
@@ -78,29 +77,7 @@ def numbers(noisy: NoisyClusters, clusters: PublicClusters) -> np.ndarray:
     return np.concatenate([noisy.sizes - clusters.sizes, moved.ravel() / (2 * clusters.radius)])
 
 
-def clusters(draws: int) -> Section:
-    """Errors of releases, by so many draws."""
-    evolutions, utility = reproduction()
-    section = Section(
-        "clusters",
-        "error of a release over that of saying nothing",
-        ("secrets", "T", "r/p", *(f"{name}, {way}" for name in ("σ", "counts", "centres") for way in WAYS)),
-    )
-    for layout in LAYOUTS:
-        texts = corpus(evolutions, utility.FULL["records"], 0, layout)
-        for rounds in (1, 5, 10):
-            for ratio in RATIOS:
-                row = {
-                    way: _error(evolutions, {**utility.FULL, "rounds": rounds}, texts, ratio, way, draws)
-                    for way in WAYS
-                }
-                shown = [f"{row[way][key]:.3g}" for key in ("sigma", "counts", "centres") for way in WAYS]
-                section.rows.append((layout, str(rounds), f"{ratio:g}", *shown))
-                section.data[f"{layout}, T = {rounds}, r/p = {ratio:g}"] = row
-    return section
-
-
-def _error(evolutions: Any, size: Mapping[str, Any], made: Any, ratio: float, way: Any, draws: int) -> dict[str, float]:
+def error_of(size: Mapping[str, Any], made: Any, ratio: float, way: Any, draws: int) -> dict[str, float]:
     """Noise, and relative errors of counts and of sums, over all labels together as one."""
     chosen = replace(evolutions.secret_evolution(size, ratio * size["p"]), inclusion=way, labels=())
     places = chosen.incidence(made.records)
@@ -121,43 +98,106 @@ def _error(evolutions: Any, size: Mapping[str, Any], made: Any, ratio: float, wa
     }
 
 
-MEASURES = {"frechet": "Fréchet", "topic_distance": "topics TV", "in_grammar": "in grammar", "small": "small topics"}
+def run_releases(results: Any) -> None:
+    """Errors of releases that are missing."""
+    size = results.parameters
+    for layout in LAYOUTS:
+        made = None
+        for rounds in ROUNDS:
+            for ratio in RATIOS:
+                for way in WAYS:
+                    setting = f"release, {layout}, T = {rounds}, r/p = {ratio:g}, {way}"
+                    if results.missing(setting, 0):
+                        made = made or corpus(size["records"], 0, layout)
+                        results.add(setting, 0, **error_of({**size, "rounds": rounds}, made, ratio, way, DRAWS))
 
 
-def texts(seeds: int) -> Section:
-    """Utility of whole runs, over so many seeds; a tiny size for one seed."""
-    evolutions, utility = reproduction()
-    size = {**utility.FULL, **TINY} if seeds == 1 else dict(utility.FULL)
-    model = LanguageModel.load(device="cpu")
-    section = Section("texts", f"utility over {seeds} seeds", ("secrets", "r/p", "inclusion", "σ", *MEASURES.values()))
+MEASURES = {
+    "frechet": "Fréchet ↓",
+    "topic_distance": "topics TV ↓",
+    "in_grammar": "in grammar",
+    "small": "small topics",
+}
+
+
+def run_texts(results: Any, seeds: Iterable[int]) -> None:
+    """Whole runs that are missing."""
+    size, model = dict(results.parameters), LanguageModel.load(device="cpu")
+    for seed in seeds:
+        for layout in LAYOUTS:
+            for ratio in RATIOS:
+                for way in WAYS:
+                    setting = f"texts, {layout}, r/p = {ratio:g}, {way}"
+                    if results.missing(setting, seed):
+                        made = corpus(size["records"], seed, layout)
+                        chosen = evolutions.secret_evolution(size, ratio * size["p"], inclusion=way)
+                        rows, result = evolutions.written(chosen, made.records, model, seed)
+                        found = utility.measured(rows, made, size, seed)
+                        results.add(setting, seed, sigma=result.noise.sigma, **{key: found[key] for key in MEASURES})
+
+
+def tables_of(results: Any) -> dict[str, Any]:
+    """Errors of releases, and utility of texts with the differences, seed by seed."""
+    return {"weights_releases": releases_table(results), "weights_texts": texts_table(results)}
+
+
+def releases_table(results: Any) -> dict[str, Any]:
+    titles = {"layout": "secrets", "rounds": "releases", "ratio": "r/p"}
+    titles |= {f"{key} {way}": f"{key}, {way}" for key in ("σ", "counts", "centres") for way in WAYS}
+    rows = []
+    for layout in LAYOUTS:
+        for rounds in ROUNDS:
+            for ratio in RATIOS:
+                row: dict[str, Any] = {"layout": layout, "rounds": rounds, "ratio": f"{ratio:g}"}
+                for way in WAYS:
+                    setting = f"release, {layout}, T = {rounds}, r/p = {ratio:g}, {way}"
+                    for key in ("sigma", "counts", "centres"):
+                        row[f"{'σ' if key == 'sigma' else key} {way}"] = tables.interval(results.of(setting, key))
+                rows.append(row)
+    made: dict[str, Any] = tables.table(titles, rows, **dict.fromkeys(titles, 2))
+    return made
+
+
+def texts_table(results: Any) -> dict[str, Any]:
+    titles = {"layout": "secrets", "ratio": "r/p", "way": "inclusion", "sigma": "σ", **MEASURES}
+    rows = []
     for layout in LAYOUTS:
         for ratio in RATIOS:
-            for way in WAYS:
-                runs = [_run(evolutions, utility, size, layout, ratio, way, seed, model) for seed in range(seeds)]
-                shown = [_spread([run[key] for run in runs]) for key in ("sigma", *MEASURES)]
-                section.rows.append((layout, f"{ratio:g}", way, *shown))
-                section.data[f"{layout}, r/p = {ratio:g}, {way}"] = runs
-    return section
+            settings = [f"texts, {layout}, r/p = {ratio:g}, {way}" for way in WAYS]
+            for way, setting in zip(WAYS, settings, strict=True):
+                cells = {key: tables.interval(results.of(setting, key)) for key in ("sigma", *MEASURES)}
+                rows.append({"layout": layout, "ratio": f"{ratio:g}", "way": way, **cells})
+            apart = {
+                key: tables.interval(
+                    [second - first for first, second in zip(*(results.of(of, key) for of in settings), strict=False)]
+                )
+                for key in MEASURES
+            }
+            rows.append({"layout": layout, "ratio": f"{ratio:g}", "way": "weights − coins", **apart})
+    made: dict[str, Any] = tables.table(titles, rows, **dict.fromkeys(("sigma", *MEASURES), 2))
+    return made
 
 
-def _run(
-    evolutions: Any, utility: Any, size: dict[str, Any], layout: str, ratio: float, way: str, seed: int, model: Any
-) -> dict[str, Any]:
-    """The measures of one run."""
-    made = corpus(evolutions, size["records"], seed, layout)
-    chosen = evolutions.secret_evolution(size, ratio * size["p"], inclusion=way)
-    rows, result = evolutions.written(chosen, made.records, model, seed)
-    found: dict[str, Any] = utility.measured(rows, made, size, seed)
-    return {key: found[key] for key in MEASURES} | {"sigma": result.noise.sigma}
-
-
-def _spread(values: Sequence[float]) -> str:
-    return f"{statistics.mean(values):.3f}" + (f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else "")
-
-
-SECTIONS = {"clusters": (clusters, 20, 2), "texts": (texts, 5, 1)}
-"""Name to what makes the section, its draws or seeds, and those with --quick, where the runs are tiny too."""
+def main() -> None:
+    parser = runs.arguments(__doc__.splitlines()[0])
+    parser.set_defaults(seeds=5, results=Path(__file__).parent)
+    parser.add_argument("--only", choices=("releases", "texts"), help="one of the two")
+    given = parser.parse_args()
+    name, size = "secret_weights", {key: value for key, value in utility.FULL.items() if key != "ratios"}
+    if given.quick:
+        name, size = "secret_weights_quick", size | TINY
+    results = runs.Results(given.results / f"{name}.json", size)
+    try:
+        if given.only != "texts":
+            run_releases(results)
+        if given.only != "releases":
+            run_texts(results, range(given.first, given.first + given.seeds))
+    finally:
+        results.tables = tables_of(results)
+        results.save()
+    for made in results.tables.values():
+        print(tables.render(made))
 
 
 if __name__ == "__main__":
-    sys.exit(run_script(SECTIONS, __doc__))
+    main()

@@ -73,19 +73,6 @@ def middle_of(cell: Cell) -> float:
     return float(cell["value"]) if isinstance(cell, dict) else float(cell)  # type: ignore[arg-type]
 
 
-def ends(cell: Cell) -> tuple[float, float]:
-    """The ends of a cell's interval."""
-    if isinstance(cell, dict):
-        return float(cell["interval"][0]), float(cell["interval"][1])
-    return middle_of(cell), middle_of(cell)
-
-
-def clearly_better(first: Cell, second: Cell, rises: bool) -> bool:
-    """Whether the intervals are apart, the first on the better side."""
-    (low, high), (other_low, other_high) = ends(first), ends(second)
-    return low > other_high if rises else high < other_low
-
-
 class Numbers:
     """The runs of a kind of texts, or of a table."""
 
@@ -101,6 +88,19 @@ class Numbers:
     def decisive(self, setting: str, key: str) -> Cell:
         """The same, if there are seeds enough for an interval."""
         return self.of(setting, key) if sum(run["setting"] == setting for run in self.runs) >= LEAST_SEEDS else None
+
+    def clearly_better(self, first: str, second: str, measure: Measure) -> bool:
+        """Whether the differences of two settings, seed by seed on equal data, have an interval on the better side."""
+        values = [
+            {int(run["seed"]): run.get(measure.key) for run in self.runs if run["setting"] == setting}
+            for setting in (first, second)
+        ]
+        both = [(values[0][seed], values[1][seed]) for seed in sorted(values[0].keys() & values[1].keys())]
+        if len(both) < LEAST_SEEDS or any(value is None for pair in both for value in pair):
+            return False
+        sign = 1 if measure.rises else -1
+        cell = tables.interval([sign * (one - other) for one, other in both])
+        return bool((cell["interval"][0] if isinstance(cell, dict) else cell) > 0)
 
     def measured(self, setting: str) -> bool:
         """Whether there is a run of it."""
@@ -175,31 +175,39 @@ class Situation:
         if not cells or not floors:
             return {"have": self.have, "take": NOT_YET, "because": NOT_YET}
         best, floor = self.ordered(cells)[0], self.ordered(floors)[0]
-        rises = bool(self.measure.rises)
-        even = [name for name in self.ordered(cells)[1:] if not clearly_better(cells[best], cells[name], rises)]
+        settings = {name: setting_of(self.kind, name, self.epsilon) for name in cells}
+        bottom = setting_of(self.kind, floor, None)
+        even = [
+            name
+            for name in self.ordered(cells)[1:]
+            if not numbers.clearly_better(settings[best], settings[name], self.measure)
+        ]
         ceiling = numbers.decisive(setting_of(self.kind, self.ceiling, None), self.measure.key)
         said = [(best, cells[best]), *((name, cells[name]) for name in even), (floor, floors[floor])]
         said += [] if ceiling is None else [(self.ceiling, ceiling)]
         because = "; ".join(f"{name} {shown(cell, self.measure.digits)}" for name, cell in said)
-        if not clearly_better(cells[best], floors[floor], rises):
+        if not numbers.clearly_better(settings[best], bottom, self.measure):
             take = f"none of them by these numbers: none is clearly better than {floor}"
         else:
-            better = [name for name in even if clearly_better(cells[name], floors[floor], rises)]
-            take = f"**{best}**" + (f", or {' or '.join(better)}: their intervals overlap" if better else "")
+            better = [name for name in even if numbers.clearly_better(settings[name], bottom, self.measure)]
+            take = f"**{best}**" + (f", or {' or '.join(better)}: none is clearly better" if better else "")
         unmeasured = [arm.name for arm in self.arms if arm.name not in cells]
         because += f"; without numbers of {LEAST_SEEDS} seeds: {', '.join(unmeasured)}" if unmeasured else ""
         return {"have": self.have, "take": take, "because": f"{self.measure.title} {because}"}
 
     def quickest(self, numbers: Numbers, have: str) -> dict[str, str]:
         """As `row`: of what is clearly better than any public row, what takes the least time."""
-        cells, rises = self.cells(numbers), bool(self.measure.rises)
-        floors = [numbers.decisive(setting_of(self.kind, name, None), self.measure.key) for name in self.public]
+        cells = self.cells(numbers)
+        floors = [setting_of(self.kind, name, None) for name in self.public]
         times = {name: numbers.decisive(setting_of(self.kind, name, self.epsilon), CPU.key) for name in cells}
         helps = {
             name: time
             for name, time in times.items()
             if time is not None
-            and all(floor is not None and clearly_better(cells[name], floor, rises) for floor in floors)
+            and all(
+                numbers.clearly_better(setting_of(self.kind, name, self.epsilon), floor, self.measure)
+                for floor in floors
+            )
         }
         if not helps:
             empty = NOT_YET if not cells else "none of them: none is clearly better than what needs no record"

@@ -78,17 +78,19 @@ def decided(page: ModuleType, folder: Path, **changes: list[float]) -> dict[str,
     return row
 
 
-def test_who_wins_follows_from_intervals(page: ModuleType, tmp_path: Path) -> None:
-    """Half an interval of (x − .01, x, x + .01) is 4.303·.01/√3 = .025: .41 and .42 overlap, .41 and .51 do not."""
-    row = decided(page, tmp_path)
-    assert row["take"] == "**Aug-PE**, or dataset vectors: their intervals overlap"
+def test_who_wins_follows_from_differences_seed_by_seed(page: ModuleType, tmp_path: Path) -> None:
+    """Differences of (x − .01, x, x + .01) have an interval of x ± 4.303·.01/√3 = x ± .025."""
+    row = decided(page, tmp_path, dataset_vectors=[0.41, 0.42, 0.45])
+    assert row["take"] == "**Aug-PE**, or dataset vectors: none is clearly better"
     assert "Aug-PE 0.41 (0.39 to 0.43)" in row["because"]
     assert "private inference, mean" not in row["because"]
+    row = decided(page, tmp_path)
+    assert row["take"] == "**Aug-PE**"  # by .01 in every seed, though the intervals of the means overlap
     row = decided(page, tmp_path, dataset_vectors=[0.30, 0.31, 0.32])
     assert row["take"] == "**dataset vectors**"
-    row = decided(page, tmp_path, model_without_records=[0.42, 0.43, 0.44])
+    row = decided(page, tmp_path, model_without_records=[0.42, 0.43, 0.42])
     assert row["take"].startswith("none of them")
-    assert "model without records 0.43" in row["because"]
+    assert "model without records 0.42" in row["because"]
     row = decided(page, tmp_path, dataset_vectors=[0.30])
     assert row["take"] == "**Aug-PE**"
     assert row["because"].endswith("without numbers of 2 seeds: dataset vectors")
