@@ -2,7 +2,8 @@
 
     python benchmarks/centred.py [--seeds 5] [--quick] [--results FOLDER]   # whole runs: hours on two cores
     python benchmarks/centred.py --only "topics, mean"                      # those of one kind of data and aggregate
-    python benchmarks/centred.py --loss                                     # one prediction, no sampling: two minutes
+    python benchmarks/centred.py --only loss                                # one prediction, no sampling: two minutes
+    python benchmarks/fill_guides.py
 
 Whole runs: means and medians over made-up topics with labels and over notes by label, one of which is rare, at the same
 records, slots, tokens and seeds. Of each run: ε of the plan (a median's is its a-priori worst case), ε* of a median and
@@ -10,8 +11,9 @@ its costliest slot with at most one context, and utility beside the real texts. 
 plain one where its mean Fréchet distance and topics TV are within the spread (largest less smallest) of the plain
 seeds.
 
-`--loss`: how well the mean over a slot of 63 notes predicts four other notes, token by token, in nats; and what top_k
+Loss: how well the mean over a slot of 63 notes predicts four other notes, token by token, in nats; and what top_k
 keeps: how many tokens, what share of the notes' tokens is not among them, and how likely the others would have been.
+Finished runs are kept beside this file and not done again.
 """
 
 from __future__ import annotations
@@ -37,9 +39,8 @@ from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.private_inference import aggregation
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 
-made_up, measures, runs = (importlib.import_module(name) for name in ("data", "measures", "runs"))
+made_up, measures, runs, tables = (importlib.import_module(name) for name in ("data", "measures", "runs", "tables"))
 
-RESULTS = Path(__file__).parent
 CLIPS: tuple[tuple[float, dict[str, Any]], ...] = (
     (10.0, {}),
     (4.0, {"center": "public"}),
@@ -50,7 +51,7 @@ CLIPS: tuple[tuple[float, dict[str, Any]], ...] = (
 """The clips that are compared, the plain one first, and whether they are about public logits, which tokens are kept."""
 DATA = {"topics": tuple(made_up.LABELS), "notes, by label": NOTE_LABELS}
 AGGREGATES = ("mean", "median")
-TITLES = ("ε of plan", "ε*", "thin slot", "Fréchet", "topics TV", "in grammar")
+LOSS = "loss"
 TEMPERATURE = 1.2
 
 
@@ -119,13 +120,6 @@ def numbers(values: Sequence[Any]) -> NDArray[np.float64]:
     return np.array([value for value in values if value is not None], dtype=np.float64)
 
 
-def shown(values: Sequence[Any], digits: int = 2) -> str:
-    known = numbers(values)
-    if not len(known):
-        return "–"
-    return f"{known.mean():.{digits}f} ± {known.std(ddof=1) if len(known) > 1 else 0.0:.{digits}f}"
-
-
 def as_good(results: Any, plain: str, centred: str, name: str) -> bool | None:
     """Whether a distance is within the spread of the plain runs; None where a run lacks it."""
     base, other = numbers(results.of(plain, name)), numbers(results.of(centred, name))
@@ -134,39 +128,51 @@ def as_good(results: Any, plain: str, centred: str, name: str) -> bool | None:
     return bool(other.mean() - base.mean() <= np.ptp(base))
 
 
-def report(results: Any) -> None:
-    """A table of each kind of data and aggregate, and the least ε at equal quality as a share of the plain one."""
+COSTS = {"epsilon": "ε of the plan", "ex_post_epsilon": "ε*", "thin_slot": "ε* of a thin slot"}
+QUALITY = {"frechet": "Fréchet ↓", "topic_distance": "topics TV ↓", "in_grammar": "in grammar ↑"}
+
+
+def runs_table(results: Any) -> dict[str, Any]:
+    """Costs and quality of each setting; whether a centred one is as good as the plain one, and its share of the ε."""
+    titles = {"setting": "data, aggregate, clip", **COSTS, **QUALITY, "good": "as good", "share": "share of ε"}
+    rows = []
     for kind in DATA:
         for aggregate in AGGREGATES:
             settings = [setting_of(kind, aggregate, clip, about) for clip, about in CLIPS]
-            plain = settings[0]
-            print(f"\n{'setting':42} " + " ".join(f"{title:15}" for title in TITLES) + " as good")
             for setting in settings:
-                cells = [
-                    shown(results.of(setting, name), digits)
-                    for name, digits in (
-                        ("epsilon", 2),
-                        ("ex_post_epsilon", 2),
-                        ("thin_slot", 2),
-                        ("frechet", 3),
-                        ("topic_distance", 3),
-                        ("in_grammar", 3),
+                if not results.of(setting, "epsilon"):
+                    continue
+                row = {"setting": setting, **{key: tables.interval(results.of(setting, key)) for key in COSTS}}
+                row |= {key: tables.interval(results.of(setting, key)) for key in QUALITY}
+                if setting != settings[0]:
+                    good = [as_good(results, settings[0], setting, key) for key in ("frechet", "topic_distance")]
+                    row["good"] = None if None in good else "yes" if all(good) else "no"
+                    row["share"] = float(
+                        numbers(results.of(setting, "epsilon")).mean()
+                        / numbers(results.of(settings[0], "epsilon")).mean()
                     )
-                ]
-                good = [as_good(results, plain, setting, name) for name in ("frechet", "topic_distance")]
-                verdict = "–" if None in good else "yes" if all(good) else "no"
-                print(f"{setting:42} " + " ".join(f"{cell:15}" for cell in cells) + f" {verdict}")
-                if setting != plain:
-                    ratios = [
-                        (name, numbers(results.of(setting, name)).mean() / numbers(results.of(plain, name)).mean())
-                        for name in ("epsilon", "ex_post_epsilon", "thin_slot")
-                        if len(numbers(results.of(setting, name))) and len(numbers(results.of(plain, name)))
-                    ]
-                    print(" " * 43 + "of the plain one: " + ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios))
+                rows.append(row)
+    made: dict[str, Any] = tables.table(titles, rows, **dict.fromkeys((*COSTS, *QUALITY, "share"), 2))
+    return made
 
 
-def loss() -> None:
-    """The loss of four notes under the mean of a slot of 63 others, for clips of both kinds."""
+def tables_of(results: Any) -> dict[str, Any]:
+    """Whole runs; the loss of predictions; what top_k keeps."""
+    found = [run for run in results.runs if run["setting"] == LOSS]
+    losses, kept = ([row for run in found for row in run[key]] for key in ("losses", "kept"))
+    titles = {"clip": "clip", "loss": "loss, nats a token"}
+    of_kept = {"clip": "centred, c", "top_k": "`top_k`", "size": "tokens kept", "lost": "tokens of the notes cut"}
+    return {
+        "centred_runs": runs_table(results),
+        "centred_loss": tables.table(titles, losses),
+        "centred_top_k": tables.table(
+            of_kept | {"cut": "probability cut"}, kept, clip=0, top_k=0, size=1, lost=4, cut=5
+        ),
+    }
+
+
+def loss() -> dict[str, Any]:
+    """The loss of four notes under the mean of a slot of 63 others, for clips of both kinds, and what top_k keeps."""
     model, records = LanguageModel.load(), builtin_records("notes", 80, 0)
     mechanism = PrivateInference(
         aggregate="mean", clip=4.0, temperature=TEMPERATURE, batch_size=63, tokens=40, records=63, document_tokens=64
@@ -210,30 +216,28 @@ def loss() -> None:
         return float(np.mean(sizes)), float(np.mean(lost)), float(np.mean(cut))
 
     alone = [aggregation.single(rows, rows[-1], temperature=TEMPERATURE).log_probability(x) for rows, x in steps]
-    print(f"{len(steps)} tokens, temperature {TEMPERATURE}; the model without a record: {-np.mean(alone):.3f}")
+    losses: list[dict[str, Any]] = [{"clip": "the model without a record", "loss": -float(np.mean(alone))}]
     for centred, clips in ((False, (6.0, 8.0, 10.0, 12.0)), (True, (1.0, 2.0, 3.0, 4.0, 6.0))):
-        values = ", ".join(f"c = {clip:g}: {average(clip, centred=centred):.3f}" for clip in clips)
-        print(f"{'centred' if centred else 'plain'}: {values}")
-    for clip in (3.0, 4.0):
-        for top_k in (1, 5, 20):
-            size, lost, cut = kept(clip, top_k)
-            print(
-                f"centred, c = {clip:g}, top_k = {top_k}: {size:.1f} of {model.vocabulary_size} tokens are kept; "
-                f"{lost:.4f} of the notes' tokens are not among them; the others had probability {cut:.5f}"
-            )
+        for clip in clips:
+            name = f"{'centred' if centred else 'plain'}, c = {clip:g}"
+            losses.append({"clip": name, "loss": average(clip, centred=centred)})
+    of_kept = [(clip, top_k, *kept(clip, top_k)) for clip in (3.0, 4.0) for top_k in (1, 5, 20)]
+    names = ("clip", "top_k", "size", "lost", "cut")
+    return {
+        "tokens": len(steps),
+        "vocabulary": model.vocabulary_size,
+        "losses": losses,
+        "kept": [dict(zip(names, row, strict=True)) for row in of_kept],
+    }
 
 
 def main() -> None:
     parser = runs.arguments(__doc__.splitlines()[0])
-    parser.set_defaults(seeds=5, results=RESULTS)
-    parser.add_argument("--loss", action="store_true", help="only the loss of one prediction")
+    parser.set_defaults(seeds=5, results=Path(__file__).parent)
     parser.add_argument(
         "--only", default="", metavar="BEGINNING", help='settings that begin so, such as "topics, mean"'
     )
     given = parser.parse_args()
-    if given.loss:
-        loss()
-        return
     public = {
         "temperature": TEMPERATURE,
         "batch_size": 15 if given.quick else 63,
@@ -241,8 +245,16 @@ def main() -> None:
         "tokens": 24 if given.quick else 96,
     }
     results = runs.Results(given.results / ("centred_quick.json" if given.quick else "centred.json"), public)
-    run_all(results, public, range(given.first, given.first + given.seeds), given.only)
-    report(results)
+    try:
+        if LOSS.startswith(given.only) and results.missing(LOSS, 0):
+            results.add(LOSS, 0, **loss())
+        if not LOSS.startswith(given.only or " "):
+            run_all(results, public, range(given.first, given.first + given.seeds), given.only)
+    finally:
+        results.tables = tables_of(results)
+        results.save()
+    for made in results.tables.values():
+        print(tables.render(made))
 
 
 if __name__ == "__main__":

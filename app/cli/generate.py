@@ -49,8 +49,7 @@ def generate(
 
     if vectors is not None:
         written = call(job.generate_from_vectors, options, claim=claim, config=None, anchor=None)
-        count = len(written.documents.rows)
-        show(written.to_json(), lambda: say(f"{count} documents in {written.path}"), json_, quiet)
+        show(written.to_json(), lambda: say(f"{output_in_words(written.output)} in {written.path}"), json_, quiet)
         return
     if texts is not None:
         raise InputError("--texts: goes with --vectors; a run writes as many texts as the claim says")

@@ -100,4 +100,7 @@ def generate_from_vectors(
     with input_errors():
         claim = claim.with_texts(texts)
     with one_process(Path(output) / WORKING):
-        return write_from_file(claim, Path(vectors), Path(output), settings)
+        done = write_from_file(claim, Path(vectors), Path(output), settings)
+    for warning in done.warnings:
+        settings.progress.note(f"Warning: {warning}")
+    return done

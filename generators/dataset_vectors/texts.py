@@ -13,6 +13,7 @@ from dpassay.generators.base import RunSettings
 from dpassay.generators.dataset_vectors.claim import DatasetVectorsClaim
 from dpassay.generators.documents import Documents
 from dpassay.generators.evolution.run import CUT_TEXTS
+from dpassay.generators.output_warnings import unknown_texts
 from dpassay.mechanisms.dataset_vectors import rejection
 from dpassay.mechanisms.dataset_vectors.journalled import journalled
 from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
@@ -21,6 +22,7 @@ from dpassay.mechanisms.evolution.journal import Journal, JournalError
 from dpassay.mechanisms.models.endpoint import EndpointWriter
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.models.writers import WriterError
+from dpassay.reports.assay import Output
 
 JOURNAL = "texts.jsonl"
 """The file of all texts that the model wrote, beside the output."""
@@ -115,12 +117,19 @@ class WrittenTexts:
         documents: the texts.
         folder: that holds them, and may be released.
         vectors: fingerprint of the vectors.
+        warnings: what keeps the texts from being of use, a sentence each; as public as they are.
     """
 
     name: str
     documents: Documents
     folder: Path
     vectors: str
+    warnings: tuple[str, ...]
+
+    @property
+    def output(self) -> Output:
+        """How many texts there are, and how long."""
+        return self.documents.output(whole=False, ends=CUT_TEXTS)
 
     @property
     def path(self) -> Path:
@@ -128,11 +137,12 @@ class WrittenTexts:
         return self.folder / DOCUMENTS
 
     def to_json(self) -> dict[str, Any]:
-        """Name, number of documents, path and hash of the texts, and the vectors' fingerprint."""
+        """Name, number of documents, path and hash of the texts, the vectors' fingerprint, and warnings."""
         return {
             "name": self.name,
             "documents": len(self.documents.rows),
-            "output": self.documents.output(whole=False, ends=CUT_TEXTS).model_dump(mode="json"),
+            "output": self.output.model_dump(mode="json"),
+            "warnings": list(self.warnings),
             "path": str(self.path),
             "sha256": self.documents.sha256,
             "vectors": self.vectors,
@@ -194,4 +204,11 @@ def write_from_file(claim: DatasetVectorsClaim, path: Path, output: Path, settin
         raise InputError(str(error)) from None
     with input_errors():
         documents.write(output, mode=0o644)
-    return WrittenTexts(claim.name, documents, output, vectors.fingerprint)
+    return WrittenTexts(claim.name, documents, output, vectors.fingerprint, _warnings(documents, writer.model))
+
+
+def _warnings(documents: Documents, model: LanguageModel) -> tuple[str, ...]:
+    """Warns of texts without a character, and of texts that the embedded model does not know."""
+    texts = documents.texts or []
+    empty = [] if any(text.strip() for text in texts) else ["No text has a character: lower the coefficient."]
+    return (*empty, *unknown_texts(model if model.is_builtin else None, texts, "texts that it wrote"))

@@ -11,6 +11,8 @@ from command import run
 from small_models import save_model
 from vectors_claim import body, write
 
+from dpassay.generators.dataset_vectors import texts as writing
+from dpassay.generators.documents import Documents
 from dpassay.jobs.generate import generate_from_vectors
 
 FEW: dict[str, Any] = {"writing": {"texts": 2, "longest": 12, "longest_record": 40, "temperature": 1.0}}
@@ -146,6 +148,24 @@ def test_in_python(finished: Path, tmp_path: Path) -> None:
     claim = read_claim(finished / "claim.yaml")
     said = generate_from_vectors(claim, finished / "out/private/vectors.safetensors", tmp_path / "more", texts=1)
     assert len(said.documents.rows) == 1
+    assert said.output.documents == 1
+
+
+def test_texts_that_the_embedded_model_does_not_know_are_warned_of(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dpassay import read_claim
+
+    claim, vectors = read_claim(finished / "claim.yaml"), finished / "out/private/vectors.safetensors"
+    for rows, says in (
+        ([("Fold the egg whites in.",)], "does not know texts like"),
+        ([(" ",)], "No text has a character"),
+    ):
+        monkeypatch.setattr(writing, "write_all", lambda *_, rows=rows: Documents({"text": "string"}, rows))
+        said = generate_from_vectors(claim, vectors, tmp_path / says[:2])
+        assert len(said.warnings) == 1
+        assert says in said.warnings[0]
+        assert says in said.to_json()["warnings"][0]
 
 
 @pytest.mark.parametrize(
