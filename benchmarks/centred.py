@@ -9,7 +9,9 @@ Whole runs: means and medians over made-up topics with labels and over notes by 
 records, slots, tokens and seeds. Of each run: ε of the plan (a median's is its a-priori worst case), ε* of a median and
 its costliest slot with at most one context, and utility beside the real texts. A centred setting is as good as the
 plain one where its mean Fréchet distance and topics TV are within the spread (largest less smallest) of the plain
-seeds.
+seeds. Quality is that of documents of labels with at least half as many records as there are in the mean: others have
+slots with far fewer records than the public denominator, in which a mean writes what the model without a record would
+(centred), or noise (plain). Of these it says how many there are, and are in grammar.
 
 Loss: how well the mean over a slot of 63 notes predicts four other notes, token by token, in nats; and what top_k
 keeps: how many tokens, what share of the notes' tokens is not among them, and how likely the others would have been.
@@ -22,9 +24,10 @@ import one_thread  # noqa: F401  # isort: skip
 
 import importlib
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -52,6 +55,7 @@ CLIPS: tuple[tuple[float, dict[str, Any]], ...] = (
 DATA = {"topics": tuple(made_up.LABELS), "notes, by label": NOTE_LABELS}
 AGGREGATES = ("mean", "median")
 LOSS = "loss"
+Rows: TypeAlias = Sequence[tuple[str, str | None]]
 TEMPERATURE = 1.2
 
 
@@ -101,9 +105,6 @@ def run_all(results: Any, public: dict[str, Any], seeds: Iterable[int], only: st
                     mechanism = mechanism_of(kind, aggregate, clip, about, public)
                     written = runs.write(mechanism, made_up.records(rows), model, seed=seed)
                     texts = [(document.text, document.label) for document in written.documents]
-                    measured = (
-                        measures.utility(texts, rows, others, seed) if len(texts) > 1 else {"documents": len(texts)}
-                    )
                     median = aggregate == "median"
                     results.add(
                         setting,
@@ -112,8 +113,22 @@ def run_all(results: Any, public: dict[str, Any], seeds: Iterable[int], only: st
                         ex_post_epsilon=written.ex_post_epsilon if median else None,
                         thin_slot=thin_slot(written) if median else None,
                         seconds=written.seconds,
-                        **measured,
+                        **measured(texts, rows, others, seed),
                     )
+
+
+def measured(texts: Rows, rows: Rows, others: Rows, seed: int) -> dict[str, Any]:
+    """Utility of the documents of labels with full slots; of the others, how many there are and are in grammar."""
+    counts = Counter(label for _, label in rows)
+    full = {label for label, count in counts.items() if 2 * count * len(counts) >= len(rows)}
+    kept, real, test = ([row for row in side if row[1] in full] for side in (texts, rows, others))
+    thin = [row for row in texts if row[1] not in full]
+    found = {"documents": len(kept), "thin_documents": len(thin) if full != set(counts) else None}
+    if len(kept) > 1:
+        found |= measures.utility(kept, real, test, seed)
+    if thin:
+        found["thin_in_grammar"] = 1 - measures.topics([text for text, _ in thin])["none"] / len(thin)
+    return found
 
 
 def numbers(values: Sequence[Any]) -> NDArray[np.float64]:
@@ -130,11 +145,12 @@ def as_good(results: Any, plain: str, centred: str, name: str) -> bool | None:
 
 COSTS = {"epsilon": "ε of the plan", "ex_post_epsilon": "ε*", "thin_slot": "ε* of a thin slot"}
 QUALITY = {"frechet": "Fréchet ↓", "topic_distance": "topics TV ↓", "in_grammar": "in grammar ↑"}
+THIN = {"thin_documents": "documents of rare labels", "thin_in_grammar": "of these in grammar"}
 
 
 def runs_table(results: Any) -> dict[str, Any]:
     """Costs and quality of each setting; whether a centred one is as good as the plain one, and its share of the ε."""
-    titles = {"setting": "data, aggregate, clip", **COSTS, **QUALITY, "good": "as good", "share": "share of ε"}
+    titles = {"setting": "data, aggregate, clip", **COSTS, "share": "share of ε", **QUALITY, "good": "as good", **THIN}
     rows = []
     for kind in DATA:
         for aggregate in AGGREGATES:
@@ -143,7 +159,7 @@ def runs_table(results: Any) -> dict[str, Any]:
                 if not results.of(setting, "epsilon"):
                     continue
                 row = {"setting": setting, **{key: tables.interval(results.of(setting, key)) for key in COSTS}}
-                row |= {key: tables.interval(results.of(setting, key)) for key in QUALITY}
+                row |= {key: tables.interval(results.of(setting, key)) for key in (*QUALITY, *THIN)}
                 if setting != settings[0]:
                     good = [as_good(results, settings[0], setting, key) for key in ("frechet", "topic_distance")]
                     row["good"] = None if None in good else "yes" if all(good) else "no"
@@ -152,7 +168,7 @@ def runs_table(results: Any) -> dict[str, Any]:
                         / numbers(results.of(settings[0], "epsilon")).mean()
                     )
                 rows.append(row)
-    made: dict[str, Any] = tables.table(titles, rows, **dict.fromkeys((*COSTS, *QUALITY, "share"), 2))
+    made: dict[str, Any] = tables.table(titles, rows, **dict.fromkeys((*COSTS, *QUALITY, *THIN, "share"), 2))
     return made
 
 
