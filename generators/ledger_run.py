@@ -12,6 +12,7 @@ from dp_accounting import DpEvent
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.ledger.entries import Json, LedgerError
 from dpassay.accounting.ledger.evidence import Basis, begin_run
+from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.ledger.run import Run
 from dpassay.accounting.ledger.run_files import LEDGER, open_ledger, prepare, removed_if_unused
 from dpassay.base.errors import InputError, input_errors
@@ -45,6 +46,21 @@ def described(claim: Claim) -> dict[str, Json]:
             del body["parameters"][name]
     body["public"].pop("columns", None)
     return body
+
+
+def begun_parameters(folder: Path, name: str) -> dict[str, Json] | None:
+    """The parameters of its claim with which a run in the ledger of a folder began, as `described`.
+
+    None if there is no such run, or the ledger cannot be read, which is said when it is opened to go on.
+    """
+    if not (folder / LEDGER).is_file():
+        return None
+    try:
+        with Ledger.open(folder / LEDGER, read_only=True, anchor=False) as ledger:
+            begun = ledger.run(name).about.get("claim", {}) if name in ledger.runs() else None
+    except (LedgerError, OSError):
+        return None
+    return None if begun is None else dict(begun.get("parameters", {}))
 
 
 @contextmanager

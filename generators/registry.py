@@ -95,8 +95,10 @@ def generate(claim: Claim, output: Path, settings: RunSettings) -> FinishedRun:
             written then. Also if an endpoint fails during the run; the same command resumes it.
     """
     from dpassay.accounting.ledger.run_files import check_ledger_is_there
+    from dpassay.generators.ledger_run import begun_parameters
 
     check_ledger_is_there(output / PRIVATE)
+    claim = claim.resolved(lambda: begun_parameters(output / PRIVATE, claim.name))
     runner = import_module(f"dpassay.generators.{claim.mechanism}.run")
     done: FinishedRun = runner.generate(claim, output, settings)
     return done

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.base.number_format import format_number
@@ -29,6 +31,13 @@ PrivateInferenceParameters: Any = parameters_model(
     PrivateInference,
     {"records", "labels", "context_tokens", "adjacency", "unit", "variant"},
     centres=(Path | None, None),
+    center=(
+        Literal["public", "none"] | None,
+        Field(
+            None,
+            description="public, or none to clip logits as they are; left out, public if other parameters allow it",
+        ),
+    ),
 )
 
 
@@ -38,7 +47,7 @@ class PrivateInferenceClaim(EmbeddingClaim):
     mechanism: Literal["private_inference"]
     parameters: PrivateInferenceParameters
     audits: Sequence[Literal["leave_one_out", "reconstruction", "record_replay"]] = []
-    newer_parameters: ClassVar[Mapping[str, Any]] = {"center": None, "top_k": None}
+    newer_parameters: ClassVar[Mapping[str, Any]] = {"center": "none", "top_k": None}
 
     def check(self) -> None:
         if self.data == BuiltinData(source="builtin", name="keys"):
@@ -57,10 +66,27 @@ class PrivateInferenceClaim(EmbeddingClaim):
         if "record_replay" in self.audits and self.parameters.aggregate == "none":
             raise ValueError("audits: record_replay compares a run with its events, and aggregate none has no event")
 
+    @property
+    def center(self) -> Literal["public"] | None:
+        """What rows are clipped about: as stated, and where it is left out the public logits, if they can be it."""
+        if self.parameters.center is not None:
+            return None if self.parameters.center == "none" else "public"
+        return "public" if self._described(center=None, top_k=None).can_be_centred else None
+
+    def resolved(self, begun: Callable[[], Mapping[str, Any] | None]) -> Self:
+        if self.parameters.center is not None:
+            return self
+        parameters = begun()
+        of_earlier_version = parameters is not None and "center" not in parameters
+        return self.with_parameters(center="none" if of_earlier_version else self.center or "none")
+
     def generator(self) -> PrivateInference:
+        return self._described(center=self.center)
+
+    def _described(self, **changes: Any) -> PrivateInference:
         lengths = self.public.context_tokens
         return PrivateInference(
-            **self.parameters.model_dump(),
+            **self.parameters.model_dump() | changes,
             records=self.public.records,
             labels=tuple(self.public.labels),
             adjacency=self.adjacency,
@@ -76,7 +102,8 @@ class PrivateInferenceClaim(EmbeddingClaim):
                 "Private inference with its protection taken out, as a control: each synthetic document is written by "
                 "the language model from one record of a batch"
             )
-        centred = ", and counts by how it changes the prediction without a record" if parameters.get("center") else ""
+        public = parameters.get("center") == "public"
+        centred = ", and counts by how it changes the prediction without a record" if public else ""
         if parameters.get("top_k"):
             centred += "; tokens that are unlikely without a record are never drawn"
         return (
@@ -118,7 +145,7 @@ class PrivateInferenceClaim(EmbeddingClaim):
             said.append(ROWS_ALIKE)
         if self.public.context_tokens is not None:
             said.append("The public length of contexts was not set by the private records.")
-        if self.parameters.center is not None:
+        if self.center is not None:
             said.append(PUBLIC_LOGITS)
         if self.parameters.centres is not None:
             said += ["The centres of clusters were not made from the private records.", EMBEDDED_ALONE]

@@ -178,6 +178,12 @@ class PrivateInference:
             )
 
     @property
+    def can_be_centred(self) -> bool:
+        """Whether `center` could be public."""
+        sound = self.variant == "sound" and self.aggregate != "none" and not self.anchor
+        return sound and self.clip <= TAIL * self.temperature
+
+    @property
     def tail(self) -> float | None:
         """With ``center: public``, the clip of the public logits, a multiple of the grid; None otherwise."""
         if self.center is None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
+import command
 import pytest
 from table_model import TableModel
 
 from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
 from dpassay.claims.base import Claim
-from dpassay.generators.ledger_run import described
-from dpassay.generators.private_inference.claim import PUBLIC_LOGITS
+from dpassay.generators.ledger_run import begun_parameters, described
+from dpassay.generators.private_inference.claim import PUBLIC_LOGITS, PrivateInferenceClaim
 from dpassay.generators.registry import read_claim
 from dpassay.mechanisms.primitives.token_sampler import selection_rounding
 from dpassay.mechanisms.private_inference.generator import PrivateInference
@@ -40,8 +44,9 @@ def test_the_assumption_and_the_record_of_a_run_name_the_center(tmp_path: Path) 
 
 def test_runs_of_earlier_versions_are_recorded_as_they_were(tmp_path: Path) -> None:
     """Neither the claim in the ledger nor the digest of the inputs knows a field that is not set."""
-    plain = claim(tmp_path, ("center: public, ", ""))
+    plain = claim(tmp_path, ("center: public, ", "center: none, "))
     assert PUBLIC_LOGITS not in plain.assumptions()
+    assert "changes the prediction" not in plain.mechanism_in_words(plain.described()["parameters"])
     assert "center" not in described(plain)["parameters"]  # type: ignore[operator]
     mechanisms = [PrivateInference(aggregate="median", center=center, **SETTINGS) for center in (None, "public")]
     assert repr(mechanisms[0]) == repr(mechanisms[1])
@@ -49,6 +54,71 @@ def test_runs_of_earlier_versions_are_recorded_as_they_were(tmp_path: Path) -> N
     plain_digest, centred_digest = (SlotInputs(item, [], model, bytes(32)).digest() for item in mechanisms)
     assert plain_digest != centred_digest
     assert plain_digest == "20a13596692b177a413fbe40a657bf0c26814b84436a347dbd074b08ee35b86a"
+
+
+@pytest.mark.parametrize(
+    ("stated", "centred"),
+    [
+        ("aggregate: mean, clip: 4.0", True),
+        ("aggregate: median, clip: 10.0", True),
+        ("aggregate: median, clip: 4.0, top_k: 3", True),
+        ("aggregate: median, clip: 10.25", False),
+        ("aggregate: mean, clip: 4.0, anchor: true", False),
+        ("aggregate: none, clip: 4.0", False),
+        ("aggregate: mean, clip: 4.0, center: none", False),
+    ],
+)
+def test_what_is_left_out_is_public_where_it_can_be(stated: str, centred: bool, tmp_path: Path) -> None:
+    found = claim(tmp_path, ("aggregate: mean, center: public, clip: 4.0", stated))
+    assert isinstance(found, PrivateInferenceClaim)
+    mechanism = found.generator()
+    assert (mechanism.center == "public") is centred
+    assert (PUBLIC_LOGITS in found.assumptions()) is centred
+    if "center" not in stated:
+        with contextlib.nullcontext() if centred else pytest.raises(ValueError, match=r"center|clip/temperature"):
+            dataclasses.replace(mechanism, center="public")
+    resolved = found.resolved(lambda: None)
+    assert resolved.parameters.center == ("public" if centred else "none")
+    assert resolved.generator() == mechanism
+
+
+def test_as_published_has_no_center(tmp_path: Path) -> None:
+    published = claim(tmp_path, ("center: public, ", ""), ("variant: sound", "variant: as_published"))
+    assert isinstance(published, PrivateInferenceClaim)
+    assert published.center is None
+
+
+SMALL = """
+name: keys
+data: {source: builtin, name: keys}
+mechanism: private_inference
+parameters: {aggregate: median, CENTERclip: 8.0, temperature: 1.0, batch_size: 6, tokens: 4, prefix: "My key is "}
+public: {records: 12, context_tokens: 26}
+guarantee: {type: pure_dp, epsilon: 1.0e+6}
+"""
+
+
+def test_a_run_that_began_without_a_center_is_resumed_without_one(tmp_path: Path) -> None:
+    """Ledgers of versions in which plain clips were the default do not name them; now they are left out if stated."""
+    path, ledger = tmp_path / "claim.yaml", tmp_path / "run" / "private" / "ledger.sqlite"
+
+    def generate(center: str, folder: str = "run") -> Any:
+        path.write_text(SMALL.replace("CENTER", center))
+        return command.run("generate", path, "-o", tmp_path / folder, "--json", "-q")
+
+    first = generate("center: none, ")
+    assert first.returncode == 0, first.stderr
+    assert "center" not in (begun_parameters(ledger.parent, "keys") or {"center": "?"})
+    again = generate("")
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["head"] == json.loads(first.stdout)["head"]
+    assert generate("center: public, ").returncode == 2
+    new = generate("", "new")
+    assert new.returncode == 0, new.stderr
+    assert (begun_parameters(tmp_path / "new" / "private", "keys") or {})["center"] == "public"
+    assert generate("", "new").returncode == 0
+    assert generate("center: none, ", "new").returncode == 2
+    assert begun_parameters(tmp_path / "nowhere", "keys") is begun_parameters(ledger.parent, "other") is None
 
 
 def test_top_k_is_recorded_where_it_is_set(tmp_path: Path) -> None:
@@ -96,7 +166,7 @@ def test_what_does_not_go_together_is_refused(changes: dict[str, Any], message: 
 
 def test_top_k_without_a_center_is_refused_in_a_claim(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="top_k keeps tokens that are likely without a record, so it needs center"):
-        claim(tmp_path, ("center: public", "top_k: 3"))
+        claim(tmp_path, ("center: public", "center: none, top_k: 3"))
 
 
 def test_a_center_that_is_none_is_refused_in_a_claim(tmp_path: Path) -> None:
