@@ -59,7 +59,9 @@ ARMS: Final = ("claimed", "unprotected")
 """The generator as it is claimed to be, and with its protection off."""
 
 TRIAL: Final = 2**32 - 1
-"""The number of the run that only tries a generator, and is not counted."""
+"""The number of the first run that only tries a generator, and is not counted. Further ones count down from it."""
+TRIALS: Final = 3
+"""So many times a generator is tried before it counts as one that cannot run."""
 
 _VERSION = 1
 
@@ -522,10 +524,15 @@ class MadeRun(NamedTuple):
     run: GeneratorRun
 
     @property
+    def is_trial(self) -> bool:
+        """Whether it only tries the generator."""
+        return TRIAL - TRIALS < self.run.number <= TRIAL
+
+    @property
     def name(self) -> str:
         """Of the run's files."""
-        if self.run.number == TRIAL:
-            return f"{self.arm}-trial"
+        if self.is_trial:
+            return f"{self.arm}-trial-{TRIAL - self.run.number + 1}"
         return f"{self.arm}-{self.run.phase}-{self.run.data:02d}-{self.run.number:05d}"
 
     @property

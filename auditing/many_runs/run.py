@@ -39,7 +39,7 @@ from dpassay.attacks.black_box.worst_cases import (
 from dpassay.auditing.files import BOUND
 from dpassay.auditing.many_runs.audited import made_elsewhere, of_generator
 from dpassay.auditing.many_runs.explain import Explanation, content_of, write_explanation
-from dpassay.auditing.many_runs.files import TRIAL, MadeRun, PlannedRuns, Results, read_plan
+from dpassay.auditing.many_runs.files import TRIAL, TRIALS, MadeRun, PlannedRuns, Results, read_plan
 from dpassay.auditing.many_runs.functions import Function, FunctionProcesses, called, load, source_of
 from dpassay.auditing.many_runs.plan import features_of
 from dpassay.audits.games.many_runs import GeneratorRun, ManyRuns, ManyRunsDesign, Pair
@@ -394,17 +394,29 @@ class _Maker:
         self._functions = FunctionProcesses(timeout, planned.private / _WORK)
 
     def try_once(self, arm: str, generator: str) -> None:
-        """Runs a generator once on the first D, and forgets the output.
+        """Runs a generator on the first D until one run succeeds, and forgets the output.
 
         Raises:
-            InputError: if it fails there, so that no audit begins with a command that has a mistake.
+            InputError: if all `TRIALS` runs fail, so that no audit begins with a command that has a mistake.
         """
         plan = self._planned.plan
-        made = MadeRun(arm, GeneratorRun("pilot", plan.pairs[0].data, TRIAL))
         what = "the command" if self._of_commands else f"the function {generator}"
-        result = self._run(generator, made, lambda rows: {name for row in rows for name in row})
+        for trial in range(TRIALS):  # a generator may fail by chance, or be slow when it first starts
+            made = MadeRun(arm, GeneratorRun("pilot", plan.pairs[0].data, TRIAL - trial))
+            result = self._run(generator, made, lambda rows: {name for row in rows for name in row})
+            if not isinstance(result, str):
+                break
+            if not trial:
+                reason, log = result, self._logs.file(made)
         if isinstance(result, str):
-            raise InputError(f"{what} fails on the data ({result}); its messages are in {self._logs.file(made)}")
+            raise InputError(
+                f"{what} fails on the data ({reason}), in each of {TRIALS} tries; its messages are in {log}"
+            )
+        if trial:
+            self.notes.append(
+                f"{what[:1].upper()}{what[1:]} failed in {trial} of {trial + 1} trial runs ({reason}); its messages "
+                f"are in {log}. Later runs that fail are counted."
+            )
         lacking = [column.name for column in plan.columns if column.kind != "id" and column.name not in result]
         if not result:
             self.notes.append(f"The first output of {what} has no rows.")
@@ -417,7 +429,7 @@ class _Maker:
     def _run(self, generator: str, made: MadeRun, use: Callable[[Iterable[Row]], T]) -> T | str:
         """What becomes of the output of a run; or why there is none."""
         if self._of_commands:
-            keep = self._keep and made.run.number != TRIAL and made.run.data not in self._more_rows
+            keep = self._keep and not made.is_trial and made.run.data not in self._more_rows
             content = self._more_content.get(made.run.data)
             return self._commands.run(generator, made, use, keep=keep, content=content)
         seed = _seed(self._planned.plan.seed, made.spawn_key)

@@ -26,6 +26,7 @@ import toy_functions
 import toy_generator
 
 from dpassay.accounting.guarantees import PureDP
+from dpassay.attacks.black_box.output_features import FAILED
 from dpassay.auditing.many_runs import run as job
 from dpassay.auditing.many_runs.files import read_plan
 from dpassay.audits.games import many_runs
@@ -335,11 +336,11 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "a number": (["--function", "toy_functions:number"], "is no function"),
     "a function that fails": (
         ["--function", "toy_functions:fails"],
-        "fails on the data (RuntimeError); its messages are in",
+        "fails on the data (RuntimeError), in each of 3 tries; its messages are in",
     ),
     "a function that leaves": (
         ["--function", "toy_functions:leaves"],
-        "fails on the data (SystemExit); its messages are in",
+        "fails on the data (SystemExit), in each of 3 tries; its messages are in",
     ),
     "a function that returns names": (["--function", "toy_functions:names"], "must return records, as dicts"),
 }
@@ -355,6 +356,25 @@ def test_a_generator_that_cannot_run_is_one_line(name: str, tmp_path: Path) -> N
     if name != "a control that fails":
         assert not (audit / "private" / "results.jsonl").exists() or lines(audit) == []
         assert done("run", audit, "--command", COPY)["finished"] is True
+
+
+@pytest.mark.parametrize(("failing", "runs"), [(2, True), (3, False)])
+def test_a_generator_that_fails_by_chance_is_tried_again(failing: int, runs: bool, tmp_path: Path) -> None:
+    """Its first runs fail, so many of them; each leaves a file in `tried`."""
+    audit, tried = plan(tmp_path), tmp_path / "tried"
+    tried.mkdir()
+    script = tmp_path / "by_chance.sh"
+    script.write_text(
+        f'touch "{tried}/$$"\n[ "$(ls "{tried}" | wc -l)" -gt {failing} ] || exit 5\ncp "$1" "$2"\n', encoding="utf-8"
+    )
+    command = f"sh {shlex.quote(str(script))} {{input}} {{output}}"
+    if runs:
+        made = done("run", audit, "--command", command)
+        assert f"failed in {failing} of {failing + 1} trial runs (exit code 5)" in " ".join(made["notes"])
+        assert not any(row["features"][""][FAILED] for row in lines(audit))
+    else:
+        assert "(exit code 5), in each of 3 tries" in refused("run", audit, "--command", command)
+        assert len(list(tried.iterdir())) == 3
 
 
 @pytest.mark.slow
