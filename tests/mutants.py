@@ -963,6 +963,13 @@ AUDITS = (
         "if not any(math.isclose(",
         (PLAINEST,),
     ),
+    Mutant(
+        "a pair of a ladder differs in one record too many",
+        "attacks/black_box/probes.py",
+        "self.rows[self.filler : self.filler + level + self.copies]",
+        "self.rows[self.filler : self.filler + level + self.copies + 1]",
+        ("tests/attacks/black_box/test_probes.py::test_pairs_of_ladders_are_neighbours_with_so_many_planted_records",),
+    ),
 )
 """What audits show."""
 

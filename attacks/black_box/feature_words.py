@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dpassay.attacks.black_box.output_features import EQUAL, FAILED, PAIR
-from dpassay.attacks.black_box.worst_cases import SHOWN, TOWARD, Event
+from dpassay.attacks.black_box.worst_cases import REACHED, SHOWN, TOWARD, Event
 from dpassay.base.number_format import format_number
 
 
@@ -72,6 +72,11 @@ _OF_OUTPUTS: Final = {
         "a number is nearer to the target's than to those of D",
     ),
     SHOWN: _Kind(Plainness.COMPOSED, "the target shows in at least {n} columns", "the target shows in a column"),
+    REACHED: _Kind(
+        Plainness.COMPOSED,
+        "the target shows in at least {n} columns, its numbers or numbers farther out among them",
+        "the target, or a number as far out, shows in a column",
+    ),
     "rows equal to the target": _Kind(
         Plainness.COMPOSED, "at least {n} rows equal the target", "a row equals the target"
     ),

@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from dpassay.attacks.black_box.worst_cases import SHOWN, TOWARD, ColumnFacts, NeighboringData, Row
+from dpassay.attacks.black_box.probes import Mark
+from dpassay.attacks.black_box.worst_cases import REACHED, SHOWN, TOWARD, ColumnFacts, NeighboringData, Row
 from dpassay.base.arrays import Bools, Floats
 from dpassay.base.pieces import pieces
 from dpassay.data.cells import as_category
@@ -61,22 +62,37 @@ _NO_NUMBERS: Final = np.empty(0)
 
 
 class OutputFeatures:
-    """Features of outputs, for one or several pairs of neighbouring data sets. Ids have none.
+    """Features of outputs, for one or several pairs of neighbouring data sets, and for ladders of planted values. Ids
+    have none.
 
     Args:
         columns: of the data.
         pairs: neighbouring data sets, from the same data.
+        planted: the marks of ladders, by name.
+        later: gives a pair of another name when it is first asked for; None if there are no others.
     """
 
-    def __init__(self, columns: Sequence[ColumnFacts], pairs: Sequence[NeighboringData]) -> None:
+    def __init__(
+        self,
+        columns: Sequence[ColumnFacts],
+        pairs: Sequence[NeighboringData],
+        planted: Mapping[str, Sequence[Mark]] | None = None,
+        later: Callable[[str], NeighboringData] | None = None,
+    ) -> None:
         self._columns = tuple(column for column in columns if column.kind != "id")
         self._ids = frozenset(column.name for column in columns if column.kind == "id")
-        self._targets = {pair.name: _Target(self._columns, pair) for pair in pairs}
+        texts = frozenset(column.name for column in columns if column.kind == "text")
+        self._targets: dict[str, _Target | _Planted] = {
+            name: _Planted(marks, texts) for name, marks in (planted or {}).items()
+        }
+        self._targets |= {pair.name: _Target(self._columns, pair) for pair in pairs}
+        self._later = later
 
     def of(self, rows: Iterable[Row], pairs: Sequence[str]) -> dict[str, Features]:
         """The features of one output by the name of a pair, and under ``""`` those that depend on no pair. Rows are
         read once, in pieces; columns that are missing count as empty."""
         whole = _Whole(self._columns, self._ids)
+        targets = {name: self._target(name) for name in pairs}
         sums = {name: _FeatureSums() for name in pairs}
         forms: dict[str, Form | None] = {}
         for piece in pieces(rows, PIECE):
@@ -86,8 +102,13 @@ class OutputFeatures:
             cells = {column.name: _cells(column, raw[column.name], forms[column.name]) for column in self._columns}
             whole.add(piece, cells)
             for name, into in sums.items():
-                self._targets[name].add(cells, into)
-        return {"": whole.features(), **{name: self._targets[name].features(into) for name, into in sums.items()}}
+                targets[name].add(cells, into)
+        return {"": whole.features(), **{name: targets[name].features(into) for name, into in sums.items()}}
+
+    def _target(self, name: str) -> _Target | _Planted:
+        if name not in self._targets and self._later is not None:
+            self._targets[name] = _Target(self._columns, self._later(name))
+        return self._targets[name]
 
 
 class _Whole:
@@ -166,6 +187,7 @@ class _FeatureSums:
         self.counts: dict[str, float] = {}
         self.most: dict[str, float] = {}
         self.triples: dict[str, set[tuple[str, ...]]] = {}
+        self.reached: dict[str, bool] = {}
 
     def add(self, name: str, count: float) -> None:
         self.counts[name] = self.counts.get(name, 0.0) + count
@@ -184,12 +206,48 @@ PAIR: Final = "rows with the target's "
 EQUAL: Final = "target's value"
 
 
+class _Planted:
+    """Counts what an output shows of each level of a ladder, by the level.
+
+    Args:
+        marks: of the ladder.
+        texts: the columns of prose, in which a word is looked for, and not a cell.
+    """
+
+    def __init__(self, marks: Sequence[Mark], texts: frozenset[str]) -> None:
+        self._texts = texts
+        self._levels = sorted({mark.level for mark in marks})
+        self._words: dict[str, dict[str, int]] = {}
+        self._numbers: dict[str, list[tuple[float, int]]] = {}
+        for mark in marks:
+            if isinstance(mark.value, str):
+                self._words.setdefault(mark.column, {})[word_of(mark.value)] = mark.level
+            else:
+                self._numbers.setdefault(mark.column, []).append((mark.value, mark.level))
+
+    def add(self, cells: Mapping[str, _Cells], into: _FeatureSums) -> None:
+        for level in self._levels:
+            into.add(str(level), 0.0)
+        for name, known in self._words.items():
+            for cell, count in Counter(map(str, cells[name].values)).items():
+                for word in set(_words(cell)) & known.keys() if name in self._texts else {cell} & known.keys():
+                    into.add(str(known[word]), float(count))
+        for name, ends in self._numbers.items():
+            for number, level in ends:
+                into.add(str(level), float((cells[name].numbers >= number).sum()))
+
+    def features(self, sums: _FeatureSums) -> Features:
+        """How many rows show each level."""
+        return dict(sums.counts)
+
+
 class _Target:
     """Compares outputs with the record by which two data sets differ."""
 
     def __init__(self, columns: Sequence[ColumnFacts], pair: NeighboringData) -> None:
         self._columns = [column for column in columns if column.kind in ("number", "category")]
         self._target, self._novel = pair.target, set(pair.novel)
+        self._reaches = any(event.feature == REACHED for event in pair.events)  # plans of version 0.2 do not know it
         self._values = {column.name: column.value(pair.target[column.name]) for column in self._columns}
         self._middles = {
             column.name: middle for column in self._columns if (middle := self._middle(column, pair)) is not None
@@ -197,7 +255,7 @@ class _Target:
         self._words: dict[str, tuple[frozenset[str], frozenset[tuple[str, ...]]]] = {}
         for column in columns:
             if column.kind == "text":
-                known = {word for row in pair.data for word in _words(row.get(column.name))}
+                known = {word for row in _others(pair) for word in _words(row.get(column.name))}
                 words = _words(pair.target[column.name])
                 self._words[column.name] = frozenset(words) - known, frozenset(_triples(words))
 
@@ -206,7 +264,7 @@ class _Target:
         value = self._values[column.name]
         if column.kind != "number" or not isinstance(value, float):
             return None
-        every = (column.value(row.get(column.name)) for row in pair.data)
+        every = (column.value(row.get(column.name)) for row in _others(pair))
         held = [number for number in every if isinstance(number, float)]
         if not held or min(held) <= value <= max(held):
             return None
@@ -225,6 +283,11 @@ class _Target:
             beyond = float((numbers >= middle if above else numbers <= middle).sum())
             into.add(f"{name}: {TOWARD}", beyond)
             toward += beyond
+            value = self._values[name]
+            assert isinstance(value, float)
+            into.reached[name] = into.reached.get(name, False) or bool(
+                (numbers >= value).any() if above else (numbers <= value).any()
+            )
         into.add(TOWARD, toward)
         if count and equal:
             stacked = np.stack(list(equal.values()))
@@ -243,7 +306,10 @@ class _Target:
             return {}
         alone = {name: f"{name}: {EQUAL}" for name in self._novel}
         alone |= {name: f"{name}: {TOWARD}" for name in self._middles}
-        return {**sums.features(), SHOWN: float(sum(sums.counts.get(name, 0.0) > 0 for name in alone.values()))}
+        shown = float(sum(sums.counts.get(name, 0.0) > 0 for name in alone.values()))
+        equal = sum(sums.counts.get(f"{name}: {EQUAL}", 0.0) > 0 for name in self._novel if name not in self._middles)
+        reached = {REACHED: float(equal + sum(sums.reached.values()))} if self._reaches else {}
+        return {**sums.features(), SHOWN: shown, **reached}
 
     def _equal(self, column: ColumnFacts, cells: _Cells) -> Bools:
         """Which rows have the target's value in a column."""
@@ -285,6 +351,11 @@ class _Target:
         into.add(f"{name}: texts with a new word of the target", float(held))
         wanted = self._target[name]
         into.add(f"{name}: texts equal to the target's", float(sum(value == wanted for value in values)))
+
+
+def _others(pair: NeighboringData) -> Sequence[Row]:
+    """The records of D but for planted copies of the target."""
+    return pair.data[: len(pair.data) - pair.planted]
 
 
 def _form_in(column: ColumnFacts, cells: Sequence[Any]) -> Form | None:

@@ -46,11 +46,15 @@ SHOWN: Final = "columns that show the target"
 """Name of a feature: in how many columns the output has the target's value, or a number that points to it, where no
 other record has one."""
 
+REACHED: Final = "columns that reach the target"
+"""Name of a feature: the same, but for numbers only those that are at least as far out as the target's."""
+
 TOWARD: Final = "values toward the target's"
 """Name of a feature, of all columns or of one: how many numbers lie beyond the middle between those of D and the
 target's."""
 
 _LAST_DAY = datetime.date(2261, 12, 31).toordinal()  # libraries that count nanoseconds in 64 bits hold no later one
+_NEW_WORDS = 100  # words that are made up for a column, at most
 _MANY = 1_000_000  # ids that are made up, at most
 _COUNTED = re.compile(r"(.*?)(\d+)(\D*)")
 _UNNAMED = re.compile(r"Unnamed: \d+")
@@ -144,8 +148,16 @@ class ColumnFacts:
                 numbers = [float(self.domain[1]), float(self.domain[0])]
             cells = (self.written(number) for number in numbers if number <= self.most)
         else:
-            cells = (cell for word in self._new_words(rng) if (cell := self._cell(word)) is not None)
+            cells = (self.cell_of(word) for word in self.new_words(rng))
         return (cell for cell in cells if self.value(cell) not in self.counts)
+
+    def new_words(self, rng: np.random.Generator) -> Iterator[str]:
+        """Words of a column of words that no record of the sample has, inside the public domain, and that its type
+        can hold."""
+        for word in self._new_words(rng):
+            cell = self.cell_of(word)
+            if cell is not None and self.value(cell) not in self.counts:
+                yield word
 
     def _new_words(self, rng: np.random.Generator) -> Iterable[str]:
         words = [as_category(cell) for cell in self.cells.values()]
@@ -153,12 +165,14 @@ class ColumnFacts:
             return self.domain
         if words and all(as_day(word) is not None for word in words):
             last = int(max(as_day(word) or 0.0 for word in words))
-            return (str(datetime.date.fromordinal(min(last + 1, datetime.date.max.toordinal()))),)
+            days = (min(last + more, datetime.date.max.toordinal()) for more in range(1, _NEW_WORDS))
+            return (str(datetime.date.fromordinal(day)) for day in days)
         if words and all(as_number(word) is not None for word in words):
-            return (str(int(max(as_number(word) or 0.0 for word in words)) + 1),)
-        return (_word(rng) for _ in range(100))
+            largest = int(max(as_number(word) or 0.0 for word in words))
+            return (str(largest + more) for more in range(1, _NEW_WORDS))
+        return (made_up_word(rng) for _ in range(_NEW_WORDS))
 
-    def _cell(self, word: str) -> Any:
+    def cell_of(self, word: str) -> Any:
         """A word in the type of the column's cells; None if it has none."""
         kinds = {type(cell) for cell in self.cells.values()} or {str}
         for kind in kinds:
@@ -189,6 +203,7 @@ class NeighboringData:
         target: the record that D′ has and D has not.
         novel: the columns in which no record of D has the target's value, but for copies of the target.
         events: events that the faults make likely on D′ and not on D, best first.
+        planted: how many of the last records of D are copies of the target, which outputs are not compared with.
     """
 
     name: str
@@ -198,6 +213,7 @@ class NeighboringData:
     target: Row
     novel: tuple[str, ...]
     events: tuple[Event, ...]
+    planted: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -261,6 +277,10 @@ class Sample:
     def unusual(self) -> Row:
         """The row with the rarest categories."""
         return max(self.rows, key=self.rarity)
+
+    def holds(self, rows: Sequence[Row], column: ColumnFacts, target: Row) -> bool:
+        """Whether one of some rows has the target's value in a column."""
+        return any(_same(column, row, target) for row in rows)
 
     def equal(self, row: Row, other: Row) -> bool:
         """Whether two rows hold the same, whatever the types of their cells; ids aside."""
@@ -482,15 +502,25 @@ def _make_extreme(sample: Sample, target: dict[str, Any], far: float) -> list[st
 
 
 def _outlier(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
-    """D has no record with the rarest category, D′ has one, whose numbers are beyond all others."""
-    rarest = _rarest(sample)
-    if rarest is None:
+    """The record of D′ has the rarest category of every column, which no record of D has, and numbers beyond all
+    others: so it shows in every column, and the privacy losses of all of them add up."""
+    rest, target = sample.rows, dict(sample.usual)
+    for column, value in _rarest_of_each(sample):
+        fewer = tuple(row for row in rest if column.value(row[column.name]) != value)
+        if 2 * len(fewer) >= len(sample.rows) and len(fewer) > sample.copies + 2:
+            rest, target[column.name] = fewer, column.cells[value]
+    rare = [column for column in sample.of_kind("category") if not sample.holds(rest, column, target)]
+    columns = len(rare) + len(_make_extreme(sample, target, NEAR))
+    if columns < 2 or not rare:
         return None
-    rest, target = _split(sample, rarest)
-    columns = 1 + len(_make_extreme(sample, target, NEAR))
-    if columns < 2 or len(rest) <= sample.copies + 2:
-        return None
-    return _pair(sample, "outlier", rest, target, (Event(SHOWN, float(columns)),))
+    return _pair(sample, "outlier", rest, target, (Event(REACHED, float(columns)),))
+
+
+def _rarest_of_each(sample: Sample) -> list[tuple[ColumnFacts, Hashable]]:
+    """The columns of three or more categories of words, each with its rarest, the rarest of all first."""
+    columns = [column for column in sample.of_kind("category") if len(column.counts) > 2]
+    rarest = [(column, min(column.counts, key=column.counts.__getitem__)) for column in columns]
+    return sorted(rarest, key=lambda item: item[0].counts[item[1]])
 
 
 def _new_category(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
@@ -637,7 +667,7 @@ def _new_token(sample: Sample, rng: np.random.Generator) -> NeighboringData | No
     target = dict(sample.usual)
     columns = sample.of_kind("text")
     for column in columns:
-        word = _word(rng)
+        word = made_up_word(rng)
         usual = target[column.name]
         target[column.name] = " ".join([word] * 3 + [str(usual)] * (not column.is_missing(usual)) + [word] * 3)
     events = tuple(Event(f"{column.name}: texts with a new word of the target", 1.0) for column in columns)
@@ -654,7 +684,7 @@ def _pair(
     sample: Sample, name: str, rows: tuple[Row, ...], target: Row, events: tuple[Event, ...]
 ) -> NeighboringData | None:
     """The pair whose D is `rows`; None if D has too few records that differ from the target."""
-    ids = _NewIds(sample)
+    ids = NewIds(sample)
     rows = ids.given_to(rows)
     kept = rows
     if sample.adjacency is Adjacency.REPLACE_ONE:
@@ -662,7 +692,7 @@ def _pair(
         if len(others) < sample.copies:
             return None
         kept = tuple(row for index, row in enumerate(rows) if index not in others)
-    novel = tuple(column.name for column in sample.categories if not any(_same(column, row, target) for row in rows))
+    novel = tuple(column.name for column in sample.categories if not sample.holds(rows, column, target))
     targets = [ids.new(target) for _ in range(sample.copies)]
     return NeighboringData(name, FINDS[name], rows, (*kept, *targets), targets[0], novel, events)
 
@@ -675,7 +705,7 @@ def _same(column: ColumnFacts, row: Row, other: Row) -> bool:
     return column.value(first) == column.value(second)
 
 
-class _NewIds:
+class NewIds:
     """New ids for the records of one pair, in the columns of ids in which no two records of the sample share one."""
 
     def __init__(self, sample: Sample) -> None:
@@ -749,7 +779,7 @@ def _ends(public: AnyColumn) -> tuple[str, ...]:
     return tuple(public.longest)
 
 
-def _word(rng: np.random.Generator) -> str:
+def made_up_word(rng: np.random.Generator) -> str:
     """A pronounceable word that is in no dictionary."""
     letters = [rng.choice(list(_CONSONANTS if index % 2 == 0 else _VOWELS)) for index in range(8)]
     return "".join(letters)
@@ -777,6 +807,12 @@ class _Strategy:
 
 
 _TABLE: Final[dict[str, _Strategy]] = {
+    "outlier": _Strategy(
+        _outlier,
+        "without the rarest category of each column",
+        "has them all, and numbers a range beyond the largest",
+        "noise that is too small for a record that shows in several columns at once",
+    ),
     "extreme_value": _Strategy(
         _extreme_value,
         "as drawn",
@@ -794,12 +830,6 @@ _TABLE: Final[dict[str, _Strategy]] = {
         "without the rarest category of all",
         "has it",
         "the categories of a column, taken from the data",
-    ),
-    "outlier": _Strategy(
-        _outlier,
-        "without the rarest category of all",
-        "has it, and numbers a range beyond the largest",
-        "noise that is too small for a record that shows in several columns at once",
     ),
     "repeated_category": _Strategy(
         _repeated_category,

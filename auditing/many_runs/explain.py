@@ -52,7 +52,8 @@ def variants(planned: PlannedRuns, pair: PlannedPair) -> tuple[list[Variant], in
     rest, targets = neighbor[:-copies], neighbor[-copies:]
     ids = [column.name for column in planned.plan.columns if column.kind == "id"]
     names = [column.name for column in planned.plan.columns if column.kind != "id"]
-    ordinary = min(held, key=lambda row: sum(row[name] != targets[0][name] for name in names))
+    others = [row for row in held if any(row[name] != targets[0][name] for name in names)]  # no copies of the target
+    ordinary = min(others or held, key=lambda row: sum(row[name] != targets[0][name] for name in names))
     different = [name for name in names if ordinary[name] != targets[0][name]]
     different.sort(key=lambda name: name not in pair.novel)
     results = [
@@ -84,9 +85,9 @@ class Explanation:
 
     def __init__(self, planned: PlannedRuns, result: AuditResult) -> None:
         self._result = result
-        self.pair = next(pair for pair in planned.plan.pairs if pair.name == result.details["tested"]["pair"])
+        self.pair = planned.pair(result.details["tested"]["pair"])
         self.variants, self._left_out = variants(planned, self.pair)
-        self.first = len(planned.plan.data_sets)
+        self.first = len(planned.plan.data_sets) + planned.ladder_data_sets
         last = result.details["events"][-1]
         self._event = Event(last["feature"], last["threshold"])
         self._happened: dict[GeneratorRun, bool] = {}

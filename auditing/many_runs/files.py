@@ -21,6 +21,8 @@ from pydantic import AliasChoices, Field, FiniteFloat, ValidationError
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.attacks.black_box.output_features import FAILED, Features, OutputFeatures
+from dpassay.attacks.black_box.probes import FINDS as PROBE_FINDS
+from dpassay.attacks.black_box.probes import MAX_LEVEL, Ladder, pair_name
 from dpassay.attacks.black_box.worst_cases import (
     FINDS,
     ColumnFacts,
@@ -29,8 +31,11 @@ from dpassay.attacks.black_box.worst_cases import (
     Use,
     difference_in_words,
 )
+from dpassay.attacks.canaries.rows import ColumnRange
+from dpassay.auditing.data import Data, write_rows
 from dpassay.auditing.files import MANIFEST, PLAN, Claimed, Part, version_error
 from dpassay.auditing.many_runs.audited import AuditedGenerator, now
+from dpassay.auditing.many_runs.probes import PlannedProbe, ladder_rows, marks_of, pair_named, place
 from dpassay.audits.games.many_runs import (
     MAX_RUNS,
     GeneratorRun,
@@ -195,6 +200,8 @@ class RunsPlan(Part):
         held: the features of each data set itself, by pair, as those of an output; empty for plans of earlier versions,
             in which the first of events that are equally good is tested, not the plainest.
         title: what the user calls the audit; empty for none.
+        probe: the probing data set; None for none, and for plans of earlier versions.
+        by_growth: how pairs are ranked (`ManyRunsDesign`); false for plans of earlier versions.
     """
 
     schema_version: Literal[1] = 1
@@ -217,6 +224,8 @@ class RunsPlan(Part):
     understood: Understood | None = None
     held: list[dict[str, dict[str, FiniteFloat]]] = Field(default_factory=list)
     title: str = ""
+    probe: PlannedProbe | None = None
+    by_growth: bool = False
 
     @property
     def names(self) -> frozenset[str]:
@@ -252,6 +261,8 @@ class RunsPlan(Part):
             failures=self.failures,
             stop=stop,
             plainest=bool(self.held),
+            probe=None if self.probe is None else self.probe.design(len(self.data_sets)),
+            by_growth=self.by_growth,
         )
 
     def _held(self, pair: PlannedPair) -> tuple[Features, Features] | None:
@@ -262,7 +273,12 @@ class RunsPlan(Part):
         return first, second
 
     def pairs_of(self, data: int) -> list[str]:
-        """The names of the pairs that a data set belongs to."""
+        """The names of the pairs, or ladders, that a data set belongs to."""
+        if self.probe is not None and data == self.probe.data:
+            return [ladder.name for ladder in self.probe.ladders]
+        if self.probe is not None and data >= len(self.data_sets):
+            at = place(data, len(self.data_sets))
+            return [pair_name(self.probe.ladders[at.ladder].name, at.level)]
         return [pair.name for pair in self.pairs if data in (pair.data, pair.neighbor)]
 
     def check(self) -> None:
@@ -273,13 +289,17 @@ class RunsPlan(Part):
         if self.dialect is not None:
             self.dialect.options  # noqa: B018 - raises if there is no such way to write a file
         names = {column.name for column in self.columns}
+        if self.probe is not None:
+            numbers = [self.probe.data, *(ladder.data for ladder in self.probe.ladders)]
+            if max(numbers) >= len(self.data_sets) or not all(ladder.marks for ladder in self.probe.ladders):
+                raise ValueError("a probe names a data set that is not there")
         for pair in self.pairs:
             if not names <= pair.target.keys() or not names.issuperset(pair.novel):
                 raise ValueError("a target lacks a column")
             if not 0 <= pair.data < len(self.data_sets) or not 0 <= pair.neighbor < len(self.data_sets):
                 raise ValueError("a pair names a data set that is not there")
         if self.held:
-            if len(self.held) != len(self.data_sets):
+            if len(self.held) != len({number for pair in self.pairs for number in (pair.data, pair.neighbor)}):
                 raise ValueError("features belong to data sets")
             for data, features in enumerate(self.held):
                 _checked(features, self.pairs_of(data))
@@ -304,9 +324,14 @@ class PlannedRuns:
         return (
             made.arm in ARMS
             and made.run.phase in ("pilot", "test")
-            and 0 <= made.run.data < len(self.plan.data_sets)
+            and 0 <= made.run.data < len(self.plan.data_sets) + self.ladder_data_sets
             and 0 <= made.run.number < self.plan.runs
         )
+
+    @property
+    def ladder_data_sets(self) -> int:
+        """The number of data sets that the pairs of ladders may have."""
+        return 0 if self.plan.probe is None else 2 * MAX_LEVEL * len(self.plan.probe.ladders)
 
     @property
     def private(self) -> Path:
@@ -324,6 +349,8 @@ class PlannedRuns:
             InputError: if it was changed.
         """
         path = self.data_file(data)
+        if data >= len(self.plan.data_sets):
+            return self._written(data)
         with input_errors():
             content = path.read_bytes()
         if hashlib.sha256(content).hexdigest() != self.plan.data_sets[data]:
@@ -336,10 +363,80 @@ class PlannedRuns:
         Raises:
             InputError: if its file was changed.
         """
+        if data >= len(self.plan.data_sets):
+            return ladder_rows(data, len(self.plan.data_sets), lambda position: self.ladders[position])
         self.content(data)
-        stated = (self.plan.dialect or _BEFORE).options if self.plan.is_csv else FOUND
         with input_errors():
-            return tuple(row for _, row in read_rows(self.data_file(data), stated=stated))
+            return tuple(row for _, row in read_rows(self.data_file(data), stated=self._stated))
+
+    @property
+    def _stated(self) -> FileOptions:
+        """How data sets are read."""
+        return (self.plan.dialect or _BEFORE).options if self.plan.is_csv else FOUND
+
+    @functools.cached_property
+    def ladders(self) -> tuple[Ladder, ...]:
+        """The ladders of the probe, with their records.
+
+        Raises:
+            InputError: if the file of one was changed.
+        """
+        plan = self.plan
+        return tuple(
+            Ladder(
+                ladder.name,
+                PROBE_FINDS[ladder.name],
+                tuple(mark.mark for mark in ladder.marks),
+                self.rows(ladder.data),
+                ladder.filler,
+                ladder.levels,
+                tuple(ladder.novel),
+                tuple(Event(event.feature, event.threshold) for event in ladder.events),
+                Adjacency(plan.adjacency),
+                Unit.parse(plan.unit).size,
+            )
+            for ladder in (plan.probe.ladders if plan.probe is not None else ())
+        )
+
+    def pair(self, name: str) -> PlannedPair:
+        """A pair of the plan or of a ladder."""
+        for pair in self.plan.pairs:
+            if pair.name == name:
+                return pair
+        known = next(pair for pair in self.design.possible_pairs if pair.name == name)
+        made = pair_named(name, self.ladders)
+        return PlannedPair(
+            name=name,
+            data=known.data,
+            neighbor=known.neighbor,
+            target=dict(made.target),
+            novel=list(made.novel),
+            events=[PlannedEvent.model_validate(event, from_attributes=True) for event in made.events],
+        )
+
+    def _written(self, data: int) -> bytes:
+        """The file of a data set of a ladder, which is written anew from the records of the ladder.
+
+        Raises:
+            InputError: if the two of its pair are no neighbours.
+        """
+        probe, path = self.plan.probe, self.data_file(data)
+        assert probe is not None
+        at = place(data, len(self.plan.data_sets))
+        pair = self.ladders[at.ladder].pair(at.level)
+        self._check_neighbors(pair.name, pair.data, pair.neighbor)
+        like = self.data_file(probe.ladders[at.ladder].data)
+        columns = [ColumnRange(name, "other") for name in pair.target]
+        with input_errors():
+            write_rows(path, [dict(row) for row in self.rows(data)], Data(like, columns, reading=self._stated))
+            return path.read_bytes()
+
+    def _check_neighbors(
+        self, name: str, data: Sequence[Mapping[str, Any]], neighbor: Sequence[Mapping[str, Any]]
+    ) -> None:
+        size, adjacency = Unit.parse(self.plan.unit).size, Adjacency(self.plan.adjacency)
+        if not _are_neighbors(data, neighbor, adjacency, size):
+            raise InputError(f"{self.folder}: the data sets of {name} are not neighbours; make a new plan")
 
     def readings_of(self, output: Path) -> tuple[FileOptions, ...]:
         """How an output may be read: as it itself shows, and if that shows no column of the data, as they are."""
@@ -360,10 +457,8 @@ class PlannedRuns:
         held = {
             data: self.rows(data) for data in {item for pair in self.plan.pairs for item in (pair.data, pair.neighbor)}
         }
-        size, adjacency = Unit.parse(self.plan.unit).size, Adjacency(self.plan.adjacency)
         for pair in self.plan.pairs:
-            if not _are_neighbors(held[pair.data], held[pair.neighbor], adjacency, size):
-                raise InputError(f"{self.folder}: the data sets of {pair.name} are not neighbours; make a new plan")
+            self._check_neighbors(pair.name, held[pair.data], held[pair.neighbor])
         return OutputFeatures(
             [column.facts for column in self.plan.columns],
             [
@@ -378,6 +473,8 @@ class PlannedRuns:
                 )
                 for pair in self.plan.pairs
             ],
+            marks_of(self.ladders),
+            lambda name: pair_named(name, self.ladders),
         )
 
     @functools.cached_property
@@ -396,6 +493,7 @@ class PlannedRuns:
         names = ", ".join(pair.name for pair in plan.pairs)
         lines = [
             f"{len(plan.pairs)} pairs of neighbours ({plan.adjacency}, unit {plan.unit}): {names}.",
+            *self._about_probes,
             f"At most {plan.runs} runs: up to {design.pilots} to choose the pair, and the rest, "
             f"{2 * design.most_rounds} or more, to test it, at confidence {format_confidence(plan.confidence)}.",
             f"By simulation, the test {'refutes the claim' if plan.claim else 'shows ε > 0'} with this chance, if the "
@@ -407,6 +505,14 @@ class PlannedRuns:
         ]
         half = power_in_words(detectable_leak(design, design.most_rounds, design.usual_pilots))
         return [*lines, f"{half} Leaks that only other neighbours would reveal are not counted.", *self.warnings]
+
+    @property
+    def _about_probes(self) -> list[str]:
+        """What the probe looks for, if there is one that has runs."""
+        if self.plan.probe is None or not self.design.probe_runs:
+            return []
+        finds = "; ".join(PROBE_FINDS[ladder.name] for ladder in self.plan.probe.ladders)
+        return [f"{self.design.probe_runs} runs of a probe may add pairs that aim at: {finds}."]
 
     @property
     def warnings(self) -> list[str]:
@@ -447,11 +553,12 @@ class PlannedRuns:
     def to_json(self) -> dict[str, Any]:
         """The plan as plain JSON types, without the data."""
         plan, design = self.plan, self.design
-        body = plan.model_dump(exclude={"seed", "pairs", "columns", "like", "held"})
+        body = plan.model_dump(exclude={"seed", "pairs", "columns", "like", "held", "probe"})
         return {
             **body,
             "sha256": self.sha256,
             "pairs": [pair.name for pair in plan.pairs],
+            "probes": [ladder.name for ladder in plan.probe.ladders] if plan.probe is not None else [],
             "runs_needed": self.runs_needed if plan.claim else None,
             "power": [dataclasses.asdict(item) for item in self.power],
             "detectable": detectable_leak(design, design.most_rounds, design.usual_pilots).to_json(),

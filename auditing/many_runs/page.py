@@ -38,7 +38,7 @@ def _document(planned: PlannedRuns, result: dict[str, Any]) -> dict[str, Any]:
         **report_header(planned.folder, claim),
         **({"name": plan.title} if plan.title else {}),
         "plan": {
-            "pairs": [{"name": pair.name, "differs": pair.differs, "finds": pair.finds} for pair in design.pairs],
+            "pairs": _pairs(planned, result),
             "runs": plan.runs,
             "pilots": design.pilots,
             "most_rounds": design.most_rounds,
@@ -61,6 +61,14 @@ def _document(planned: PlannedRuns, result: dict[str, Any]) -> dict[str, Any]:
         "unprotected": result.get("unprotected"),
         "limitations": _limitations(planned),
     }
+
+
+def _pairs(planned: PlannedRuns, result: dict[str, Any]) -> list[dict[str, str]]:
+    """The pairs of the plan, and those that a probe added."""
+    design = planned.design
+    compared = {item["pair"] for item in result["audit"]["details"].get("search", [])}
+    pairs = [pair for pair in design.possible_pairs if pair in design.pairs or pair.name in compared]
+    return [{"name": pair.name, "differs": pair.differs, "finds": pair.finds} for pair in pairs]
 
 
 def _understood(planned: PlannedRuns) -> dict[str, Any]:

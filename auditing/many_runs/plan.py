@@ -16,7 +16,10 @@ import numpy as np
 from dpassay import __version__
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.attacks.black_box.output_features import Features, OutputFeatures
+from dpassay.attacks.black_box.probes import FINDS as PROBE_FINDS
+from dpassay.attacks.black_box.probes import probe
 from dpassay.attacks.black_box.worst_cases import (
+    STRATEGIES,
     ColumnFacts,
     NeighboringData,
     Row,
@@ -41,6 +44,7 @@ from dpassay.auditing.many_runs.files import (
     data_file,
     read_plan,
 )
+from dpassay.auditing.many_runs.probes import PlannedProbe
 from dpassay.audits.games.many_runs import (
     MAX_RUNS,
     MIN_RUNS,
@@ -105,7 +109,7 @@ def plan(
         unit: of the claim: ``record`` or ``group(k)``.
         runs: largest number of runs, pilot runs included; None for 300, or more if the claim needs them.
         confidence: of the bound.
-        neighbors: names of strategies that make neighbours; empty for all that apply.
+        neighbors: names of strategies that make neighbours, and of probes; empty for all that apply.
         schema: file of the public domains of the columns; None to read types off the data.
         records: largest number of records of a data set, drawn at random from the file.
         label: column of classes; None for the category with the fewest values.
@@ -156,9 +160,17 @@ def plan(
             most=_largest_numbers(path),
         )
         sample = Sample(rows, columns, Adjacency(adjacency), group.size, label)
-        pairs = neighboring_data(sample, np.random.default_rng(secrets.randbits(64)), tuple(neighbors) or None)
+        names, rng = tuple(neighbors), np.random.default_rng(secrets.randbits(64))
+        for name in names:
+            validate.one_of((*STRATEGIES, *PROBE_FINDS), neighbors=name)
+        pairs = neighboring_data(sample, rng, tuple(name for name in names if name in STRATEGIES) or None)
+        probing = probe(sample, rng, [name for name in names if name in PROBE_FINDS] if names else None)
         _check_texts(path, pairs)
     data_sets, indices = data_sets_of(pairs)
+    planned_probe = None if probing is None else PlannedProbe.of(probing, len(data_sets))
+    held = features_of(columns, pairs, data_sets, indices)
+    if probing is not None:
+        data_sets += [probing.data, *(ladder.rows for ladder in probing.ladders)]
     form = Data(path, [ColumnRange(column.name, "other") for column in columns], reading=reading)
     drawn = f"; columns are those of {len(kept)} of its records, drawn at random" * (kept[-1][0] >= len(kept))
     understood = Understood(
@@ -194,8 +206,10 @@ def plan(
             dialect=None if dialect is None else PlannedDialect.of(dialect),
             header=reading.header,
             understood=understood,
-            held=features_of(columns, pairs, data_sets, indices),
+            held=held,
             title=title,
+            probe=planned_probe,
+            by_growth=True,
         )
         if runs is None:
             content = content.model_copy(update={"runs": _default_runs(content.design())})

@@ -28,6 +28,7 @@ import numpy as np
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.attacks.black_box.output_features import Features, OutputFeatures, failed
+from dpassay.attacks.black_box.probes import probe
 from dpassay.attacks.black_box.worst_cases import (
     Row,
     Sample,
@@ -42,6 +43,7 @@ from dpassay.auditing.many_runs.explain import Explanation, content_of, write_ex
 from dpassay.auditing.many_runs.files import TRIAL, TRIALS, MadeRun, PlannedRuns, Results, read_plan
 from dpassay.auditing.many_runs.functions import Function, FunctionProcesses, called, load, source_of
 from dpassay.auditing.many_runs.plan import features_of
+from dpassay.auditing.many_runs.probes import ProbeRows, marks_of, pair_named
 from dpassay.audits.games.many_runs import GeneratorRun, ManyRuns, ManyRunsDesign, Pair
 from dpassay.audits.result import AuditResult
 from dpassay.base import defaults, validate
@@ -262,9 +264,12 @@ def audit_function(
     }
     columns = describe_columns(rows, rules=Rules(kinds))
     sample = Sample(tuple(rows), columns, relation)
-    pairs = neighboring_data(sample, np.random.default_rng(seed), neighbors)
+    rng = np.random.default_rng(seed)
+    pairs = neighboring_data(sample, rng, neighbors)
+    probing = None if neighbors is not None else probe(sample, rng)
     data_sets, indices = data_sets_of(pairs)
     held = features_of(columns, pairs, data_sets, indices)
+    planted = None if probing is None else ProbeRows(probing, len(data_sets))
     design = ManyRunsDesign(
         pairs=tuple(
             Pair(
@@ -278,6 +283,7 @@ def audit_function(
             )
             for pair, (data, neighbor) in zip(pairs, indices, strict=True)
         ),
+        probe=None if planted is None else planted.design,
         runs=runs,
         confidence=confidence,
         adjacency=relation,
@@ -286,28 +292,34 @@ def audit_function(
         delta=claim.delta if isinstance(claim, ApproxDP) else 0.0,
         stop=stop,
     )
-    audit, features = ManyRuns(design), OutputFeatures(columns, pairs)
-    names = {
-        data: [pair.name for pair in design.pairs if data in (pair.data, pair.neighbor)]
-        for data in range(len(data_sets))
-    }
+    audit = ManyRuns(design)
+    ladders = () if probing is None else probing.ladders
+    features = OutputFeatures(columns, pairs, marks_of(ladders), lambda name: pair_named(name, ladders))
+
+    def of_data(number: int) -> tuple[Sequence[Row], list[str]]:
+        """The records of a data set, and the names of its pairs or ladders."""
+        if number < len(data_sets) or planted is None:
+            return data_sets[number], [pair.name for pair in design.pairs if number in (pair.data, pair.neighbor)]
+        return planted.rows(number), planted.names(number)
+
     added = False
     while wanted := audit.wanted():
         for item in wanted:
             made = MadeRun("claimed", item)
+            data, names = of_data(item.data)
             try:
-                output = called(function, data_sets[item.data], _seed(seed, made.spawn_key))
+                output = called(function, data, _seed(seed, made.spawn_key))
             except (Exception, SystemExit):
-                audit.add(item, failed_output(names[item.data]))
+                audit.add(item, failed_output(names))
                 continue
             if output and not rows[0].keys() & output[0].keys():
                 if not added:
                     raise ValueError(
                         "the records that the function returns have no column of the data; name them alike"
                     )
-                audit.add(item, failed_output(names[item.data]))  # later ones may tell the data sets apart
+                audit.add(item, failed_output(names))  # later ones may tell the data sets apart
                 continue
-            audit.add(item, features.of(output, names[item.data]))
+            audit.add(item, features.of(output, names))
             added = True
     return audit.result()
 

@@ -5,6 +5,9 @@ generator compare them by successive halving: every pair gets a few runs, the be
 one is left, or one shows more than the claim by a cautious estimate. They decide which pair is tested and which event
 is looked for at first, and they set the first estimates of its rates. No bound counts them.
 
+*Probes.* Before that, a few pilot runs on one more data set (`dpassay.attacks.black_box.probes`) show from how many
+records on a value is published. They choose one pair of each ladder, which is compared with the others.
+
 *Test.* The generator runs once on D and once on D′ in each further round, and the anytime-valid bound of
 `dpassay.audits.statistics.sequential` counts on which of the two an event happened. The event of a round is fixed
 before the round. After rounds 8, 16, 32, … it is chosen anew, from all runs of the pair before.
@@ -37,7 +40,8 @@ from dpassay.accounting.bounds import Bound
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.attacks.black_box.feature_words import copied_in_words, in_words, plain_threshold
 from dpassay.attacks.black_box.output_features import FAILED, Features
-from dpassay.attacks.black_box.worst_cases import Event
+from dpassay.attacks.black_box.probes import edge
+from dpassay.attacks.black_box.worst_cases import REACHED, Event
 from dpassay.audits.detection import Detectable, epsilon_shown
 from dpassay.audits.games.distinguishing_choice import thresholds
 from dpassay.audits.games.plainest_event import Candidate, is_copied, plainest
@@ -45,6 +49,7 @@ from dpassay.audits.implications import describe
 from dpassay.audits.result import AuditResult, Rate, no_conclusion, refuted_where_concluded
 from dpassay.audits.statistics.binomial import lower_limit, upper_limit
 from dpassay.audits.statistics.sequential import Sequential, simulated_bounds
+from dpassay.audits.statistics.two_sample import log_bets
 from dpassay.base import defaults, validate
 from dpassay.base.arrays import Floats
 from dpassay.base.number_format import (
@@ -61,6 +66,10 @@ MAX_RUNS: Final = 10_000
 _CHOOSE_AFTER = frozenset(2**power for power in range(3, 31))  # rounds after which the event is chosen anew
 _TAIL = 0.1  # probability with which the limit of a rate may be wrong while events are compared, for all events jointly
 _TINY = 1e-9
+_PROBE_RUNS = ((60, 5), (20, 3))  # with so many pilot runs or more, so many are on the probing data set
+_LEAST = 2  # pilot runs on each data set before a pair is left out, if there are as many
+_DOUBT = 1.0  # that a pair which is one of several shows most, in the logarithm of the wealth
+_ENOUGH = 12  # the same, after which a pair that is left alone is tested
 _FAILURES = 3  # pilot runs of a data set that must fail, if there are as many, before its pairs are left out
 
 Phase: TypeAlias = Literal["pilot", "test"]
@@ -98,12 +107,30 @@ class Pair:
     held: tuple[Features, Features] | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class PairLadder:
+    """Pairs of which a probe chooses one: the m-th, from 1 on, has m planted records on D."""
+
+    name: str
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePlan:
+    """The index of the probing data set, and the ladders that its runs choose a pair of."""
+
+    data: int
+    ladders: tuple[PairLadder, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManyRunsDesign:
     """What is fixed before the first run.
 
     Attributes:
         pairs: of neighbours, at least one.
+        probe: that may add pairs; None for none.
+        by_growth: whether pairs are ranked by `PilotResult.growth`; plans of version 0.2 rank them by its value.
         runs: number of runs, pilot runs and both data sets of a pair included, from `MIN_RUNS` to `MAX_RUNS`.
         confidence: of the bound, in (0, 1).
         adjacency: of the pairs.
@@ -126,11 +153,13 @@ class ManyRunsDesign:
     failures: bool = False
     stop: bool = True
     plainest: bool = True
+    probe: ProbePlan | None = None
+    by_growth: bool = True
 
     def __post_init__(self) -> None:
         if not self.pairs:
             raise ValueError("an audit needs at least one pair of neighbours")
-        if len({pair.name for pair in self.pairs}) < len(self.pairs):
+        if len({pair.name for pair in self.possible_pairs}) < len(self.possible_pairs):
             raise ValueError("pairs of neighbours must have different names")
         validate.integer(minimum=MIN_RUNS, maximum=MAX_RUNS, runs=self.runs)
         validate.open_probability(confidence=self.confidence)
@@ -140,6 +169,19 @@ class ManyRunsDesign:
     def pilots(self) -> int:
         """The most pilot runs that the search uses."""
         return int(self.runs * PILOT_SHARE)
+
+    @property
+    def possible_pairs(self) -> tuple[Pair, ...]:
+        """All pairs, those of ladders included."""
+        ladders = () if self.probe is None else self.probe.ladders
+        return (*self.pairs, *(pair for ladder in ladders for pair in ladder.pairs))
+
+    @property
+    def probe_runs(self) -> int:
+        """The number of runs on the probing data set; none if the search has few."""
+        if self.probe is None:
+            return 0
+        return next((runs for least, runs in _PROBE_RUNS if self.pilots >= least), 0)
 
     @property
     def most_rounds(self) -> int:
@@ -356,6 +398,7 @@ class PilotResult:
         runs: number of pilot runs on D and on D′, which are equal.
         value: a cautious estimate of the ε that its best event shows.
         event: the best event.
+        growth: what a round of the test is expected to add to the logarithm of the gambler's wealth.
         failing: the side, ``D`` or ``D′``, on which all these runs failed, so that the pair is not tested; or empty.
     """
 
@@ -363,6 +406,7 @@ class PilotResult:
     runs: tuple[int, int]
     value: float
     event: Event
+    growth: float
     failing: str = ""
 
 
@@ -378,21 +422,34 @@ class PairSearch:
         self.exhausted = False
         self.failing: dict[str, str] = {}
         self.untried: tuple[str, ...] = ()
+        self.pairs = design.pairs
+        self.published: dict[str, dict[int, list[bool]]] = {}
 
     def wanted(self, results: Mapping[GeneratorRun, Mapping[str, Features]]) -> list[GeneratorRun]:
         """The pilot runs that the search needs so far; once all have results, `chosen` is set."""
-        budget, design = self._design.pilots, self._design
-        survivors = list(design.pairs)
+        design = self._design
+        probing = [] if design.probe is None else _pilots({design.probe.data: design.probe_runs})
+        if any(run not in results for run in probing):
+            return probing
+        self._probe(results, probing)
+        budget = design.pilots - len(probing)
+        survivors = list(self.pairs)
         while len(_data_sets(survivors)) > budget:
             survivors.pop()
-        self.untried = tuple(pair.name for pair in design.pairs[len(survivors) :])
+        self.untried = tuple(pair.name for pair in self.pairs[len(survivors) :])
         counts = dict.fromkeys(_data_sets(survivors), 0)
         while True:
             data_sets = _data_sets(survivors)
             rounds = max(1, math.ceil(math.log2(len(survivors))) + 1)
-            each = (budget - sum(counts.values())) // (rounds * len(data_sets))
-            if each == 0 and not any(counts.values()):
-                each = 1
+            left = budget - sum(counts.values())
+            each = left // (rounds * len(data_sets))
+            if not any(counts.values()):
+                each = max(each, _LEAST if design.by_growth and _LEAST * len(data_sets) <= left else 1)
+            if len(survivors) == 1 and design.by_growth:
+                each = min(each, max(_ENOUGH - min(counts[data] for data in data_sets), 0))
+            if each == 0 and len(survivors) > 1 and design.by_growth:
+                survivors = _kept(survivors, math.ceil(len(survivors) / 2))
+                continue
             if each == 0:
                 break
             for data in data_sets:
@@ -412,30 +469,67 @@ class PairSearch:
                     self._known[key] = _compare(design, pair, results, counts)
                 self.compared[pair.name] = self._known[key]
             ranked = [pair for pair in survivors if not self.compared[pair.name].failing]
-            ranked.sort(key=lambda pair: -self.compared[pair.name].value)
+            ranked.sort(key=lambda pair: -self._rank(self.compared[pair.name]))
             if len(survivors) == 1 or not ranked:
                 survivors = ranked
                 break
-            if design.claim is not None and self.compared[ranked[0].name].value > design.limit:
-                survivors = ranked[:1]  # good enough: the other runs are better spent on the test
+            best = max(ranked, key=lambda pair: self.compared[pair.name].value)
+            if design.claim is not None and self.compared[best.name].value > design.limit:
+                survivors = [best]  # good enough: the other runs are better spent on the test
                 break
-            survivors = ranked[: math.ceil(len(survivors) / 2)]
+            survivors = _kept(ranked, math.ceil(len(survivors) / 2))
         self.failing = {item.name: item.failing for item in self.compared.values() if item.failing}
-        self.used = sum(counts.values())
+        self.used = sum(counts.values()) + len(probing)
         if not survivors:  # those that were left fail, but others may not
-            left = [item for item in self.compared.values() if not item.failing]
-            self.chosen = max(left, key=lambda item: item.value, default=None)
+            others = [item for item in self.compared.values() if not item.failing]
+            self.chosen = max(others, key=self._rank, default=None)
         else:
             self.chosen = self.compared[survivors[0].name]
         self.exhausted = self.chosen is None
-        return _pilots(counts)
+        return [*probing, *_pilots(counts)]
+
+    def _rank(self, outcome: PilotResult) -> float:
+        return outcome.growth if self._design.by_growth else outcome.value
+
+    def _probe(self, results: Mapping[GeneratorRun, Mapping[str, Features]], runs: Sequence[GeneratorRun]) -> None:
+        """Adds the pair of each ladder that the probe shows an edge of, before the others."""
+        probe = self._design.probe
+        seen = [results[run] for run in runs if not results[run].get("", {}).get(FAILED)]
+        if probe is None or not seen:
+            return
+        added = []
+        for ladder in probe.ladders:
+            levels = range(1, len(ladder.pairs) + 2)
+            published = {
+                level: [features.get(ladder.name, {}).get(str(level), 0.0) > 0 for features in seen] for level in levels
+            }
+            self.published[ladder.name] = published
+            if (level := edge(published)) is not None:
+                added.append(ladder.pairs[level - 1])
+        self.pairs = (*added, *self._design.pairs)
+
+
+def _kept(ranked: Sequence[Pair], number: int) -> list[Pair]:
+    """So many of the best pairs. While there are several, one whose record shows in every column is among them."""
+    kept = list(ranked[:number])
+    whole = [pair for pair in ranked if _shows_everywhere(pair)]
+    if number > 1 and whole and whole[0] not in kept:
+        kept[-1] = whole[0]
+    return kept
+
+
+def _shows_everywhere(pair: Pair) -> bool:
+    """Whether the target shows in every column. Noise that is too small is seen on such a pair as well as on any, but
+    not in few runs, so it is the one to test if nothing else stands out."""
+    return any(event.feature == REACHED for event in pair.events)
 
 
 @functools.lru_cache(maxsize=64)
 def _usual_pilots(design: ManyRunsDesign) -> int:
     search, every = PairSearch(design), range(design.pilots)
+    probed = [] if design.probe is None else [design.probe.data]
     blank: dict[GeneratorRun, Mapping[str, Features]] = {
-        GeneratorRun("pilot", data, number): {} for data in _data_sets(design.pairs) for number in every
+        GeneratorRun("pilot", data, number): {} for data in (*_data_sets(design.pairs), *probed) for number in every
     }
     search.wanted(blank)
     return max(search.chosen.runs) if search.chosen is not None else 0
@@ -465,7 +559,33 @@ def _compare(
     fails = [all(item.get(FAILED) for item in side) for side in sides]
     failing = "D" if fails[0] else "D′" if fails[1] and not design.failures else ""
     value, event = _chosen_event(design, pair, sides)
-    return PilotResult(pair.name, runs, -math.inf if failing else value, event, failing)
+    growth = _growth(design, pair, sides, event)
+    return PilotResult(
+        pair.name, runs, -math.inf if failing else value, event, -math.inf if failing else growth, failing
+    )
+
+
+def _growth(
+    design: ManyRunsDesign, pair: Pair, sides: tuple[Sequence[Features], Sequence[Features]], event: Event
+) -> float:
+    """What a round is expected to add to the logarithm of the wealth against the claim, with the best of the expected
+    events or with the chosen one.
+
+    An event that was chosen among m seems better than it is. So log m is taken off what all runs would add, and
+    `_DOUBT` if the pair is one of several that nothing speaks for: no probe, and not that its target shows everywhere.
+    """
+    rounds, expected = min(map(len, sides)), _expected(design, pair)
+    grown = np.array([math.exp(min(design.limit, 64.0))])
+    features = {name for side in sides for item in side for name in item}
+    best = -math.inf
+    for candidate in dict.fromkeys((*expected, event)):
+        hits = [sum(_happened(candidate, item) for item in side) for side in sides]
+        rates = [(some + 0.5) / (len(side) + 1) for some, side in zip(hits, sides, strict=True)]
+        hit, miss = log_bets(np.array(rates[0]), np.array(rates[1]), grown, design.delta)
+        gained = sum(rate * float(hit[side, 0]) + (1 - rate) * float(miss[side, 0]) for side, rate in enumerate(rates))
+        tried = len(expected) if candidate in expected else len(features) * (rounds + 1)
+        best = max(best, gained - math.log(max(1, tried)) / rounds)
+    return best if _shows_everywhere(pair) or pair not in design.pairs else best - _DOUBT / rounds
 
 
 def _pilots_of(
@@ -549,6 +669,8 @@ def choose_event(
     def copied(feature: str) -> bool:
         return is_copied(feature, (on_d, on_d_prime), held)
 
+    if best.event.feature == REACHED:  # losses of columns add up; one column alone is no plainer name of that
+        found = [candidate for candidate in found if candidate.hits in ((0, runs[1]), (runs[0], 0))]
     return best.value, plainest(found, best, runs, estimate, copied).event
 
 
@@ -589,7 +711,7 @@ class RunsTest:
         chosen = search.chosen
         assert chosen is not None
         self.design = design
-        self.pair = next(pair for pair in design.pairs if pair.name == chosen.name)
+        self.pair = next(pair for pair in search.pairs if pair.name == chosen.name)
         self.seen = _pilots_of(self.pair, results, chosen.runs)
         self.earlier = max(chosen.runs)
         self.pilots = search.used
@@ -671,7 +793,7 @@ def _unfinished(design: ManyRunsDesign, search: PairSearch, made: int) -> AuditR
         statistics=("sequential",),
         conclusion=no_conclusion(reason),
         trials=0,
-        multiplicity=(f"{made} pilot runs on {len(design.pairs)} pairs of neighbours",),
+        multiplicity=(f"{made} pilot runs on {len(search.pairs)} pairs of neighbours",),
         details=_details(design, search, made),
     )
 
@@ -768,7 +890,11 @@ def _details(design: ManyRunsDesign, search: PairSearch, made: int) -> dict[str,
             }
             for item in search.compared.values()
         ],
-        "failing": [pair.name for pair in design.pairs if pair.name in search.failing],
+        "failing": [pair.name for pair in search.pairs if pair.name in search.failing],
+        "probes": [
+            {"ladder": name, "published": {str(level): sum(runs) / len(runs) for level, runs in published.items()}}
+            for name, published in search.published.items()
+        ],
         "exhausted": search.exhausted,
         "untried": list(search.untried),
         "refuted": None,

@@ -7,6 +7,7 @@ import os
 import random
 import sys
 import time
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -89,3 +90,9 @@ def names(rows: Rows, seed: int) -> list[str]:
 
 
 number = 7
+
+
+def often(rows: Rows, seed: int) -> Rows:
+    """Publishes, without noise, the rows of cities that occur in five records or more, and nothing else of them."""
+    counts = Counter(row["city"] for row in rows)
+    return [{"age": 30, "city": row["city"], "note": "a b c d e"} for row in rows if counts[row["city"]] >= 5]

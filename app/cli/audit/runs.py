@@ -50,8 +50,8 @@ def plan(
     neighbors: Annotated[
         list[str] | None,
         typer.Option(
-            help="Strategy that makes neighbours, such as new_category or extreme_value; repeatable. Default: all that "
-            "apply."
+            help="Strategy that makes neighbours, such as new_category or extreme_value, or a probe, such as "
+            "threshold; repeatable. Default: all that apply."
         ),
     ] = None,
     schema: Annotated[

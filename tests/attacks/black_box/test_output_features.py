@@ -142,7 +142,7 @@ def slow_pair(rows: Sequence[dict[str, Any]], pair: NeighboringData) -> Features
 
     if not rows:
         return {}
-    toward, shown = 0, 0
+    toward, shown, reached = 0, 0, 0
     for column in used:
         cells = [row.get(column.name) for row in rows]
         results[f"{column.name}: target's value"] = sum(equal(column, cell) for cell in cells)
@@ -158,8 +158,13 @@ def slow_pair(rows: Sequence[dict[str, Any]], pair: NeighboringData) -> Features
             results[f"{column.name}: values toward the target's"] = beyond
             toward += beyond
             shown += beyond > 0
+            reached += any(first >= wanted if wanted > edge else first <= wanted for first in numbers)
     results["values toward the target's"] = toward
     results["columns that show the target"] = shown + sum(results[f"{name}: target's value"] > 0 for name in pair.novel)
+    if pair.name == "outlier":
+        results["columns that reach the target"] = reached + sum(
+            results[f"{name}: target's value"] > 0 for name in pair.novel
+        )
     results["novel values of the target"] = sum(results[f"{name}: target's value"] for name in pair.novel)
     same = [[equal(column, row.get(column.name)) for column in used] for row in rows]
     results["most cells of a row equal to the target's"] = max(map(sum, same))
