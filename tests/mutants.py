@@ -939,7 +939,7 @@ AUDITS = (
         "bets on scores: estimates are made from the outputs that are bet on",
         "audits/games/distinguishing_bets.py",
         "fitted_likelihood_ratios(on_d[:start], on_d_prime[:start], score)",
-        "fitted_likelihood_ratios(on_d[start:], on_d_prime[start:], score)",
+        "fitted_likelihood_ratios(on_d[:end], on_d_prime[:end], score)",
         ("tests/audits/statistics/test_score_bets.py::test_estimates_are_made_before_the_outputs_are_seen",),
     ),
     Mutant(

@@ -12,6 +12,7 @@ from scipy import optimize, special, stats
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.guarantees import ApproxDP, Guarantee, PureDP
+from dpassay.audits.games import distinguishing_bets
 from dpassay.audits.games.distinguishing_bets import bet
 from dpassay.audits.statistics.score_bets import (
     LEVEL,
@@ -154,14 +155,20 @@ def test_the_bound_is_above_the_truth_with_at_most_the_stated_probability(name: 
         assert alarms <= stats.binom.isf(1e-4, audits, 0.3)
 
 
-def test_estimates_are_made_before_the_outputs_are_seen() -> None:
-    """Outputs that tell the data sets apart in every block, each block in its own way, show nothing to who must bet
-    before."""
-    outputs: tuple[list[float], list[float]] = ([], [])
-    for block in range(40):
-        for side, own in zip(outputs, (block % 2, 1 - block % 2), strict=True):
-            side += [float(own)] * (10 if block == 0 else 1)
-    assert bet(*outputs, PureDP(0.1), confidence=0.95, **OPTIONS).bound.value == 0
+def test_estimates_are_made_before_the_outputs_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outputs are their own places, so that those that an estimate was made from are known."""
+    told: list[list[float]] = []
+    original = distinguishing_bets.fitted_likelihood_ratios
+
+    def fitted(on_d: Any, on_d_prime: Any, score: Any) -> Any:
+        told.append(list(on_d))
+        assert on_d == on_d_prime
+        return original(on_d, on_d_prime, score)
+
+    monkeypatch.setattr(distinguishing_bets, "fitted_likelihood_ratios", fitted)
+    places = [float(place) for place in range(60)]
+    assert bet(places, places, PureDP(0.1), confidence=0.95, **OPTIONS).bound.value == 0
+    assert told == [places[:start] for start in (10, 14, 20, 28, 40, 56)]
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
