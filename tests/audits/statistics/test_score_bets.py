@@ -12,7 +12,7 @@ from scipy import optimize, special, stats
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.guarantees import ApproxDP, Guarantee, PureDP
-from dpassay.audits.games import distinguishing_bets
+from dpassay.attacks.black_box.likelihood_ratios import fitted_likelihood_ratios
 from dpassay.audits.games.distinguishing_bets import bet
 from dpassay.audits.statistics.score_bets import (
     LEVEL,
@@ -158,14 +158,13 @@ def test_the_bound_is_above_the_truth_with_at_most_the_stated_probability(name: 
 def test_estimates_are_made_before_the_outputs_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The outputs are their own places, so that those that an estimate was made from are known."""
     told: list[list[float]] = []
-    original = distinguishing_bets.fitted_likelihood_ratios
 
     def fitted(on_d: Any, on_d_prime: Any, score: Any) -> Any:
         told.append(list(on_d))
         assert on_d == on_d_prime
-        return original(on_d, on_d_prime, score)
+        return fitted_likelihood_ratios(on_d, on_d_prime, score)
 
-    monkeypatch.setattr(distinguishing_bets, "fitted_likelihood_ratios", fitted)
+    monkeypatch.setattr("dpassay.audits.games.distinguishing_bets.fitted_likelihood_ratios", fitted)
     places = [float(place) for place in range(60)]
     assert bet(places, places, PureDP(0.1), confidence=0.95, **OPTIONS).bound.value == 0
     assert told == [places[:start] for start in (10, 14, 20, 28, 40, 56)]
