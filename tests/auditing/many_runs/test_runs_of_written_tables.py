@@ -65,7 +65,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
         patch.setattr(many_runs, "REPETITIONS", 20)
         result = found(planned(Writing().write(PEOPLE, folder / "people"), folder / "audit"))
     assert [name for name, *_ in result[0]] == [
-        "extreme_value", "new_category", "rare_category", "outlier", "repeated_category", "empty_class",
+        "outlier", "extreme_value", "new_category", "rare_category", "repeated_category", "empty_class",
         "missing_value", "duplicates", "cluster_edge", "ordinary",
     ]  # fmt: skip
     assert result[-1] > 0.1, "the audit finds the leak"
