@@ -11,7 +11,6 @@ from dpassay.accounting.calibration.parameter_search import ParameterSearch
 from dpassay.base.errors import input_errors
 from dpassay.generators.choices import ParameterChoices, around, grid
 from dpassay.generators.table_evolution.claim import TableEvolutionClaim
-from dpassay.mechanisms.table_evolution.evolution import round_shares
 
 if TYPE_CHECKING:
     from dpassay.generators.base import RunSettings
@@ -30,8 +29,8 @@ class TableEvolutionChoices(ParameterChoices[TableEvolutionClaim]):
 
     def facts(self, claim: TableEvolutionClaim) -> dict[str, float]:
         mechanism, columns = claim.generator(), len(claim.schema_of_table()[0].columns)
-        share = sum(round_shares(mechanism.rounds)[-2:])
-        return {"noise of votes in a pair": mechanism.noise_multiplier * math.sqrt(math.comb(columns, 2) / share)}
+        precision = sum(noise**-2 for noise in mechanism.noise_multipliers()[-2:])
+        return {"noise of votes in a pair": math.sqrt(math.comb(columns, 2) / precision)}
 
     def timer(self, settings: RunSettings) -> Callable[[TableEvolutionClaim], float]:
         """By a few generations of as many rows."""

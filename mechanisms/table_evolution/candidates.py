@@ -8,6 +8,7 @@ released votes alone, and the vote of a row depends on that row alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,16 +18,16 @@ from dpassay.base.arrays import Floats, Integers
 from dpassay.data.table_schema import CategoryColumn, Row, Schema
 
 FIRST_CELLS = 128
-"""The largest number of cells of numbers and dates before the first round."""
+"""The largest number of cells of numbers and dates before the first round, where votes have little noise."""
+
+FEWEST_FIRST_CELLS = 8
+"""The same where they have much noise."""
 
 MAX_CELLS = 1024
 """The largest number of cells of numbers and dates in any round."""
 
 PARTS = 16
 """The largest number of parts into which a cell is divided after a round."""
-
-EMPTY_SHARE = 0.1
-"""The share of empty cells that is expected in a column before any votes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +89,25 @@ class ColumnCandidates:
         return self.levels[np.searchsorted(self.starts, values, side="right") - 1]
 
 
-def first_cells(domain: ColumnDomain) -> Integers:
-    """The cells of a column before any votes: a cell for each category, or of equally many values up to one."""
-    count = domain.size if domain.is_category else min(domain.size, FIRST_CELLS)
+def most_first_cells(records: int, deviation: float) -> int:
+    """The largest number of cells of numbers and dates before the first round: the less, the more noise votes have.
+
+    Cells of equal widths lose what is within a cell, about 1/count, and votes for them lose what noise hides, which
+    grows with count·deviation/records. The sum is least at a count in proportion to the root of records/deviation; the
+    factor was chosen on public tables.
+
+    Args:
+        records: the public number of rows.
+        deviation: of the noise of a column's last votes.
+    """
+    if deviation == 0:
+        return FIRST_CELLS
+    return int(min(FIRST_CELLS, max(FEWEST_FIRST_CELLS, 6 * math.sqrt(records / deviation))))
+
+
+def first_cells(domain: ColumnDomain, most: int) -> Integers:
+    """The cells of a column before any votes: a cell for each category, or at most so many of equally many values."""
+    count = domain.size if domain.is_category else min(domain.size, most)
     starts = [index * domain.size // count for index in range(count)]
     return np.array(starts + [domain.size] * domain.missing, dtype=np.int64)
 
@@ -98,15 +115,6 @@ def first_cells(domain: ColumnDomain) -> Integers:
 def widths(domain: ColumnDomain, starts: Integers) -> Integers:
     """The number of positions in each cell, shape (cells,)."""
     return np.diff(np.append(starts, domain.length))
-
-
-def prior(domain: ColumnDomain, starts: Integers) -> Floats:
-    """The share of rows that is expected in each cell before any votes, shape (cells,)."""
-    shares = widths(domain, starts) / domain.size
-    if domain.missing:
-        shares *= 1 - EMPTY_SHARE
-        shares[-1] = EMPTY_SHARE
-    return np.asarray(shares, dtype=np.float64)
 
 
 def divided(domain: ColumnDomain, starts: Integers, counts: Floats, least: float, most: int = MAX_CELLS) -> Integers:

@@ -1,10 +1,13 @@
 """Estimates of exact votes from released ones: post-processing, which costs no privacy.
 
 A released count is the exact one plus normal noise of known deviation. Most candidates have fewer votes than that, so
-that noisy counts as they are would be mostly noise. They are shrunk towards what is expected without them: towards even
-counts in a column, and towards independent columns in a pair. How far is learned from all released counts of a view
-together (empirical Bayes): the ratio of exact to expected counts has a distribution on a grid of ratios, which is
-fitted to the released counts; the estimate is the posterior mean.
+that noisy counts as they are would be mostly noise.
+
+- The cells of the first round in a column: the most likely counts that are at least 0 and add up to the number of rows.
+- Parts of a cell, and pairs of candidates, are shrunk towards what is expected without their votes: towards even parts,
+  and towards independent columns. How far is learned from all released counts of a view together (empirical Bayes): the
+  ratio of exact to expected counts has a distribution on a grid of ratios, which is fitted to the released counts; the
+  estimate is the posterior mean.
 
 Source: Robbins, "An Empirical Bayes Approach to Statistics" (1956); Hay et al., "Boosting the Accuracy of
 Differentially Private Histograms Through Consistency" (2010), for counts of cells and of their parts.
@@ -69,19 +72,17 @@ class ColumnVotes:
     deviation: float
 
 
-def column_counts(rounds: Sequence[ColumnVotes], shares: Floats, sizes: Sequence[Floats], total: float) -> Floats:
+def column_counts(rounds: Sequence[ColumnVotes], sizes: Sequence[Floats], total: float) -> Floats:
     """Estimated numbers of rows in the cells of the last round, shape (cells,), from the votes of all rounds.
 
     Args:
         rounds: each divides cells of the one before.
-        shares: of rows in the cells of the first round, expected before any votes.
         sizes: the number of positions in each cell, for every round.
         total: the public number of rows.
     """
     parents = [np.searchsorted(before.starts, after.starts, side="right") - 1 for before, after in pairwise(rounds)]
     combined = _from_parts(rounds, parents)
-    counts, variances = combined[0]
-    estimate = _scaled(shrunk(counts, total * shares, np.sqrt(variances)), np.zeros(len(counts), np.int64), [total])
+    estimate = _on_simplex(*combined[0], total)
     for (counts, variances), parent, before, after in zip(combined[1:], parents, sizes, sizes[1:], strict=False):
         expected = estimate[parent] * after / before[parent]
         result, parts = expected.copy(), after < before[parent]
@@ -123,15 +124,16 @@ def margins(own: Floats, variance: float, others: Sequence[tuple[Floats, float]]
     for noisy, deviation in others:
         weight = 1 / (deviation**2 * noisy.shape[1])
         sums, precision = sums + noisy.sum(axis=1) * weight, precision + weight
-    return _on_simplex(sums / precision, total) / total
+    return _on_simplex(sums / precision, 1 / precision, total) / total
 
 
-def _on_simplex(counts: Floats, total: float) -> Floats:
-    """The nearest counts that are at least 0 and add up to a total."""
-    ordered = np.sort(counts)[::-1]
-    excess = (np.cumsum(ordered) - total) / np.arange(1, len(counts) + 1)
-    last = np.flatnonzero(ordered > excess)[-1]
-    return np.asarray(np.maximum(counts - excess[last], 0.0), dtype=np.float64)
+def _on_simplex(counts: Floats, variances: Floats, total: float) -> Floats:
+    """The most likely counts that are at least 0 and add up to a total: max(yᵢ − λ·vᵢ, 0) for one λ."""
+    ratios = counts / variances
+    order = np.argsort(-ratios, kind="stable")
+    excess = (np.cumsum(counts[order]) - total) / np.cumsum(variances[order])
+    last = np.flatnonzero(ratios[order] > excess)[-1]
+    return np.asarray(np.maximum(counts - excess[last] * variances, 0.0), dtype=np.float64)
 
 
 def pair_counts(noisy: Floats, deviation: float, expected: Floats, first: Floats, second: Floats) -> Floats:

@@ -17,6 +17,7 @@ measured dependence of columns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -32,6 +33,10 @@ from dpassay.mechanisms.table_evolution.votes import TableView, VotesGrid, votes
 
 SEARCH, COLUMNS, FIRST_PAIRS, LAST_PAIRS = 0.1, 0.3, 0.1, 0.5
 """Shares of the precision: of all rounds about columns but the last, of the last, and of the rounds about pairs."""
+
+FULL_SIGNAL, LEAST_WEIGHT = 1000.0, 0.02
+"""From which number of rows over the noise multiplier on rounds have these shares. Below, all but that of the last
+about columns are smaller in proportion, down to this part. Chosen on public tables."""
 
 MAX_PAIR_CANDIDATES = 2**19
 """The largest number of candidates of all pairs together."""
@@ -67,11 +72,21 @@ Ask = Callable[[int, TableRound], Sequence[Floats]]
 """``ask(number, round)``: the released votes of each view of a round, in order, each of shape (candidates,)."""
 
 
-def round_shares(rounds: int) -> list[float]:
+def round_shares(rounds: int, signal: float) -> list[float]:
     """The share of the precision of each round, in order, which add up to 1: of so many about columns, and two about
-    pairs; a table of one column has two more about the column."""
-    search = [SEARCH / max(1, rounds - 1)] * (rounds - 1)
-    shares = [*search, COLUMNS, FIRST_PAIRS, LAST_PAIRS]
+    pairs; a table of one column has two more about the column.
+
+    Where rows are few beside the noise, the first rounds and those about pairs could not see anything; the last round
+    about columns gets nearly all of theirs.
+
+    Args:
+        rounds: about columns.
+        signal: the public number of rows over the noise multiplier of the run.
+    """
+    weight = min(1.0, max(LEAST_WEIGHT, signal / FULL_SIGNAL))
+    search = [weight * SEARCH / max(1, rounds - 1)] * (rounds - 1)
+    columns = COLUMNS + (1 - weight) * (SEARCH + FIRST_PAIRS + LAST_PAIRS)
+    shares = [*search, columns, weight * FIRST_PAIRS, weight * LAST_PAIRS]
     return [share / sum(shares) for share in shares]
 
 
@@ -105,14 +120,17 @@ class RowEvolution:
     ) -> None:
         self.domains, self.records, self.levels, self.ask, self.rng = domains, records, levels, ask, rng
         self.noise = list(noise_multipliers)
-        self.starts = [cells.first_cells(domain) for domain in domains]
+        self._column_rounds = len(self.noise) - (2 if len(domains) > 1 else 0)
+        last = self.noise[self._column_rounds - 1]
+        most = cells.most_first_cells(records, last * math.sqrt(len(domains)))
+        self.starts = [cells.first_cells(domain, most) for domain in domains]
         self.counts: list[Floats] = []
         self._votes: list[list[ColumnVotes]] = [[] for _ in domains]
 
     def rows(self, count: int, generations: int, progress: Callable[[int, int], None] | None = None) -> list[Integers]:
         """Synthetic rows: the position of each value in its column's domain, each of shape (count,)."""
         pairs = list(combinations(range(len(self.domains)), 2))
-        rounds = len(self.noise) - (2 if pairs else 0)
+        rounds = self._column_rounds
         for number in range(rounds):
             self._ask_columns(number, rounds)
         if not pairs:
@@ -160,7 +178,7 @@ class RowEvolution:
     def _column_counts(self, column: int) -> Floats:
         domain, votes = self.domains[column], self._votes[column]
         sizes = [cells.widths(domain, item.starts).astype(np.float64) for item in votes]
-        return column_counts(votes, cells.prior(domain, votes[0].starts), sizes, float(self.records))
+        return column_counts(votes, sizes, float(self.records))
 
     # Rounds about pairs
 

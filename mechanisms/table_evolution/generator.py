@@ -110,7 +110,8 @@ class TableEvolution:
 
     def noise_multipliers(self) -> list[float]:
         """The noise multiplier of each round."""
-        return [self.noise_multiplier / math.sqrt(share) for share in round_shares(self.rounds)]
+        signal = self.records / self.noise_multiplier if self.noise_multiplier else math.inf
+        return [self.noise_multiplier / math.sqrt(share) for share in round_shares(self.rounds, signal)]
 
     def plan(self) -> DpEvent:
         """The event that a whole run charges, in the ledger's canonical form; known before any data are read."""

@@ -51,7 +51,7 @@ def test_votes_of_all_rounds_are_used_as_in_least_squares(seed: int) -> None:
         seen.append(noisy / deviation)
     wanted = np.linalg.lstsq(np.vstack(rows), np.concatenate(seen), rcond=None)[0]
     sizes = [np.diff(np.append(starts, 64)).astype(np.float64) for starts in rounds]
-    found = column_counts(votes, sizes[0] / 64, sizes, exact.sum())
+    found = column_counts(votes, sizes, exact.sum())
     wanted *= exact.sum() / wanted.sum()
     # Shrinkage moves a count by less than its noise; cells have 4000 rows or more, and noise of 9 or less.
     assert np.abs(found - wanted).max() < 9
@@ -116,3 +116,38 @@ def test_pairs_have_the_sums_of_their_columns() -> None:
     found = pair_counts(noisy, 5.0, np.outer(first, second) / 1000, first, second)
     assert found.sum(axis=0) == pytest.approx(second, rel=1e-9)
     assert found.sum(axis=1) == pytest.approx(first, rel=1e-2)
+
+
+@given(seed=st.integers(0, 10**6), noise=st.sampled_from([3.0, 30.0, 300.0]))
+def test_first_cells_have_the_most_likely_counts(seed: int, noise: float) -> None:
+    """By another solver: votes of a second round make some cells surer than others, and counts are at least 0."""
+    rng = np.random.default_rng(seed)
+    exact = np.where(rng.random(8) < 0.5, 0.0, rng.integers(0, 60, 8)).astype(np.float64)
+    first, second = np.arange(0, 16, 2), np.array([0, 1, 2, 3, 4, 6, 8, 10, 12, 14])
+    parts = np.concatenate([np.repeat(exact[:2] / 2, 2), exact[2:]])
+    votes = [
+        ColumnVotes(starts, counts + rng.normal(scale=deviation, size=len(counts)), deviation)
+        for starts, counts, deviation in ((first, exact, noise), (second, parts, noise / 2))
+    ]
+    sizes = [np.diff(np.append(starts, 16)).astype(np.float64) for starts in (first, second)]
+    found = np.add.reduceat(column_counts(votes, sizes, exact.sum() + 1.0), np.searchsorted(second, first))
+    sums = np.add.reduceat(votes[1].noisy, np.searchsorted(second, first))
+    others = np.array([2, 2, 1, 1, 1, 1, 1, 1]) * (noise / 2) ** 2
+    variances = 1 / (1 / noise**2 + 1 / others)
+    wanted = variances * (votes[0].noisy / noise**2 + sums / others)
+
+    def loss(counts: Floats) -> float:
+        return float((np.square(counts - wanted) / variances).sum())
+
+    total = exact.sum() + 1.0
+    solved = minimize(
+        loss,
+        np.full(8, total / 8),
+        bounds=[(0, None)] * 8,
+        constraints={"type": "eq", "fun": lambda counts: counts.sum() - total},
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    assert found.sum() == pytest.approx(total, rel=1e-9)
+    assert (found >= 0).all()
+    assert loss(found) <= loss(np.asarray(solved.x)) + 1e-6 * (1 + loss(found))

@@ -72,6 +72,20 @@ def test_the_plan_costs_the_analytic_gaussian(accountant: Any, adjacency: Adjace
         assert result <= delta * 1.01
 
 
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_few_rows_beside_the_noise_vote_about_columns(rounds: int) -> None:
+    """Shares are 1/σ²; whatever the signal, they add up to that of the run."""
+    shares = {}
+    for noise in (1e-3, 1.0, 10.0, 1e6):
+        chosen = TableEvolution(noise_multiplier=noise, records=1000, rounds=rounds)
+        shares[noise] = [(noise / item) ** 2 for item in chosen.noise_multipliers()]
+        assert sum(shares[noise]) == pytest.approx(1, rel=1e-12)
+        assert min(shares[noise]) > 0
+    assert shares[1e-3] == pytest.approx(shares[1.0], rel=1e-9)
+    assert shares[1e6][rounds - 1] > 0.98
+    assert shares[1.0][rounds - 1] < shares[10.0][rounds - 1] < shares[1e6][rounds - 1] < 1
+
+
 def test_without_noise_nothing_is_claimed() -> None:
     control = TableEvolution(**{**SMALL, "noise_multiplier": 0.0})
     assert not control.releasable
@@ -245,7 +259,7 @@ def test_votes_for_other_candidates_are_refused(tmp_path: Path, monkeypatch: pyt
     """As on a machine whose floating-point numbers lead to other candidates."""
     chosen, table = TableEvolution(**SMALL), people_table(40)
     write(chosen, table, tmp_path, Recorded(1))
-    monkeypatch.setattr("dpassay.mechanisms.table_evolution.candidates.FIRST_CELLS", 100)
+    monkeypatch.setattr("dpassay.mechanisms.table_evolution.candidates.most_first_cells", lambda *_: 5)
     with pytest.raises(RunMismatchError, match="votes are for other candidates"):
         write(chosen, table, tmp_path, Recorded(1))
 
@@ -296,6 +310,17 @@ def test_rows_are_like_the_private_ones(tmp_path: Path) -> None:
     real = [row[1] for row in table.rows]
     assert abs(ages.count("30") - real.count("30")) < 60, "a frequent value is a candidate of its own"
     assert abs(ages.count(MISSING) - real.count(MISSING)) < 60
+
+
+def test_few_rows_with_much_noise_keep_what_can_be_seen_of_columns(tmp_path: Path) -> None:
+    """100 rows with noise of 4: columns overlap by .6 or more, where even columns reach less than .5."""
+    table = people_table(100)
+    made = write(TableEvolution(noise_multiplier=4.0, records=100), table, tmp_path, Recorded(1)).rows
+    uniform = [PEOPLE.uniform(np.random.default_rng(0)) for _ in range(100)]
+    ours, nothing = (compare_tables(PEOPLE, rows, table.rows).histograms.mean for rows in (made, uniform))
+    print(ours, nothing)
+    assert ours > 0.6
+    assert nothing < 0.5
 
 
 @pytest.mark.parametrize(
