@@ -10,7 +10,7 @@ Source: "DP-2Stage", section B.1, where rows that are not complete after 15 roun
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -123,37 +123,69 @@ class _Batch:
         contexts = [self.tokens.prompt(self.pairs[index]) for index in indices]
         room = self.tokens.width - min(map(len, contexts))
         uniform = self._uniform(indices, attempt, room)
-        session = self.model.packed_rows(contexts)
+        rows = _UnfinishedRows(self.model, contexts)
         written: list[list[int]] = [[] for _ in indices]
         unfinished = set(range(len(indices)))
         for step in range(room):
-            drawn = _drawn(session.logits(), uniform[:, step], self.sampler.temperature)
-            for row in tuple(unfinished):
-                written[row].append(int(drawn[row]))
-                if drawn[row] == self.tokens.end or len(contexts[row]) + len(written[row]) >= self.tokens.width:
-                    unfinished.remove(row)
+            drawn = _drawn(rows.logits(), uniform[rows.present, step], self.sampler.temperature)
+            for row, token in zip(rows.present, drawn.tolist(), strict=True):
+                if row in unfinished:
+                    written[row].append(token)
+                    if token == self.tokens.end or len(contexts[row]) + len(written[row]) >= self.tokens.width:
+                        unfinished.remove(row)
             if not unfinished:
                 break
-            session.append(drawn)
+            rows.append(drawn, unfinished)
         return written
 
     @torch.inference_mode()
     def _complete(self, indices: Sequence[int]) -> None:
         """Samples the columns that rows lack, in the order of the schema, from restricted tokens."""
         cursors = [_Cursor(self.tokens, self.pairs[index]) for index in indices]
-        contexts = [cursor.context for cursor in cursors]
         room = self.tokens.width
         uniform = self._uniform(indices, self.sampler.rounds, room)
-        session = self.model.packed_rows(contexts)
+        rows = _UnfinishedRows(self.model, [cursor.context for cursor in cursors])
         for step in range(room):
-            allowed = [cursor.allowed() for cursor in cursors]
+            allowed = [cursors[row].allowed() for row in rows.present]
             if not any(allowed):
                 return
-            drawn = _drawn(session.logits(), uniform[:, step], self.sampler.temperature, allowed)
-            for cursor, token in zip(cursors, drawn.tolist(), strict=True):
-                cursor.take(token)
-            session.append(drawn)
+            drawn = _drawn(rows.logits(), uniform[rows.present, step], self.sampler.temperature, allowed)
+            for row, token in zip(rows.present, drawn.tolist(), strict=True):
+                cursors[row].take(token)
+            rows.append(drawn, {row for row, cursor in enumerate(cursors) if cursor.allowed()})
         raise AssertionError("a row is longer than its public width")
+
+
+class _UnfinishedRows:
+    """Rows that are continued together, each by one token at a time.
+
+    Finished rows are continued, too, until one would be longer than the model's context; then they leave. Unfinished
+    ones are always shorter, since their width is at most the context.
+
+    Attributes:
+        present: the rows that have not left, in order.
+    """
+
+    def __init__(self, model: LanguageModel, contexts: Sequence[Sequence[int]]) -> None:
+        self._model, self._tokens = model, [list(context) for context in contexts]
+        self.present = list(range(len(contexts)))
+        self._session = model.packed_rows(contexts)
+
+    def logits(self) -> torch.Tensor:
+        """Logits of the next token of each row that is present, shape (rows, vocabulary)."""
+        return self._session.logits()
+
+    def append(self, drawn: torch.Tensor, unfinished: Collection[int]) -> None:
+        """Continues each row that is present by a token; `unfinished` rows stay."""
+        for row, token in zip(self.present, drawn.tolist(), strict=True):
+            self._tokens[row].append(token)
+        if max(len(self._tokens[row]) for row in self.present) <= self._model.context_length:
+            self._session.append(drawn)
+        elif unfinished:
+            self.present = sorted(unfinished)
+            self._session = self._model.packed_rows([self._tokens[row] for row in self.present])
+        else:
+            self.present = []
 
 
 class _Cursor:

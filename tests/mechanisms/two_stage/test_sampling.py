@@ -12,7 +12,7 @@ from small_models import save_model
 from dpassay.data.table_schema import Schema
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.two_stage.row_tokens import RowTokens
-from dpassay.mechanisms.two_stage.sampling import RowSampler, Statistics, sampled_rows
+from dpassay.mechanisms.two_stage.sampling import RowSampler, Statistics, _Batch, sampled_rows
 
 SCHEMA = Schema.model_validate(
     {
@@ -130,6 +130,29 @@ def test_valid_pairs_are_kept_and_counted(model: LanguageModel, monkeypatch: pyt
     assert rows[2][1] in ("9", "10", "11", "12")
     assert asked[1] == [tokens.prompt({0: "ash"}), tokens.prompt({})]
     assert statistics == Statistics(rows=3, valid=[3, 4], complete=[1, 2], restricted=2)
+
+
+def test_rows_that_fill_the_context_end_beside_rows_that_begin(model: LanguageModel) -> None:
+    """A row that lacks one column leaves before it is longer than the context; what it wrote is that of it alone."""
+    columns = [{"name": f"c{index}", "type": "number", "low": 0, "high": 9999} for index in range(11)]
+    schema = Schema.model_validate({"columns": columns})
+    tokens, sampler = RowTokens(model, schema, "sentence"), RowSampler(rounds=1)
+    assert 0.9 * model.context_length < tokens.width <= model.context_length
+    nearly = dict.fromkeys(range(10), "1234")
+
+    def batch(*pairs: dict[int, str]) -> _Batch:
+        made = _Batch(model, tokens, sampler, range(len(pairs)), Statistics())
+        made.pairs = [dict(of) for of in pairs]
+        return made
+
+    written = batch(nearly, {})._written([0, 1], 0)
+    assert written[0] == batch(nearly)._written([0], 0)[0]
+    assert len(tokens.prompt({})) + len(written[1]) <= tokens.width
+    together, alone = batch(nearly, {}), batch(nearly)
+    together._complete([0, 1])
+    alone._complete([0])
+    assert together.pairs[0] == alone.pairs[0]
+    assert all(len(pairs) == 11 for pairs in together.pairs)
 
 
 def test_rounds_are_counted_over_all_batches(model: LanguageModel) -> None:
