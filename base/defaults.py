@@ -38,6 +38,10 @@ MANY_RUNS_RECORDS = 200
 MANY_RUNS_TIMEOUT = 3600.0
 """Seconds after which a run is stopped. It then counts as failed."""
 
+# Canaries that a language model writes.
+CANARY_TEMPERATURE = 2.0
+"""At 1, endings of a domain that the model knows are so alike that a copy of one hardly stands out."""
+
 # Fine-tuning.
 EPOCHS = 3
 BATCH_SIZE = 16

@@ -866,6 +866,20 @@ AUDITS = (
         ("tests/audits/statistics/test_one_run.py::test_agrees_with_brute_force",),
     ),
     Mutant(
+        "echoes by a model: it is fine-tuned on the planted canaries, too",
+        "auditing/canaries/echo_scores.py",
+        "return likely(synthetic, 0), likely(",
+        "return likely([*synthetic, *(canary.text for canary in planted)], 0), likely(",
+        ("tests/auditing/canaries/test_echo_scores.py::test_scores_look_at_no_coin",),
+    ),
+    Mutant(
+        "echoes by a model: likelier endings stand first",
+        "attacks/canaries/continuations.py",
+        "for index in rng.permutation(count)]",
+        "for index in range(count)]",
+        ("tests/attacks/canaries/test_continuations.py::test_canaries_are_exchangeable",),
+    ),
+    Mutant(
         "one run in a Gaussian model: the next order statistic",
         "audits/statistics/one_run_gaussian.py",
         "above = special.betainc(r + 1, m - r, _beyond(t, mu))",

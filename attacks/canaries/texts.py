@@ -172,11 +172,9 @@ def draw_echoes(count: int, texts: Sequence[str], rng: np.random.Generator) -> l
     common = sorted(word for word, held in holding.items() if held >= _COMMON)
     if len(common) < _MIN_WORDS:
         common = sorted({*common, *PLAIN_WORDS})
-    beginnings = NGramModel.fit(texts, order=ORDER).sample(rng, count, longest=_BEGINNING)
     echoes: list[Echo] = []
     seen: set[str] = set()
-    for written in beginnings:
-        beginning = " ".join(written.replace("�", " ").split()[:-1]) or common[0].capitalize()
+    for beginning in draw_beginnings(count, texts, rng, common[0].capitalize()):
         while True:
             ending = " " + " ".join(common[index] for index in rng.integers(len(common), size=_ENDING))
             if ending not in seen:
@@ -184,6 +182,12 @@ def draw_echoes(count: int, texts: Sequence[str], rng: np.random.Generator) -> l
         seen.add(ending)
         echoes.append(Echo(beginning + ending, len(beginning)))
     return echoes
+
+
+def draw_beginnings(count: int, texts: Sequence[str], rng: np.random.Generator, instead: str = "The") -> list[str]:
+    """Beginnings like those of the texts, from an n-gram model of them; `instead` where no whole word is drawn."""
+    written = NGramModel.fit(texts, order=ORDER).sample(rng, count, longest=_BEGINNING)
+    return [" ".join(text.replace("�", " ").split()[:-1]) or instead for text in written]
 
 
 def echo_log_probabilities(

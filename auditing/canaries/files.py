@@ -20,8 +20,10 @@ from dpassay import __version__
 from dpassay.accounting.adjacency import SINGLE_UNITS, Unit
 from dpassay.attacks.canaries.rows import ColumnRange
 from dpassay.attacks.canaries.spelling import Spelling
+from dpassay.auditing.canaries.candidate import Canary
 from dpassay.auditing.canaries.design import CanariesDesign, Expected
-from dpassay.auditing.canaries.kinds import KINDS, Canary, CanaryKind
+from dpassay.auditing.canaries.kinds import KINDS, CanaryKind
+from dpassay.auditing.canaries.scorer import PlannedScorer
 from dpassay.auditing.canaries.synthetic import SYNTHETIC
 from dpassay.auditing.data import DATA
 from dpassay.auditing.files import (
@@ -153,6 +155,7 @@ class CanariesPlan(Part):
         nonce: random, so that the hash of the manifest does not reveal the coins.
         kind: of the canaries.
         score: how they are scored, for kinds that can be scored in several ways; empty for the default.
+        scorer: the language model that scores them; None if none does.
         text: column of the text, for canaries of text.
         columns: of the table, for rows.
         unit, copies: privacy unit of a candidate, and its number of records.
@@ -182,6 +185,7 @@ class CanariesPlan(Part):
     nonce: str
     kind: str
     score: str = ""
+    scorer: PlannedScorer | None = None
     text: str | None
     columns: list[dict[str, Any]] = Field(default=[])
     unit: str
@@ -211,7 +215,7 @@ class CanariesPlan(Part):
     @property
     def canary_kind(self) -> CanaryKind:
         """The kind of the canaries, with their score."""
-        return KINDS[self.kind].scored_by(self.score)
+        return KINDS[self.kind].scored_by(self.score, self.scorer)
 
     @property
     def coins(self) -> Bools:
@@ -373,6 +377,7 @@ class PlannedCanaries:
             "dpassay": __version__,
             "kind": plan.kind,
             "score": plan.score or None,
+            "scorer": plan.scorer and plan.scorer.model_dump(),
             "canaries": {"file": plan.canaries, "sha256": plan.canaries_sha256},
             "candidates": design.candidates,
             "unit": str(design.unit),

@@ -1,15 +1,17 @@
-"""Kinds of canaries: how each is drawn, checked and scored. A new kind is a class and a row in `KINDS`."""
+"""Kinds of canaries: how each is drawn, checked and scored. A new kind is a class and a row in `KINDS`.
+
+How echoes can be scored is in `dpassay.auditing.canaries.echo_scores`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from dpassay.attacks.canaries import texts
 from dpassay.attacks.canaries.pairs import column_pairs, draw_rare_rows, pair_counts, pair_scores
@@ -24,8 +26,11 @@ from dpassay.attacks.canaries.rows import (
     nearest,
 )
 from dpassay.attacks.canaries.spelling import Value
-from dpassay.attacks.canaries.texts import Echo
+from dpassay.auditing.canaries.candidate import Canaries, Canary, Scores
+from dpassay.auditing.canaries.echo_scores import EchoScore, ModelScore, NGramScore
+from dpassay.auditing.canaries.scorer import PlannedScorer
 from dpassay.base.arrays import Floats
+from dpassay.base.progress import Progress
 from dpassay.data.columns import word_of
 
 if TYPE_CHECKING:
@@ -35,51 +40,6 @@ if TYPE_CHECKING:
 
 _DISTANCES = 10**8
 """About the largest number of distances between candidates and rows that are computed; takes about ten seconds."""
-
-
-class Canary(BaseModel):
-    """A candidate: a text, whose end the attack looks for, or a row of a table.
-
-    Attributes:
-        text: of a key or an echo.
-        start: where its end begins.
-        value: the number of a key, or a new category; empty in plans of version 0.2.
-        row: of a table, by column.
-        column: of the new category.
-        reference: what the score is compared with: log-probability of the end under a model of the data, or distance
-            to the nearest row of the data.
-        expected: for each pair of columns, how many rows of the data are expected to agree with the canary in both.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    text: str = ""
-    start: int = 0
-    value: str = ""
-    row: dict[str, str | int | float | bool | None] | None = None
-    column: str = ""
-    reference: float = 0.0
-    expected: tuple[FiniteFloat, ...] = ()
-
-    @property
-    def end(self) -> str:
-        """The end of the text, which the attack looks for."""
-        return self.text[self.start :]
-
-    @property
-    def key(self) -> str:
-        """The number of a key."""
-        return self.value or self.end
-
-    @property
-    def echo(self) -> Echo:
-        """The canary in the form that `dpassay.attacks.canaries.texts` takes."""
-        return Echo(self.text, self.start)
-
-
-Canaries = Sequence[Canary]
-Scores = tuple[Floats, Floats]
-"""Scores by the synthetic file, and by the file with all planted canaries added; each of shape (canaries,)."""
 
 
 class CanaryKind(ABC):
@@ -95,6 +55,7 @@ class CanaryKind(ABC):
         like_data: whether canaries are made to look like the data.
         scores: the ways to score it that a plan can choose from, the first by default; empty if there is one.
         model_attack: how a canary is scored by a language model; empty if it is not.
+        work: what takes most of the time of scoring, in a word.
     """
 
     name: ClassVar[str]
@@ -103,11 +64,16 @@ class CanaryKind(ABC):
     of_text: ClassVar[bool] = True
     fixed_guesses: ClassVar[bool] = True
     like_data: ClassVar[bool] = True
-    scores: ClassVar[Mapping[str, RowScore]] = {}
-    model_attack: ClassVar[str] = ""
+    scores: ClassVar[Mapping[str, object]] = {}
+    model_attack: str = ""
+    work: str = "Reading"
 
-    def scored_by(self, name: str) -> CanaryKind:
-        """This kind with one of its `scores`; an empty name is the default."""
+    def scored_by(self, name: str, scorer: PlannedScorer | None = None) -> CanaryKind:
+        """This kind with one of its `scores`, and the language model that it takes; an empty name is the default."""
+        return self
+
+    def working(self, device: str, progress: Progress) -> CanaryKind:
+        """This kind, whose language model, if it takes one, runs on a device and shows progress."""
         return self
 
     @abstractmethod
@@ -190,43 +156,52 @@ class KeyCanaries(CanaryKind):
 
     def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: SyntheticData) -> Scores:
         keys = [canary.key for canary in every]
-        plain = texts.printed_keys(_texts(file), keys).astype(np.float64)
+        plain = texts.printed_keys(file.some_texts(), keys).astype(np.float64)
         copied = texts.printed_keys([canary.text for canary in planted], keys)
         return plain, np.maximum(plain, copied)
 
 
+@dataclass(frozen=True)
 class EchoCanaries(CanaryKind):
-    """Texts that begin as the data do and end in random common words."""
+    """Texts that begin as the data do and end in words that are found together nowhere."""
+
+    scorer: EchoScore = NGramScore()  # noqa: RUF009 (it has no state)
 
     name = "echo"
     what = (
-        "a text that begins as the data do and ends in random common words; the audit looks for synthetic texts that "
-        "make the endings likely"
+        "a text that begins as the data do and ends in random words; the audit looks for synthetic texts that make the "
+        "endings likely"
     )
-    attack = (
-        "the log-probability of a canary's ending under an n-gram model of the synthetic text, less that under one of "
-        "the data and of other such canaries; the highest are guessed to be in the data"
-    )
+    scores: ClassVar[Mapping[str, EchoScore]] = {score.name: score for score in (NGramScore(), ModelScore())}
 
-    model_attack = (
-        "the log-probability of a canary's ending under the model, less that under the base model, or, if none was "
-        "given, under an n-gram model of the data; the highest are guessed to be in the data"
-    )
+    @property
+    def attack(self) -> str:  # type: ignore[override]
+        return self.scorer.attack
+
+    @property
+    def work(self) -> str:  # type: ignore[override]
+        return self.scorer.work
+
+    @property
+    def model_attack(self) -> str:  # type: ignore[override]
+        return (
+            "the log-probability of a canary's ending under the model, less that under the base model, or, if none was "
+            f"given, under {self.scorer.reference}; the highest are guessed to be in the data"
+        )
+
+    def scored_by(self, name: str, scorer: PlannedScorer | None = None) -> CanaryKind:
+        return replace(self, scorer=self.scores[name].by(scorer)) if name else self
+
+    def working(self, device: str, progress: Progress) -> CanaryKind:
+        return replace(self, scorer=self.scorer.working(device, progress))
 
     def likelihood_scores(self, every: Canaries, likely: Floats, *, calibrated: bool) -> Floats:
         references = np.array([canary.reference for canary in every])
         return np.asarray(likely if calibrated else likely - references)
 
     def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
-        """The reference model is fitted to the data and to the spare echoes, but to no candidate."""
-        known = self._wording(data, column, rng)
-        echoes = texts.draw_echoes(count + spare, known, rng)
-        echoes, others = echoes[:count], [echo.text for echo in echoes[count:]]
-        likely, _ = texts.echo_log_probabilities([*known, *others], echoes)
-        return [
-            Canary(text=echo.text, start=echo.start, reference=float(value))
-            for echo, value in zip(echoes, likely, strict=True)
-        ]
+        """No candidate is among the texts that a reference model is fitted to."""
+        return self.scorer.draw(count, spare, self._wording(data, column, rng), rng)
 
     @staticmethod
     def _wording(data: Data, column: str, rng: np.random.Generator) -> list[str]:
@@ -241,9 +216,8 @@ class EchoCanaries(CanaryKind):
         return known[: max(1, int(np.searchsorted(lengths, texts.PIECE)))]
 
     def score(self, every: Canaries, planted: Canaries, columns: Sequence[ColumnRange], file: SyntheticData) -> Scores:
+        plain, copied = self.scorer.likely(every, planted, file)
         references = np.array([canary.reference for canary in every])
-        echoes, copies = [canary.echo for canary in every], [canary.text for canary in planted]
-        plain, copied = texts.echo_log_probabilities(_texts(file), echoes, copied=copies)
         return plain - references, copied - references
 
 
@@ -366,13 +340,13 @@ class TableCanaries(CanaryKind):
         "a row of values that stand together in no row of the data; the audit looks for what it does to synthetic rows"
     )
     of_text = False
-    scores = {score.name: score for score in (NearestScore(), PairScore())}  # noqa: RUF012
+    scores: ClassVar[Mapping[str, RowScore]] = {score.name: score for score in (NearestScore(), PairScore())}
 
     @property
     def attack(self) -> str:  # type: ignore[override]
         return self.scorer.attack
 
-    def scored_by(self, name: str) -> CanaryKind:
+    def scored_by(self, name: str, scorer: PlannedScorer | None = None) -> CanaryKind:
         return replace(self, scorer=self.scores[name]) if name else self
 
     def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
@@ -459,16 +433,6 @@ class CategoryCanaries(CanaryKind):
 
 def _is_boolean(column: ColumnRange) -> bool:
     return any(isinstance(value, bool) for value in column.values)
-
-
-def _texts(file: SyntheticData) -> Iterator[str]:
-    """The texts of a synthetic file, one of which must not be blank."""
-    read = False
-    for text in file.texts():
-        read = read or bool(text.strip())
-        yield text
-    if not read:
-        raise ValueError(f"{file.path}: holds no text")
 
 
 KINDS: dict[str, CanaryKind] = {

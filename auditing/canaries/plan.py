@@ -16,16 +16,18 @@ from dpassay import __version__
 from dpassay.accounting.adjacency import SINGLE_UNITS, Unit
 from dpassay.attacks.canaries import texts as text_canaries
 from dpassay.attacks.canaries.rows import draw_rows
+from dpassay.auditing.canaries.candidate import Canary
 from dpassay.auditing.canaries.design import planned_design
 from dpassay.auditing.canaries.files import CanariesPlan, PlannedCanaries
 from dpassay.auditing.canaries.holdout import write_layout
-from dpassay.auditing.canaries.kinds import KINDS, Canary, CanaryKind
+from dpassay.auditing.canaries.kinds import KINDS, CanaryKind
+from dpassay.auditing.canaries.scorer import BUILTIN, PlannedScorer
 from dpassay.auditing.canaries.words import readme
 from dpassay.auditing.data import Columns, Data, read_data, whole_column, write_rows
 from dpassay.auditing.files import MANIFEST, PLAN, Claimed, hashed
 from dpassay.base import defaults, validate
 from dpassay.base.errors import input_errors
-from dpassay.base.outputs import check_new_folder
+from dpassay.base.outputs import check_device, check_new_folder
 from dpassay.base.private_files import new_folder, write_private
 from dpassay.base.progress import Progress
 from dpassay.data.reader import FOUND, FileOptions
@@ -41,6 +43,9 @@ def plan(
     schema: str | Path | None = None,
     templates: Iterable[str] = (),
     score: str | None = None,
+    scorer: str | None = None,
+    canary_temperature: float | None = None,
+    device: str = "cpu",
     holdout: float | None = None,
     text: str = "text",
     id: str | None = None,
@@ -64,7 +69,12 @@ def plan(
         like: file of the data (.jsonl, .csv, .tsv, .parquet); canaries have its columns and are written as it is.
         schema: file of the public schema of its columns; None to read them off the data.
         templates: sentences with one ``{key}``, for kind key; empty for built-in ones.
-        score: ``nearest`` or ``pairs``, for kinds table and edge; None for the default.
+        score: ``nearest`` or ``pairs``, for kinds table and edge; ``ngram`` or ``model``, for kind echo; None for the
+            first of them.
+        scorer: of score ``model``, the public language model that is fine-tuned on the synthetic text: ``builtin`` or a
+            folder; None for ``builtin``.
+        canary_temperature: of score ``model``, at which this model writes the endings of canaries; None for 2.
+        device: where it runs: ``auto``, ``cpu`` or ``cuda``.
         holdout: share of the data's own records that is kept from the generator by fair coins; None for none.
         text: column of the text.
         id: column of an id; each canary has a new one.
@@ -110,6 +120,7 @@ def plan(
         if holdout is not None:
             _check_holdout(holdout, path, protected)
         _check_kind(planted, score, templates := tuple(templates), guesses)
+        by_model = _planned_scorer(planted, score, scorer, canary_temperature)
         each = _copies(protected, copies)
         design = planned_design(
             planted,
@@ -123,7 +134,7 @@ def plan(
             confidence=confidence,
             holdout=holdout is not None,
         )
-        chosen = planted.scored_by(score or "")
+        chosen = planted.scored_by(score or "", by_model).working(check_device(device), shown)
         data = read_data(path, columns, shown, public, reading)
         data.templates = templates
         rng = np.random.default_rng(secrets.randbits(256))
@@ -144,6 +155,7 @@ def plan(
             nonce=secrets.token_hex(32),
             kind=kind,
             score=score or next(iter(planted.scores), ""),
+            scorer=by_model,
             text=columns.text,
             columns=[] if planted.of_text else [dataclasses.asdict(column) for column in data.columns],
             unit=unit,
@@ -190,6 +202,23 @@ def _check_kind(kind: CanaryKind, score: str | None, templates: Sequence[str], g
         raise ValueError(f"canaries of kind {kind.name} have no templates; leave --template out")
     if not kind.fixed_guesses and guesses is not None:
         raise ValueError(f"canaries of kind {kind.name} are guessed if they are found; leave --guesses out")
+
+
+def _planned_scorer(
+    kind: CanaryKind, score: str | None, scorer: str | None, temperature: float | None
+) -> PlannedScorer | None:
+    """The language model that scores canaries, for kinds and scores that take one.
+
+    Raises:
+        ValueError: if it is not a model, or arguments are of another kind or score.
+    """
+    if score == "model" and kind.name == "echo":
+        temperature = defaults.CANARY_TEMPERATURE if temperature is None else temperature
+        return PlannedScorer.of(scorer or BUILTIN, validate.positive(canary_temperature=temperature))
+    for option, value in (("--scorer", scorer), ("--canary-temperature", temperature)):
+        if value is not None:
+            raise ValueError(f"{option} belongs to --kind echo --score model; add these, or leave it out")
+    return None
 
 
 def _copies(unit: Unit, copies: int | None) -> int:

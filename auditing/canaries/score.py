@@ -49,7 +49,7 @@ def score(
         synthetic: what the generator wrote: a .jsonl, .csv, .tsv or .parquet file.
         model: in its place, the folder of the language model that was trained on the data.
         base: of a model, the public model that it was fine-tuned from; None for none.
-        device: where a model runs: ``auto``, ``cpu`` or ``cuda``.
+        device: where a model runs, that which scores included: ``auto``, ``cpu`` or ``cuda``.
         text: column of the text in the file, for canaries of text; None for that of the plan.
         ignore: columns to leave out, for kinds table and edge, by which no copy can be recognised.
         reading: how the file is written; what is not stated is found out from it.
@@ -81,7 +81,9 @@ def score(
         )
     shown = progress or Progress()
     if synthetic is not None:
-        entry, others = _score_file(planned, Path(synthetic), text, tuple(ignore), reading, unprotected, shown)
+        entry, others = _score_file(
+            planned, Path(synthetic), text, tuple(ignore), reading, check_device(device), unprotected, shown
+        )
     else:
         entry, others = _score_model(planned, str(model), base, check_device(device), unprotected, shown)
     update = {"unprotected": entry} if unprotected else {"scorings": (*others.scorings, entry)}
@@ -96,6 +98,7 @@ def _score_file(
     text: str | None,
     ignore: Collection[str],
     reading: FileOptions,
+    device: str,
     unprotected: bool,
     progress: Progress,
 ) -> tuple[ScoredFile, CanaryScores]:
@@ -103,7 +106,7 @@ def _score_file(
     plan = planned.plan
     if text is not None and not plan.canary_kind.of_text:
         raise InputError(f"canaries of kind {plan.kind} are rows and have no column of text; leave --text out")
-    if ignore and not plan.canary_kind.scores:
+    if ignore and (plan.canary_kind.of_text or not plan.canary_kind.scores):
         raise InputError(f"canaries of kind {plan.kind} are found by one column, which is needed; leave --ignore out")
     if not synthetic.is_file():
         raise InputError(f"{synthetic}: there is no such file; name the file of the synthetic data")
@@ -114,7 +117,8 @@ def _score_file(
         off = " with its protection off" if unprotected else ""
         raise InputError(f"{synthetic}: {known}; name the file that the generator wrote{off}")
     others = _other_scores(planned, result, synthetic, unprotected)
-    with input_errors(), progress.stage("Reading") as step:
+    kind = plan.canary_kind.working(device, progress)
+    with input_errors(), progress.stage(kind.work) as step:
         file = SyntheticData(
             synthetic,
             str(text or plan.text),
@@ -126,7 +130,7 @@ def _score_file(
             (*(plan.reading.missing or ()), *(reading.missing or ())),
         )
         written = written_as(synthetic, reading)
-        plain, copied = plan.canary_kind.score(plan.every, plan.planted, plan.table, file)
+        plain, copied = kind.score(plan.every, plan.planted, plan.table, file)
         step(file.count, file.count)
     after, here = synthetic.stat(), len(plan.candidates)
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):

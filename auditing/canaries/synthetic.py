@@ -63,6 +63,19 @@ class SyntheticData:
             self._count_row()
             yield text
 
+    def some_texts(self) -> Iterator[str]:
+        """The text of each row, one of which must not be blank.
+
+        Raises:
+            ValueError: after the last row, if all are blank.
+        """
+        read = False
+        for text in self.texts():
+            read = read or bool(text.strip())
+            yield text
+        if not read:
+            raise ValueError(f"{self.path}: holds no text")
+
     def rows(self, names: Collection[str]) -> Iterator[Row]:
         """The named columns of each row.
 

@@ -20,10 +20,10 @@ from dpassay.attacks.canaries.reconstruction import Reconstruction
 from dpassay.attacks.released.holdout import Hits, Units
 from dpassay.attacks.secrets.reconstruction import SecretGuesses
 from dpassay.auditing.canaries import words
+from dpassay.auditing.canaries.candidate import Canary
 from dpassay.auditing.canaries.design import CanariesDesign
 from dpassay.auditing.canaries.files import CanariesPlan, PlannedCanaries
 from dpassay.auditing.canaries.game import Scoring, third_party_audit
-from dpassay.auditing.canaries.kinds import Canary
 from dpassay.auditing.files import Claimed
 from dpassay.auditing.membership.design import MembershipSettings
 from dpassay.auditing.membership.run import MembershipAudit

@@ -45,9 +45,19 @@ def plan(
         str | None,
         typer.Option(
             help="Kinds table and edge: nearest (finds copied and interpolated rows; the default) or pairs (finds "
-            "counts of pairs of columns)."
+            "counts of pairs of columns). Kind echo: ngram (counts; the default) or model (a language model that is "
+            "fine-tuned on the synthetic text)."
         ),
     ] = None,
+    scorer: Annotated[
+        str | None,
+        typer.Option(help="Score model: the public language model, builtin or a folder. Default: builtin."),
+    ] = None,
+    canary_temperature: Annotated[
+        float | None,
+        typer.Option(help="Score model: temperature at which this model writes the endings of canaries. Default: 2."),
+    ] = None,
+    device: Device = "cpu",
     holdout: Annotated[
         float | None,
         typer.Option(

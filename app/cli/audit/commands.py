@@ -35,7 +35,8 @@ _add("table", _released.table, _released.TABLE_EXAMPLE)
 _add(
     "plan",
     _third_party.plan,
-    "Example: dpassay audit plan --kind key --like notes.jsonl --epsilon 3 --delta 1e-5 -o audit",
+    "Example: dpassay audit plan --kind key --like notes.jsonl --epsilon 3 --delta 1e-5 -o audit\n\ndpassay audit plan "
+    "--kind echo --score model --like notes.jsonl --epsilon 1 -o echoes",
 )
 _add(
     "score",
