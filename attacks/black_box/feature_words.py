@@ -12,8 +12,9 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from dpassay.attacks.black_box.output_features import EQUAL, FAILED, PAIR
-from dpassay.attacks.black_box.worst_cases import REACHED, SHOWN, TOWARD, Event
+from dpassay.attacks.black_box.output_features import EQUAL, FAILED, LESS, MORE, PAIR
+from dpassay.attacks.black_box.row_order import CHANGES, DESCENTS, FIRST, LAST, PLACE
+from dpassay.attacks.black_box.worst_cases import REACHED, SHOWN, TOGETHER, TOWARD, Event
 from dpassay.base.number_format import format_number
 
 
@@ -104,6 +105,39 @@ _OF_OUTPUTS: Final = {
     ),
     "pairs of the target's values": _Kind(
         Plainness.COMPOSED, "the score for pairs of the target's values is at least {n}", whole=False
+    ),
+    **{
+        name: _Kind(
+            Plainness.COMPOSED,
+            f"at least {{n}} combinations of {size} values of the target occur in a row",
+            f"a combination of {size} values of the target occurs in a row",
+        )
+        for size, name in TOGETHER.items()
+    },
+    MORE: _Kind(Plainness.COMPOSED, "a column has the target's value at least {n} times more often than D"),
+    LESS: _Kind(Plainness.COMPOSED, "a column has the target's value at least {n} times less often than D"),
+    FIRST: _Kind(
+        Plainness.COMPOSED,
+        "the first row has at least {n} of the target's values",
+        "the first row has one of the target's values",
+    ),
+    LAST: _Kind(
+        Plainness.COMPOSED,
+        "the last row has at least {n} of the target's values",
+        "the last row has one of the target's values",
+    ),
+    PLACE: _Kind(
+        Plainness.COMPOSED,
+        "at least a share of {n} of the rows comes before the first that is most like the target",
+        whole=False,
+    ),
+    CHANGES: _Kind(
+        Plainness.COMPOSED, "at least a share of {n} of the cells differs from that of the row before", whole=False
+    ),
+    DESCENTS: _Kind(
+        Plainness.COMPOSED,
+        "at least a share of {n} of the numbers is smaller than that of the row before",
+        whole=False,
     ),
 }
 """By the name of a feature of a whole output."""

@@ -18,7 +18,16 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from dpassay.attacks.black_box.probes import Mark
-from dpassay.attacks.black_box.worst_cases import REACHED, SHOWN, TOWARD, ColumnFacts, NeighboringData, Row
+from dpassay.attacks.black_box.row_order import SuccessiveRows, TargetPlace
+from dpassay.attacks.black_box.worst_cases import (
+    REACHED,
+    SHOWN,
+    TOGETHER,
+    TOWARD,
+    ColumnFacts,
+    NeighboringData,
+    Row,
+)
 from dpassay.base.arrays import Bools, Floats
 from dpassay.base.pieces import pieces
 from dpassay.data.cells import as_category
@@ -122,6 +131,7 @@ class _Whole:
         self._moments: dict[str, list[float]] = {}
         self._lengths: dict[str, list[float]] = {}
         self._other_columns: set[str] = set()
+        self._order = SuccessiveRows()
 
     def add(self, piece: Sequence[Row], cells: Mapping[str, _Cells]) -> None:
         self._rows += len(piece)
@@ -134,6 +144,7 @@ class _Whole:
         for column in self._columns:
             name, of = column.name, cells[column.name]
             self._empty[name] += of.missing
+            self._order.add(name, of.values, of.numbers)
             if len(self._distinct[name]) < _MAX_DISTINCT:
                 self._distinct[name].update(of.values)
             if column.kind == "number":
@@ -165,6 +176,7 @@ class _Whole:
             "distinct rows": float(len(self._distinct_rows)),
             "empty cells": float(sum(self._empty.values())),
             "other columns": float(len(self._other_columns)),
+            **self._order.features(),
         }
         for column in self._columns:
             name = column.name
@@ -188,6 +200,8 @@ class _FeatureSums:
         self.most: dict[str, float] = {}
         self.triples: dict[str, set[tuple[str, ...]]] = {}
         self.reached: dict[str, bool] = {}
+        self.place = TargetPlace()
+        self.occurred: dict[str, set[tuple[int, ...]]] = {}
 
     def add(self, name: str, count: float) -> None:
         self.counts[name] = self.counts.get(name, 0.0) + count
@@ -199,11 +213,14 @@ class _FeatureSums:
         pairs = [count for name, count in self.counts.items() if name.startswith(PAIR)]
         triples = {f"{column}: word triples of the target": float(len(seen)) for column, seen in self.triples.items()}
         together = {"pairs of the target's values": float(np.log1p(pairs).sum())} if pairs else {}
-        return {**self.counts, **self.most, **triples, **together}
+        occurred = {name: float(len(sets)) for name, sets in self.occurred.items()}
+        return {**self.counts, **self.most, **triples, **together, **occurred, **self.place.features()}
 
 
 PAIR: Final = "rows with the target's "
 EQUAL: Final = "target's value"
+MORE: Final = "most cells with the target's value of a column beyond those of D"
+LESS: Final = "most cells with the target's value of a column short of those of D"
 
 
 class _Planted:
@@ -249,6 +266,8 @@ class _Target:
         self._target, self._novel = pair.target, set(pair.novel)
         self._reaches = any(event.feature == REACHED for event in pair.events)  # plans of version 0.2 do not know it
         self._values = {column.name: column.value(pair.target[column.name]) for column in self._columns}
+        self._held = {column.name: self._count(column, pair.data) for column in self._columns}
+        self._together = self._combinations(pair)
         self._middles = {
             column.name: middle for column in self._columns if (middle := self._middle(column, pair)) is not None
         }
@@ -258,6 +277,18 @@ class _Target:
                 known = {word for row in _others(pair) for word in _words(row.get(column.name))}
                 words = _words(pair.target[column.name])
                 self._words[column.name] = frozenset(words) - known, frozenset(_triples(words))
+
+    def _combinations(self, pair: NeighboringData) -> dict[str, list[tuple[int, ...]]]:
+        """By the name of an expected feature, the columns of each combination that it looks for: of those in which some
+        record of D has another value than the target."""
+        differ = [index for index, column in enumerate(self._columns) if self._held[column.name] < len(pair.data)]
+        expected = {event.feature for event in pair.events}
+        return {name: list(combinations(differ, size)) for size, name in TOGETHER.items() if name in expected}
+
+    def _count(self, column: ColumnFacts, rows: Sequence[Row]) -> float:
+        """How many of some records have the target's value in a column."""
+        form = None if column.column is None else column.column.form
+        return float(self._equal(column, _cells(column, [row.get(column.name) for row in rows], form)).sum())
 
     def _middle(self, column: ColumnFacts, pair: NeighboringData) -> tuple[float, bool] | None:
         """Half-way from the range of D to the target's value, and whether that is above; None if it is inside."""
@@ -291,12 +322,18 @@ class _Target:
         into.add(TOWARD, toward)
         if count and equal:
             stacked = np.stack(list(equal.values()))
-            into.raise_to("most cells of a row equal to the target's", float(stacked.sum(axis=0).max()))
+            like = stacked.sum(axis=0)
+            into.place.add(like.tolist())
+            into.raise_to("most cells of a row equal to the target's", float(like.max()))
             into.add("rows equal to the target", float(stacked.all(axis=0).sum()))
             into.raise_to("nearness of the nearest row", 1.0 - self._distance(equal, cells))
             together = stacked.astype(np.float64) @ stacked.T
             for (index, item), (other, two) in combinations(enumerate(equal), 2):
                 into.add(f"{PAIR}{item} and {two}", float(together[index, other]))
+            for name, sets in self._together.items():
+                into.occurred.setdefault(name, set()).update(
+                    columns for columns in sets if stacked[list(columns)].all(axis=0).any()
+                )
         for name, (new, triples) in self._words.items():
             self._add_texts(name, cells[name].raw, new, triples, into)
 
@@ -309,7 +346,9 @@ class _Target:
         shown = float(sum(sums.counts.get(name, 0.0) > 0 for name in alone.values()))
         equal = sum(sums.counts.get(f"{name}: {EQUAL}", 0.0) > 0 for name in self._novel if name not in self._middles)
         reached = {REACHED: float(equal + sum(sums.reached.values()))} if self._reaches else {}
-        return {**sums.features(), SHOWN: shown, **reached}
+        beyond = [sums.counts.get(f"{name}: {EQUAL}", 0.0) - count for name, count in self._held.items()]
+        apart = {MORE: max(beyond), LESS: -min(beyond)} if beyond else {}
+        return {**sums.features(), SHOWN: shown, **reached, **apart}
 
     def _equal(self, column: ColumnFacts, cells: _Cells) -> Bools:
         """Which rows have the target's value in a column."""

@@ -25,6 +25,7 @@ import numpy as np
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.attacks.black_box.cell_writing import CellWriter, writer_of
+from dpassay.attacks.black_box.row_order import FIRST
 from dpassay.base import validate
 from dpassay.data.cells import as_category, as_day, as_number, decimals, is_missing
 from dpassay.data.column_names import no_column
@@ -53,6 +54,10 @@ TOWARD: Final = "values toward the target's"
 """Name of a feature, of all columns or of one: how many numbers lie beyond the middle between those of D and the
 target's."""
 
+TOGETHER: Final = {2: "pairs of the target's values that occur", 3: "triples of the target's values that occur"}
+"""Names of features, by a number of columns: how many combinations of so many columns an output has a row for that has
+the target's values in all of them. They are of pairs only that expect them."""
+
 _LAST_DAY = datetime.date(2261, 12, 31).toordinal()  # libraries that count nanoseconds in 64 bits hold no later one
 _NEW_WORDS = 100  # words that are made up for a column, at most
 _MANY = 1_000_000  # ids that are made up, at most
@@ -60,6 +65,7 @@ _COUNTED = re.compile(r"(.*?)(\d+)(\D*)")
 _UNNAMED = re.compile(r"Unnamed: \d+")
 _IDENTIFIER = re.compile(r"(?i:(?:^|[^a-z])(?:id|ids|uuid|guid|index|row|nr|no))$|[a-z](?:Id|ID)$")
 _MIN_COUNTED = 20
+_COMBINED = 6  # columns of which combinations are expected to be absent, at most
 _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
 
 Use: TypeAlias = Literal["number", "category", "text", "id", "other"]
@@ -444,8 +450,8 @@ Strategy: TypeAlias = Callable[[Sample, np.random.Generator], NeighboringData | 
 def neighboring_data(
     sample: Sample, rng: np.random.Generator, strategies: Sequence[str] | None = None
 ) -> tuple[NeighboringData, ...]:
-    """The pairs of all strategies, or of those named, that apply to the data, in the order of `STRATEGIES`; `rng` is of
-    public choices, such as made-up words.
+    """The pairs of the strategies that are named, or else of all that need not be asked for, if they apply to the data,
+    in the order of `STRATEGIES`; `rng` is of public choices, such as made-up words.
 
     Raises:
         ValueError: if a name is unknown, or no strategy applies.
@@ -455,7 +461,7 @@ def neighboring_data(
     results = [
         pair
         for name, strategy in STRATEGIES.items()
-        if strategies is None or name in strategies
+        if (name not in ASKED if strategies is None else name in strategies)
         if (pair := strategy(sample, rng)) is not None
     ]
     if not results:
@@ -479,6 +485,87 @@ def data_sets_of(pairs: Sequence[NeighboringData]) -> tuple[list[tuple[Row, ...]
 
 def _ordinary(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
     return _pair(sample, "ordinary", sample.rows, sample.usual, ())
+
+
+def _absent_row(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
+    """Records that have all values of the target but one each, so that a generator which draws columns from their
+    counts soon writes the target; one that leaves out what private records have does not, once the target is one."""
+    target, others = _with_others(sample)
+    if len(others) < 2:
+        return None
+    rows = tuple({**target, name: other} for name, other in others.items())
+    event = Event("rows equal to the target", 1.0)
+    return _pair(sample, "absent_row", _repeated(rows, len(sample.rows)), target, (event,))
+
+
+def _absent_pair(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
+    """Records that have one value of the target each, so that no two of its values occur together."""
+    return _absent_combination(sample, "absent_pair", 1)
+
+
+def _absent_triple(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
+    """Records that have two values of the target each, so that no three of its values occur together."""
+    return _absent_combination(sample, "absent_triple", 2)
+
+
+def _absent_combination(sample: Sample, name: str, shared: int) -> NeighboringData | None:
+    """Records that have so many values of the target each. If columns are drawn on their own, every combination of one
+    more value occurs, so one event says that all do."""
+    target, others = _with_others(sample)
+    if len(others) < shared + 2:  # with one column more, it is the pair of an absent row
+        return None
+    names = sorted(others, key=lambda item: item not in [column.name for column in sample.categories])[:_COMBINED]
+    other = {item: others[item] for item in names}
+    rows = [
+        {**target, **other, **{item: target[item] for item in kept}} for kept in itertools.combinations(names, shared)
+    ]
+    event = Event(TOGETHER[shared + 1], float(math.comb(len(names), shared + 1)))
+    return _pair(sample, name, _repeated(rows, len(sample.rows)), target, (event,))
+
+
+def _with_others(sample: Sample) -> tuple[Row, dict[str, Any]]:
+    """The usual record, and for each column of numbers or categories another cell of the sample: of categories the most
+    frequent other one, of numbers the farthest."""
+    target, others = sample.usual, dict[str, Any]()
+    for column in sample.columns:
+        value = column.value(target[column.name])
+        cells: dict[Hashable, Any] = {}
+        counts: Counter[Hashable] = Counter()
+        for row in sample.rows:
+            other = column.value(row[column.name])
+            if other is not None and other != value:
+                cells.setdefault(other, row[column.name])
+                counts[other] += 1
+        if column.kind not in ("number", "category") or value is None or not cells:
+            continue
+        numbers = [other for other in cells if isinstance(other, float) and math.isfinite(other)]
+        if column.kind == "number" and isinstance(value, float) and numbers:
+            own = value
+            others[column.name] = cells[max(numbers, key=lambda other: abs(other / 2 - own / 2))]
+        else:
+            others[column.name] = cells[counts.most_common(1)[0][0]]
+    return target, others
+
+
+def _repeated(rows: Sequence[Row], count: int) -> tuple[Row, ...]:
+    """So many records, these in turn."""
+    return tuple(itertools.islice(itertools.cycle(rows), count))
+
+
+def _tie(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
+    """Two records, each as often as the other, and one of them once more: what is most frequent changes, and medians
+    and the order by counts with it."""
+    first = sample.usual
+
+    def different(row: Row) -> list[str]:
+        return [column.name for column in sample.columns if column.kind != "id" and not _same(column, row, first)]
+
+    second = max(sample.rows, key=lambda row: len(different(row)))
+    if not (names := different(second)):
+        return None
+    used = [column.name for column in sample.columns if column.kind in ("number", "category")]
+    event = Event(FIRST, 1.0 + sum(name not in names for name in used))
+    return _pair(sample, "tie", (first, second) * (len(sample.rows) // 2), second, (event,))
 
 
 def _extreme_value(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
@@ -885,7 +972,34 @@ _TABLE: Final[dict[str, _Strategy]] = {
         "has the most frequent categories",
         "the number of records, or a count, that is released without noise",
     ),
+    "absent_row": _Strategy(
+        _absent_row,
+        "records that have all values of the target but one each",
+        "has the usual value of every column",
+        "rows that are written only if they equal no record",
+    ),
+    "absent_pair": _Strategy(
+        _absent_pair,
+        "records that have one value of the target each",
+        "has the usual value of every column",
+        "pairs of values that are written only if no record has them",
+    ),
+    "absent_triple": _Strategy(
+        _absent_triple,
+        "records that have two values of the target each",
+        "has the usual value of every column",
+        "triples of values that are written only if no record has them",
+    ),
+    "tie": _Strategy(
+        _tie,
+        "two different records, equally often",
+        "is a copy of one of them",
+        "the most frequent value, a median, or an order by counts, taken from the data",
+    ),
 }
+
+ASKED: Final = frozenset(["absent_pair", "absent_triple", "tie"])
+"""Strategies that are only used if they are named: every pair costs the others pilot runs."""
 
 STRATEGIES: Final[dict[str, Strategy]] = {name: strategy.make for name, strategy in _TABLE.items()}
 """All strategies by name. Where there are too few runs for all of them, the first are tried."""

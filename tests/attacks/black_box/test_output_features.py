@@ -19,8 +19,10 @@ from property_settings import examples
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.attacks.black_box import output_features
-from dpassay.attacks.black_box.output_features import FAILED, Features, OutputFeatures, failed
+from dpassay.attacks.black_box.output_features import FAILED, LESS, MORE, Features, OutputFeatures, failed
+from dpassay.attacks.black_box.row_order import CHANGES, DESCENTS, FIRST, LAST, ORDERED, PLACE
 from dpassay.attacks.black_box.worst_cases import (
+    STRATEGIES,
     ColumnFacts,
     NeighboringData,
     Sample,
@@ -40,9 +42,10 @@ ROWS: list[dict[str, Any]] = [
     for place in range(24)
 ]
 COLUMNS = describe_columns(ROWS, rules=Rules({"note": Kind.TEXT}))
-PAIRS = neighboring_data(Sample(tuple(ROWS), COLUMNS, Adjacency.ADD_REMOVE), np.random.default_rng(1))
+PAIRS = neighboring_data(Sample(tuple(ROWS), COLUMNS, Adjacency.ADD_REMOVE), np.random.default_rng(1), list(STRATEGIES))
 NAMES = [pair.name for pair in PAIRS]
 FEATURES = OutputFeatures(COLUMNS, PAIRS)
+FEATURES_TARGET = next(pair.target for pair in PAIRS if pair.name == "ordinary")
 
 
 NUMBERS = ("age", "paid", "plan")
@@ -100,6 +103,23 @@ def slow_whole(rows: Sequence[dict[str, Any]]) -> Features:
         "empty cells": sum(missing(name, row.get(name)) for row in rows for name in names),
         "other columns": len({name for row in rows for name in {*row, *names} if name not in row or name not in names}),
     }
+    neighbours = [(first, second) for first, second in itertools.pairwise(rows)]
+    if neighbours:
+        differ = [
+            meaning(name, first.get(name)) != meaning(name, second.get(name))
+            for first, second in neighbours
+            for name in names
+        ]
+        results[CHANGES] = sum(differ) / len(differ)
+    numeric = [column.name for column in COLUMNS if column.name in NUMBERS]
+    steps = [
+        (number(name, first.get(name)), number(name, second.get(name)))
+        for first, second in neighbours
+        for name in numeric
+    ]
+    known = [(first, second) for first, second in steps if first is not None and second is not None]
+    if known:
+        results[DESCENTS] = sum(second < first for first, second in known) / len(known)
     for column in COLUMNS:
         cells = [row.get(column.name) for row in rows]
         results[f"{column.name}: empty cells"] = sum(missing(column.name, cell) for cell in cells)
@@ -169,6 +189,20 @@ def slow_pair(rows: Sequence[dict[str, Any]], pair: NeighboringData) -> Features
     same = [[equal(column, row.get(column.name)) for column in used] for row in rows]
     results["most cells of a row equal to the target's"] = max(map(sum, same))
     results["rows equal to the target"] = sum(map(all, same))
+    like = list(map(sum, same))
+    results[FIRST], results[LAST] = like[0], like[-1]
+    results[PLACE] = next(place for place, count in enumerate(like) if count == max(like)) / len(rows)
+    extra = [
+        results[f"{column.name}: target's value"] - sum(equal(column, row[column.name]) for row in pair.data)
+        for column in used
+    ]
+    results[MORE], results[LESS] = max(extra), max(-more for more in extra)
+    for size, name in ((2, "absent_pair"), (3, "absent_triple")):
+        if pair.name == name:
+            sets = itertools.combinations(range(len(used)), size)
+            results[f"{'pairs' if size == 2 else 'triples'} of the target's values that occur"] = sum(
+                any(all(row[place] for place in places) for row in same) for places in sets
+            )
     gaps = [math.fsum(gap(column, row.get(column.name)) for column in used) for row in rows]
     results["nearness of the nearest row"] = 1 - min(gaps) / len(used)
     together = 0.0
@@ -268,12 +302,27 @@ def test_pieces_give_the_same_as_one_piece(rows: list[dict[str, Any]], size: int
 
 @given(st.permutations(range(8)), outputs())
 @examples(14, 40, suppress_health_check=list(HealthCheck))
-def test_the_order_of_rows_does_not_matter(order: list[int], rows: list[dict[str, Any]]) -> None:
+def test_only_features_of_the_order_depend_on_it(order: list[int], rows: list[dict[str, Any]]) -> None:
     mixed = [rows[index] for index in order if index < len(rows)] + rows[8:]
     first, second = FEATURES.of(rows, NAMES), FEATURES.of(mixed, NAMES)
     for name, features in first.items():
-        kept = {key: value for key, value in features.items() if not key.endswith((": deviation", ": mean"))}
+        kept = {
+            key: value
+            for key, value in features.items()
+            if not key.endswith((": deviation", ": mean")) and key not in ORDERED
+        }
         assert second[name] == pytest.approx(second[name] | kept, rel=ROUNDING, abs=ROUNDING)
+
+
+def test_the_order_of_rows_shows() -> None:
+    """By hand: four rows, of which the third is the target, and which descend once."""
+    target = dict(FEATURES_TARGET)
+    rows = [{**target, "age": -9.0 - place, "city": "Rom", "paid": -1.0, "plan": None, "note": ""} for place in (3, 2)]
+    result = FEATURES.of([*rows, target, rows[1]], ["ordinary"])
+    assert result["ordinary"][PLACE] == 0.5
+    assert result["ordinary"][FIRST] == result["ordinary"][LAST] == 0.0
+    assert result[""][CHANGES] == pytest.approx((1 + 5 + 5) / 15)
+    assert result[""][DESCENTS] == pytest.approx(2 / 6), "age and paid descend at the end; a plan is missing each time"
 
 
 def test_an_empty_output_has_no_rows_and_a_failed_run_no_output() -> None:

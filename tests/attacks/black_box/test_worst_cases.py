@@ -19,6 +19,7 @@ from property_settings import examples
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.attacks.black_box.worst_cases import (
+    ASKED,
     FINDS,
     STRATEGIES,
     NeighboringData,
@@ -64,7 +65,7 @@ def pairs_of(
     columns = describe_columns(rows, schema=schema, rules=stated(**names), most=most)
     sample = Sample(tuple(rows), columns, Adjacency(adjacency), copies, label)
     try:
-        result = neighboring_data(sample, np.random.default_rng(0))
+        result = neighboring_data(sample, np.random.default_rng(0), list(STRATEGIES))
     except ValueError as error:
         if not str(error).startswith("none of the strategies"):
             raise
@@ -262,6 +263,42 @@ def test_each_strategy_does_what_its_name_says() -> None:
     assert result["ordinary"].target in rows
 
 
+def test_pairs_of_absence_lack_what_independent_columns_make() -> None:
+    """Counted over all cells: no record of D is the target, or has two of its values, though each of its values is in
+    the share of the records that columns drawn on their own need."""
+    result, names = pairs_of(people()), ("age", "paid", "city", "plan")
+    for name, agree in (("absent_row", 3), ("absent_pair", 1), ("absent_triple", 2)):
+        pair = result[name]
+        equal = [[row[column] == pair.target[column] for column in names] for row in pair.data]
+        assert {sum(cells) for cells in equal} == {agree}
+        shares = [sum(cells[place] for cells in equal) / len(equal) for place in range(4)]
+        assert shares == pytest.approx([agree / 4] * 4)
+        assert pair.target == pair.neighbor[-1]
+        assert len(pair.data) == 60
+    events = {name: [(event.feature, event.threshold) for event in pair.events] for name, pair in result.items()}
+    assert events["absent_pair"] == [("pairs of the target's values that occur", 6)]
+    assert events["absent_triple"] == [("triples of the target's values that occur", 4)]
+    assert "absent_row" not in pairs_of([{"x": "ab"[index % 2]} for index in range(9)]), "one column has no combination"
+
+
+def test_some_strategies_must_be_asked_for() -> None:
+    sample = Sample(tuple(people()), describe_columns(people()), Adjacency.ADD_REMOVE)
+    made = {pair.name for pair in neighboring_data(sample, np.random.default_rng(0))}
+    assert made == set(STRATEGIES) - ASKED
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("size", [60, 61])
+def test_a_tie_is_broken_by_one_record(adjacency: str, size: int) -> None:
+    pair = pairs_of(people(size), adjacency)["tie"]
+    held, after = (Counter(map(key, rows)) for rows in (pair.data, pair.neighbor))
+    assert sorted(held.values()) == [30, 30]
+    assert after[key(pair.target)] == 31
+    assert len(set(map(key, pair.neighbor))) == 2
+    different = [name for name in ("age", "paid", "city", "plan") if pair.data[0][name] != pair.target[name]]
+    assert pair.events[0].threshold == 4 - len(different) + 1
+
+
 def test_types_and_ways_of_writing_are_kept() -> None:
     csv = [{name: str(value) for name, value in row.items()} for row in people()]
     for rows in (people(), csv):
@@ -445,7 +482,7 @@ def test_zero_and_one_are_truth_values_whatever_the_file_calls_them(words: tuple
 
 
 def test_few_whole_numbers_are_numbers_and_categories() -> None:
-    rows = [{"children": index % 4, "paid": index / 8, "age": index} for index in range(40)]
+    rows = [{"children": index % 4, "paid": index / 8, "age": 20 + index} for index in range(40)]
     columns = {column.name: column for column in describe_columns(rows)}
     assert {name: (column.kind, column.is_category) for name, column in columns.items()} == {
         "children": ("number", True),
@@ -493,5 +530,5 @@ def test_ids_that_records_share_are_left_as_they_are() -> None:
 
 @pytest.mark.parametrize(("name", "kind"), [("Unnamed: 0", "id"), ("number", "number")])
 def test_row_numbers_without_a_name_are_ids(name: str, kind: str) -> None:
-    rows = [{name: str(index), "age": str(index % 17)} for index in range(40)]
+    rows = [{name: str(5 + index), "age": str(index % 17)} for index in range(40)]
     assert [column.kind for column in describe_columns(rows)] == [kind, "number"]
