@@ -14,17 +14,21 @@ runs plan` states the chance that the test refutes such a leak, if the search fi
 whole audits do, with that pair alone and with all default strategies, where the search may fail.
 
 RUNS are the most runs of an audit. Rows are printed as Markdown.
+
+Finished audits are kept beside FILE.json, ten to a line of FILE.pieces.jsonl, and the same command resumes. A line
+holds the digest of the code of audits; lines of other code are not used.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import time
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +43,7 @@ from dpassay.auditing.many_runs.run import audit_function
 from dpassay.audits.games.many_runs import ManyRunsDesign, Pair, power
 from dpassay.audits.statistics.binomial import clopper_pearson
 
+ROOT = Path(__file__).resolve().parents[1]
 BETA = 0.05
 ROWS = [*USUAL, OLD]
 """The records that neighbours are made like; one of them is from the south."""
@@ -67,6 +72,48 @@ class Response:
         return [{"city": "south" if shown else "north", "age": 40.0}]
 
 
+def digest_of_code() -> str:
+    """SHA-256 of the code that audits rest on."""
+    folders = ("attacks/black_box", "audits/games", "audits/statistics", "auditing/many_runs")
+    files = sorted(path for name in folders for path in (ROOT / name).glob("*.py"))
+    content = b"".join(path.read_bytes() for path in (*files, ROOT / "benchmarks" / "seeded_bugs.py"))
+    return hashlib.sha256(content).hexdigest()
+
+
+class KeptResults(Executor):
+    """Submits calls to another executor, but for those whose results a file holds; it gets the others.
+
+    Args:
+        executor: the other one.
+        path: of the file, a result a line.
+    """
+
+    def __init__(self, executor: Executor, path: Path) -> None:
+        self._executor, self._path, self._code = executor, path, digest_of_code()
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        kept = [json.loads(line) for line in lines if line.endswith("}")]  # the last one may have been cut off
+        if len(kept) < len(lines):
+            path.write_text("".join(f"{line}\n" for line in lines if line.endswith("}")), encoding="utf-8")
+        self._known = {item["call"]: item["result"] for item in kept if item["code"] == self._code}
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        call = hashlib.sha256(repr((fn.__name__, args, kwargs)).encode()).hexdigest()
+        if call in self._known:
+            future = Future[Any]()
+            future.set_result(self._known[call])
+            return future
+        future = self._executor.submit(fn, *args, **kwargs)
+        future.add_done_callback(lambda done: self._keep(call, done))
+        return future
+
+    def _keep(self, call: str, done: Future[Any]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            return
+        line = json.dumps({"code": self._code, "call": call, "result": done.result()})
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+
+
 def leak(index: int) -> Response:
     """The generator with a leak of `LEAKS`."""
     epsilon, share = LEAKS[index]
@@ -84,7 +131,7 @@ def refutes(generator: Response, runs: int, neighbors: Sequence[str] | None, see
     return sum(bool(item.details["refuted"]) for item in audits)
 
 
-def power_row(index: int, runs: int, repetitions: int, seed: int, executor: ProcessPoolExecutor) -> Row:
+def power_row(index: int, runs: int, repetitions: int, seed: int, executor: Executor) -> Row:
     """The stated chance of a leak, and that of whole audits."""
     pair = Pair("rare_category", 0, 1, (Event("novel values of the target", 1.0),))
     design = ManyRunsDesign(pairs=(pair,), runs=runs, claim=PureDP(EPSILON))
@@ -135,7 +182,7 @@ def audits(name: str, runs: int, seeds: list[int]) -> list[tuple[bool, str]]:
     return [audit(CASES[name], runs, seed) for seed in seeds]
 
 
-def row(case: Case, runs: int, repetitions: int, seed: int, executor: ProcessPoolExecutor) -> Row:
+def row(case: Case, runs: int, repetitions: int, seed: int, executor: Executor) -> Row:
     """Repeated audits of one generator."""
     start = time.perf_counter()
     index = [item.name for item in RIGHT].index(case.name)
@@ -198,7 +245,9 @@ def main() -> None:
             body = {"alarms": alarms, "power": chances}
             options.output.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
-    with ProcessPoolExecutor(options.workers) as executor:
+    with ProcessPoolExecutor(options.workers) as processes:
+        pieces = options.output.with_suffix(".pieces.jsonl") if options.output else None
+        executor = KeptResults(processes, pieces) if pieces else processes
         for runs in options.runs:
             for case in RIGHT:
                 alarms.append(row(case, runs, options.repetitions, options.seed, executor))

@@ -57,6 +57,7 @@ BOUNDS = "tests/accounting/test_bounds_hold.py"
 BOUND = f"{BOUNDS}::test_no_attacker_exceeds_a_bound"
 CHOICES = "tests/app/jobs/test_choices.py"
 EX_POST = "tests/accounting/ex_post/test_ex_post.py"
+WORST = "tests/attacks/black_box/test_worst_cases.py"
 PLAINEST = "tests/audits/games/test_plainest_event.py"
 TOP_K = "tests/mechanisms/private_inference/test_top_k.py"
 
@@ -976,6 +977,27 @@ AUDITS = (
         "if not all(math.isclose(",
         "if not any(math.isclose(",
         (PLAINEST,),
+    ),
+    Mutant(
+        "an absent row is in the data",
+        "attacks/black_box/worst_cases.py",
+        "rows = tuple({**target, name: other} for name, other in others.items())",
+        "rows = tuple({**target, name: target[name]} for name, other in others.items())",
+        (f"{WORST}::test_pairs_of_absence_lack_what_independent_columns_make",),
+    ),
+    Mutant(
+        "records of an absent pair have two values of the target",
+        "attacks/black_box/worst_cases.py",
+        '_absent_combination(sample, "absent_pair", 1)',
+        '_absent_combination(sample, "absent_pair", 2)',
+        (f"{WORST}::test_pairs_of_absence_lack_what_independent_columns_make",),
+    ),
+    Mutant(
+        "the order of rows is looked at in each piece alone",
+        "attacks/black_box/row_order.py",
+        "if name in self._before else list(values)",
+        "if not name else list(values)",
+        ("tests/attacks/black_box/test_output_features.py::test_pieces_give_the_same_as_one_piece",),
     ),
     Mutant(
         "a pair of a ladder differs in one record too many",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
+import json
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
 
 import many_runs_alarms as alarms
 import numpy as np
@@ -89,3 +91,20 @@ def test_rows_and_tables_of_the_script() -> None:
     assert "| in every run on D′, and in none on D | 60 | 100% | 100% (29–100) | 100% (29–100) |" in alarms.power_table(
         [chance]
     )
+
+
+def test_finished_audits_are_kept_and_not_made_again(tmp_path: Path) -> None:
+    """A result is read from the file, until the code of audits is another; a line that was cut off is dropped."""
+    path = tmp_path / "a.pieces.jsonl"
+    with ThreadPoolExecutor(1) as threads:
+        assert alarms.KeptResults(threads, path).submit(divmod, 7, 2).result() == (3, 1)
+        threads.submit(int).result()  # the callback of the first has returned
+        (line,) = path.read_text().splitlines()
+        changed = json.loads(line) | {"result": "kept"}
+        path.write_text(json.dumps(changed) + "\n" + line[:20])
+        assert alarms.KeptResults(threads, path).submit(divmod, 7, 2).result() == "kept"
+        assert alarms.KeptResults(threads, path).submit(divmod, 7, 3).result() == (2, 1)
+        threads.submit(int).result()
+        assert len(path.read_text().splitlines()) == 2
+        path.write_text(json.dumps(changed | {"code": "other"}) + "\n")
+        assert alarms.KeptResults(threads, path).submit(divmod, 7, 2).result() == (3, 1)

@@ -69,7 +69,7 @@ def test_the_plainest_has_the_estimate_of_the_best() -> None:
             [{name: float(rng.integers(4) + shift) for name in ("rows", "x: mean", "x: largest")} for _ in range(12)]
             for shift in (0, 2)
         ]
-        first, second = (choose_event(*drawn, [], 0.0, plainest_wins=wins) for wins in (True, False))
+        first, second = (choose_event(drawn[0], drawn[1], [], 0.0, plainest_wins=wins) for wins in (True, False))
         assert first[0] == second[0]
         assert plainness(first[1]) <= plainness(second[1])
 
