@@ -997,7 +997,7 @@ AUDITS = (
         "attacks/black_box/row_order.py",
         "if name in self._before else list(values)",
         "if not name else list(values)",
-        ("tests/attacks/black_box/test_output_features.py::test_pieces_give_the_same_as_one_piece",),
+        ("tests/attacks/black_box/test_output_features.py::test_the_order_of_rows_shows",),
     ),
     Mutant(
         "a pair of a ladder differs in one record too many",

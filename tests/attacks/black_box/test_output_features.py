@@ -314,8 +314,10 @@ def test_only_features_of_the_order_depend_on_it(order: list[int], rows: list[di
         assert second[name] == pytest.approx(second[name] | kept, rel=ROUNDING, abs=ROUNDING)
 
 
-def test_the_order_of_rows_shows() -> None:
-    """By hand: four rows, of which the third is the target, and which descend once."""
+@pytest.mark.parametrize("size", [1, 3, 9])
+def test_the_order_of_rows_shows(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: four rows, of which the third is the target; read in pieces of any size."""
+    monkeypatch.setattr(output_features, "PIECE", size)
     target = dict(FEATURES_TARGET)
     rows = [{**target, "age": -9.0 - place, "city": "Rom", "paid": -1.0, "plan": None, "note": ""} for place in (3, 2)]
     result = FEATURES.of([*rows, target, rows[1]], ["ordinary"])
