@@ -148,6 +148,11 @@ QUALITY = {"frechet": "Fréchet ↓", "topic_distance": "topics TV ↓", "in_gra
 THIN = {"thin_documents": "documents of rare labels", "thin_in_grammar": "of these in grammar"}
 
 
+def known(results: Any, setting: str, key: str) -> Any:
+    """The cell of the seeds that have a number: not every run has a thin slot."""
+    return tables.interval([value for value in results.of(setting, key) if value is not None])
+
+
 def runs_table(results: Any) -> dict[str, Any]:
     """Costs and quality of each setting; whether a centred one is as good as the plain one, and its share of the ε."""
     titles = {"setting": "data, aggregate, clip", **COSTS, "share": "share of ε", **QUALITY, "good": "as good", **THIN}
@@ -158,7 +163,7 @@ def runs_table(results: Any) -> dict[str, Any]:
             for setting in settings:
                 if not results.of(setting, "epsilon"):
                     continue
-                row = {"setting": setting, **{key: tables.interval(results.of(setting, key)) for key in COSTS}}
+                row = {"setting": setting, **{key: known(results, setting, key) for key in COSTS}}
                 row |= {key: tables.interval(results.of(setting, key)) for key in (*QUALITY, *THIN)}
                 if setting != settings[0]:
                     good = [as_good(results, settings[0], setting, key) for key in ("frechet", "topic_distance")]

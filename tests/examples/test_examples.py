@@ -31,8 +31,10 @@ from dpassay.mechanisms.private_inference.generator import PrivateInference
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-SCHEMAS = {"generators/people-binned.yaml"}
-FILES = sorted({path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("*/*.yaml")} - SCHEMAS)
+OTHERS = {"generators", "manifests"}  # folders of a schema, and of manifests, which are no claims
+FILES = sorted(
+    path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("*/*.yaml") if path.parent.name not in OTHERS
+)
 FALSE = {
     "claims/keys-mean-understated.yaml",
     "claims/keys-unprotected.yaml",

@@ -106,7 +106,7 @@ def test_mean_plan_is_the_published_accounting(tmp_path: Path) -> None:
         .replace("records: 124", "records: 108000")
     )
     start, end = text.index("parameters: {"), text.index("public:")
-    mean = "parameters: {aggregate: mean, clip: 9.0, temperature: 1.5, batch_size: 64, tokens: 373}\n"
+    mean = "parameters: {aggregate: mean, center: none, clip: 9.0, temperature: 1.5, batch_size: 64, tokens: 373}\n"
     mechanism = read_claim(claim_file(tmp_path, text[:start] + mean + text[end:])).generator()
     assert isinstance(mechanism, PrivateInference)
     plan = mechanism.plan()
