@@ -314,7 +314,7 @@ def test_only_features_of_the_order_depend_on_it(order: list[int], rows: list[di
         assert second[name] == pytest.approx(second[name] | kept, rel=ROUNDING, abs=ROUNDING)
 
 
-@pytest.mark.parametrize("size", [1, 3, 9])
+@pytest.mark.parametrize("size", [3, 1, 9])
 def test_the_order_of_rows_shows(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By hand: four rows, of which the third is the target; read in pieces of any size."""
     monkeypatch.setattr(output_features, "PIECE", size)
