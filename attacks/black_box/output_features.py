@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from dpassay.attacks.black_box.probes import Mark
-from dpassay.attacks.black_box.row_order import SuccessiveRows, TargetPlace
+from dpassay.attacks.black_box.row_order import ORDERED, SuccessiveRows, TargetPlace
 from dpassay.attacks.black_box.worst_cases import (
     REACHED,
     SHOWN,
@@ -79,6 +79,8 @@ class OutputFeatures:
         pairs: neighbouring data sets, from the same data.
         planted: the marks of ladders, by name.
         later: gives a pair of another name when it is first asked for; None if there are no others.
+        of_first_plans: whether features that plans of version 0.2 did not have are left out, so that what was recorded
+            for such a plan goes on.
     """
 
     def __init__(
@@ -87,7 +89,10 @@ class OutputFeatures:
         pairs: Sequence[NeighboringData],
         planted: Mapping[str, Sequence[Mark]] | None = None,
         later: Callable[[str], NeighboringData] | None = None,
+        *,
+        of_first_plans: bool = False,
     ) -> None:
+        self._left_out = ORDERED | {MORE, LESS} if of_first_plans else frozenset[str]()
         self._columns = tuple(column for column in columns if column.kind != "id")
         self._ids = frozenset(column.name for column in columns if column.kind == "id")
         texts = frozenset(column.name for column in columns if column.kind == "text")
@@ -112,7 +117,13 @@ class OutputFeatures:
             whole.add(piece, cells)
             for name, into in sums.items():
                 targets[name].add(cells, into)
-        return {"": whole.features(), **{name: targets[name].features(into) for name, into in sums.items()}}
+        found = {"": whole.features(), **{name: targets[name].features(into) for name, into in sums.items()}}
+        if not self._left_out:
+            return found
+        return {
+            pair: {name: value for name, value in of.items() if name not in self._left_out}
+            for pair, of in found.items()
+        }
 
     def _target(self, name: str) -> _Target | _Planted:
         if name not in self._targets and self._later is not None:

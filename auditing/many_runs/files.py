@@ -475,6 +475,7 @@ class PlannedRuns:
             ],
             marks_of(self.ladders),
             lambda name: pair_named(name, self.ladders),
+            of_first_plans=self.plan.understood is None,
         )
 
     @functools.cached_property

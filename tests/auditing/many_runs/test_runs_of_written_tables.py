@@ -66,7 +66,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
         result = found(planned(Writing().write(PEOPLE, folder / "people"), folder / "audit"))
     assert [name for name, *_ in result[0]] == [
         "outlier", "extreme_value", "new_category", "rare_category", "repeated_category", "empty_class",
-        "missing_value", "duplicates", "cluster_edge", "ordinary",
+        "missing_value", "duplicates", "cluster_edge", "ordinary", "absent_row",
     ]  # fmt: skip
     assert result[-1] > 0.1, "the audit finds the leak"
     return result
