@@ -140,14 +140,12 @@ def test_first_cells_have_the_most_likely_counts(seed: int, noise: float) -> Non
         return float((np.square(counts - wanted) / variances).sum())
 
     total = exact.sum() + 1.0
-    solved = minimize(
-        loss,
-        np.full(8, total / 8),
-        bounds=[(0, None)] * 8,
-        constraints={"type": "eq", "fun": lambda counts: counts.sum() - total},
-        method="SLSQP",
-        options={"ftol": 1e-14, "maxiter": 500},
-    )
+    given: dict[str, Any] = {
+        "bounds": [(0, None)] * 8,
+        "constraints": {"type": "eq", "fun": lambda counts: counts.sum() - total},
+        "options": {"ftol": 1e-14, "maxiter": 500},
+    }
+    solved = minimize(loss, np.full(8, total / 8), **given)
     assert found.sum() == pytest.approx(total, rel=1e-9)
     assert (found >= 0).all()
     assert loss(found) <= loss(np.asarray(solved.x)) + 1e-6 * (1 + loss(found))
