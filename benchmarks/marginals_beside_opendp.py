@@ -127,10 +127,7 @@ def main() -> None:
     try:
         run_all(results, range(given.first, given.first + given.seeds), given.only)
     finally:
-        results.tables = tables_of(results)
-        results.save()
-    for made in results.tables.values():
-        print(tables.render(made))
+        tables.keep(results, tables_of(results))
 
 
 if __name__ == "__main__":

@@ -193,10 +193,7 @@ def main() -> None:
         if given.only != "releases":
             run_texts(results, range(given.first, given.first + given.seeds))
     finally:
-        results.tables = tables_of(results)
-        results.save()
-    for made in results.tables.values():
-        print(tables.render(made))
+        tables.keep(results, tables_of(results))
 
 
 if __name__ == "__main__":

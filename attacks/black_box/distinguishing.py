@@ -35,6 +35,18 @@ class OutputScore:
     of: Callable[[Outputs], Floats]
 
 
+def given_score(score: Callable[[Any], float]) -> OutputScore:
+    """A user's score of one output, over outputs; it raises `ValueError` where a score is NaN."""
+
+    def of(outputs: Outputs) -> Floats:
+        scores = np.array([float(score(output)) for output in outputs], dtype=np.float64)
+        if np.isnan(scores).any():
+            raise ValueError("the score of an output is NaN; it must be a number, larger for D′")
+        return scores
+
+    return OutputScore("the given score", of)
+
+
 def fitted_scores(on_d: Outputs, on_d_prime: Outputs) -> list[OutputScore]:
     """All scores that apply to the outputs, at least two of each data set in the form that `plain` returns, fitted on
     them:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize, special
 
-from dpassay.attacks.black_box.distinguishing import Outputs, OutputScore, fitted_scores
+from dpassay.attacks.black_box.distinguishing import Outputs, OutputScore, fitted_scores, given_score
 from dpassay.base.arrays import Floats
 
 _LARGEST = 1e300  # in place of infinite scores
@@ -56,7 +56,7 @@ def fitted_likelihood_ratios(
     if len(on_d) != len(on_d_prime) or len(on_d) < 4:
         raise ValueError("estimating likelihood ratios needs at least four outputs of each data set, as many of both")
     if score is not None:
-        scores = [_given(score)]
+        scores = [given_score(score)]
     else:
         scores = fitted_scores(on_d[::2], on_d_prime[::2])
         size = len(on_d[1::2])
@@ -66,16 +66,6 @@ def fitted_likelihood_ratios(
         values = [np.clip(item.of(side), -_LARGEST, _LARGEST) for side in (on_d, on_d_prime)]
         results += [_logistic(item, *values), _isotonic(item, *values)]
     return results
-
-
-def _given(score: Callable[[Any], float]) -> OutputScore:
-    def of(outputs: Outputs) -> Floats:
-        scores = np.array([float(score(output)) for output in outputs], dtype=np.float64)
-        if np.isnan(scores).any():
-            raise ValueError("the score of an output is NaN; it must be a number, larger for D′")
-        return scores
-
-    return OutputScore("the given score", of)
 
 
 def _logistic(score: OutputScore, on_d: Floats, on_d_prime: Floats) -> LikelihoodRatio:

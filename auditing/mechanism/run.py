@@ -137,8 +137,6 @@ def audit_mechanism(
         validate.integer(minimum=2, runs=runs)
     with _naming(path):
         version = _version(read.library)
-        if output is not None:
-            Path(output).mkdir(parents=True, exist_ok=True)
         *_, function = located(read.call, "call")
         draws = [located(item.draw, f"noise.{index}.draw") for index, item in enumerate(read.noise)]
         for index, (item, (*_, drawing)) in enumerate(zip(read.noise, draws, strict=True)):
@@ -167,6 +165,8 @@ def audit_mechanism(
     if output is not None:
         from dpassay.auditing.mechanism.page import write_page  # templates are not loaded otherwise
 
+        with input_errors():
+            Path(output).mkdir(mode=0o700, parents=True, exist_ok=True)
         write_page(Path(output), read, result.to_json(), 1 - FALSE_ALARM)
     return result
 

@@ -14,7 +14,7 @@ import numpy as np
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.bounds import Bound, Direction, Rigor
 from dpassay.accounting.guarantees import ApproxDP, Guarantee, PrivacyProfile, PureDP
-from dpassay.attacks.black_box.distinguishing import Outputs, OutputScore, fitted_scores
+from dpassay.attacks.black_box.distinguishing import Outputs, OutputScore, fitted_scores, given_score
 from dpassay.audits.implications import describe, implied_limit
 from dpassay.audits.statistics.binomial import epsilons_clopper_pearson, upper_limit
 from dpassay.audits.statistics.score_bets import most_shown
@@ -178,7 +178,7 @@ def select_test(
         scores = fitted_scores(on_d[:fitted], on_d_prime[:fitted])
         on_d, on_d_prime = on_d[fitted:], on_d_prime[fitted:]
     else:
-        scores = [_user_score(score)]
+        scores = [given_score(score)]
     best: tuple[float, Test] | None = None
     tried, rates = 0, _expected_rates(len(on_d), tested, confidence)
     for item in scores:
@@ -193,18 +193,6 @@ def select_test(
                 best = float(excess[index]), Test(item, float(between[index]), delta, 0)
     assert best is not None
     return dataclasses.replace(best[1], tried=tried)
-
-
-def _user_score(score: Callable[[Any], float]) -> OutputScore:
-    """A user's score function, vectorised over outputs."""
-
-    def of(outputs: Outputs) -> Floats:
-        scores = np.array([float(score(output)) for output in outputs], dtype=np.float64)
-        if np.isnan(scores).any():
-            raise ValueError("the score of an output is NaN; it must be a number, larger for D′")
-        return scores
-
-    return OutputScore("the given score", of)
 
 
 def thresholds(scores: Floats) -> Floats:

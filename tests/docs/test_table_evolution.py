@@ -11,6 +11,7 @@ import yaml
 from dpassay.generators.table_evolution.claim import TableEvolutionParameters
 from dpassay.jobs.account import account
 from dpassay.mechanisms.table_evolution.candidates import FIRST_CELLS
+from dpassay.mechanisms.table_evolution.evolution import FULL_SIGNAL, round_shares
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "table-evolution.md").read_text(encoding="utf-8")
@@ -33,3 +34,5 @@ def test_the_table_names_all_parameters_with_their_defaults() -> None:
     for name, said in rows.items():
         assert said == ("" if name == "noise_multiplier" else str(fields[name].default))
     assert f"up to {FIRST_CELLS} at first" in GUIDE
+    of_pairs = sum(round_shares(3, FULL_SIGNAL)[-2:])
+    assert f"from {FULL_SIGNAL:g} on {of_pairs:.0%} go\nto pairs".replace("%", " %") in GUIDE

@@ -104,6 +104,14 @@ def render(table: Mapping[str, Any]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def keep(results: Any, made: Mapping[str, Any]) -> None:
+    """Keeps tables in a results file (`runs.Results`), and prints them."""
+    results.tables = dict(made)
+    results.save()
+    for shown in made.values():
+        print(render(shown))
+
+
 def filled(page: str, tables: Mapping[str, Any]) -> str:
     """The page with all of its tables.
 

@@ -11,30 +11,16 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import command
 import pyarrow
 import pyarrow.parquet
 import pytest
+from audit_command import done, refused
 
 from dpassay.auditing.canaries.files import read_plan
 
 START = datetime.date(1955, 1, 28)
 TABLE = ("plan", "--kind", "table", "--canaries", 40)
 Rows = list[dict[str, Any]]
-
-
-def done(*arguments: object) -> dict[str, Any]:
-    result = command.run("audit", *arguments, "--json")
-    assert result.returncode in (0, 1), result.stderr
-    outcome: dict[str, Any] = json.loads(result.stdout)
-    return outcome
-
-
-def refused(*arguments: object) -> str:
-    result = command.run("audit", *arguments, "-q")
-    assert (result.returncode, result.stdout) == (2, ""), (result.stdout, result.stderr)
-    [line] = result.stderr.strip().splitlines()
-    return line
 
 
 def written(rows: Rows, path: Path, schema: pyarrow.Schema | None = None) -> Path:

@@ -19,6 +19,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import yaml
+from audit_command import done, dpassay, refused
 from scipy import stats
 from seeded_entropy import seed_entropy
 
@@ -37,24 +38,6 @@ SCHEMA = {
         {"name": "since", "type": "date", "low": "2020-01-01", "high": "2024-12-31"},
     ]
 }
-
-
-def dpassay(*arguments: object) -> command.Result:
-    return command.run("audit", *arguments)
-
-
-def done(*arguments: object, codes: tuple[int, ...] = (0, 1)) -> dict[str, Any]:
-    result = dpassay(*arguments, "--json")
-    assert result.returncode in codes, result.stderr
-    outcome: dict[str, Any] = json.loads(result.stdout)
-    return outcome
-
-
-def refused(*arguments: object) -> str:
-    result = dpassay(*arguments, "-q")
-    assert (result.returncode, result.stdout) == (2, ""), result.stderr
-    [line] = result.stderr.strip().splitlines()
-    return line
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-import command
 import numpy as np
 import pytest
+from audit_command import done, refused
 from seeded_entropy import seed_entropy
 
 from dpassay.accounting.adjacency import Unit
@@ -26,25 +26,6 @@ from dpassay.data.corpora import notes
 
 OTHERS = [text for text, _ in notes(40, 1)]
 PLAN = ("plan", "--kind", "echo", "--score", "model")
-
-
-def dpassay(*arguments: object) -> command.Result:
-    return command.run("audit", *arguments)
-
-
-def done(*arguments: object, codes: tuple[int, ...] = (0, 1)) -> dict[str, Any]:
-    result = dpassay(*arguments, "--json")
-    assert result.returncode in codes, result.stderr
-    outcome: dict[str, Any] = json.loads(result.stdout)
-    return outcome
-
-
-def refused(*arguments: object) -> str:
-    result = dpassay(*arguments, "-q")
-    assert result.returncode == 2, (result.stdout, result.stderr)
-    lines = result.stderr.strip().splitlines()
-    assert len(lines) == 1, lines
-    return lines[0]
 
 
 def write(path: Path, texts: list[str]) -> Path:

@@ -13,11 +13,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import command
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from audit_command import done, dpassay, refused
 from printed_numbers import two_forms
 from scipy import stats
 from seeded_entropy import seed_entropy
@@ -32,28 +32,6 @@ from dpassay.base.number_format import format_percent, format_upper
 from dpassay.data.corpora import notes
 
 PLACES = ["Bergen", "Delft", "Ghent", "Oslo"]
-
-
-def dpassay(*arguments: object) -> command.Result:
-    return command.run("audit", *arguments)
-
-
-def done(*arguments: object, codes: tuple[int, ...] = (0, 1)) -> dict[str, Any]:
-    """What a command prints as JSON; it must not fail."""
-    result = dpassay(*arguments, "--json")
-    assert result.returncode in codes, result.stderr
-    outcome: dict[str, Any] = json.loads(result.stdout)
-    return outcome
-
-
-def refused(*arguments: object) -> str:
-    """The one line that a command is refused with."""
-    result = dpassay(*arguments, "-q")
-    assert result.returncode == 2, (result.stdout, result.stderr)
-    assert result.stdout == ""
-    lines = result.stderr.strip().splitlines()
-    assert len(lines) == 1, lines
-    return lines[0]
 
 
 def write(path: Path, texts: list[str], column: str = "text") -> Path:

@@ -15,6 +15,7 @@ from typing import Any
 
 import command
 import pytest
+from audit_command import done, refused
 from written_tables import Row, Writing, as_json_lines, people, writings
 
 from dpassay.auditing.canaries.files import read_plan
@@ -24,20 +25,6 @@ WRITINGS = list(writings())
 SOME = WRITINGS[::29]
 PARTS = 10
 CANARIES = 40
-
-
-def done(*arguments: object, codes: tuple[int, ...] = (0, 1)) -> dict[str, Any]:
-    result = command.run("audit", *arguments, "--json")
-    assert result.returncode in codes, result.stderr
-    outcome: dict[str, Any] = json.loads(result.stdout)
-    return outcome
-
-
-def refused(*arguments: object) -> str:
-    result = command.run("audit", *arguments, "-q")
-    assert (result.returncode, result.stdout) == (2, ""), (result.stdout, result.stderr)
-    [line] = result.stderr.strip().splitlines()
-    return line
 
 
 def reading(way: Writing) -> list[str]:

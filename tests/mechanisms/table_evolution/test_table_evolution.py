@@ -318,7 +318,6 @@ def test_few_rows_with_much_noise_keep_what_can_be_seen_of_columns(tmp_path: Pat
     made = write(TableEvolution(noise_multiplier=4.0, records=100), table, tmp_path, Recorded(1)).rows
     uniform = [PEOPLE.uniform(np.random.default_rng(0)) for _ in range(100)]
     ours, nothing = (compare_tables(PEOPLE, rows, table.rows).histograms.mean for rows in (made, uniform))
-    print(ours, nothing)
     assert ours > 0.6
     assert nothing < 0.5
 
