@@ -1,7 +1,4 @@
-"""For each field of a library's files that a statement can contradict: a file, what agrees with it, and what does not.
-
-`tests/accounting/interop/test_fields.py` checks that the rows are those of the table in `docs/interop.md`.
-"""
+"""For each field of a library's files that a statement can contradict: a file, what agrees, and what does not."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ class Row:
     """A field, with a file that has it.
 
     Attributes:
-        library, field: as in the table of fields.
+        library, field: the library, and its name for the field.
         file: a sample's name, or the content of a file.
         statement: the name of the statement.
         agrees: a value that is accepted.

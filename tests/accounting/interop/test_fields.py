@@ -1,9 +1,8 @@
-"""The table of fields in `docs/interop.md`: what a reader takes from a file, and which statements contradict it."""
+"""What a reader takes from a file, and which statements contradict it."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,8 @@ from contradictions import FILES, ROWS, Row
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.interop.conditions import Normalizer
-from dpassay.accounting.interop.read import LIBRARIES, read_state
+from dpassay.accounting.interop.read import read_state
 from dpassay.accounting.interop.state import Reading, Sampler, State, Stated, check_used, read_as
-
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "interop.md").read_text(encoding="utf-8")
-TABLE = PAGE.partition("| library | field | read as | contradicted by another |\n")[2].partition("\n\n")[0]
-
-
-@dataclass(frozen=True)
-class Field:
-    """A row of the page's table: what a field is read as, and the statement that can contradict it, "–" if none can."""
-
-    library: str
-    name: str
-    read: str
-    statement: str
-
-
-FIELDS = [Field(*(cell.strip() for cell in row.strip("|").split(" | "))) for row in TABLE.splitlines()[1:]]
 
 _WORDS: dict[str, Any] = {
     "adjacency": Adjacency,
@@ -56,14 +39,6 @@ def identity(row: Row) -> str:
     return f"{row.library}-{row.field}-{row.agrees}"
 
 
-def test_every_field_that_a_statement_contradicts_has_a_file() -> None:
-    """And no file is of another field, or of another statement than the table's."""
-    listed = {(item.library, item.name): item.statement.strip("`") for item in FIELDS if item.statement != "–"}
-    assert listed == {(row.library, row.field): row.statement for row in ROWS}
-    assert len({(item.library, item.name) for item in FIELDS}) == len(FIELDS)
-    assert list(dict.fromkeys(item.library for item in FIELDS)) == LIBRARIES.split(", ")
-
-
 @pytest.mark.parametrize("row", ROWS, ids=identity)
 def test_what_agrees_with_a_file_is_accepted_and_what_contradicts_it_is_not(tmp_path: Path, row: Row) -> None:
     state = state_of(tmp_path, row.content)
@@ -81,7 +56,7 @@ def test_what_agrees_with_a_file_is_accepted_and_what_contradicts_it_is_not(tmp_
     "path", sorted(path for path in FILES.iterdir() if path.name != "answers.json"), ids=lambda path: path.name
 )
 def test_whatever_a_file_records_is_contradicted_by_another_value(path: Path) -> None:
-    """Of every sample: nothing that its reader takes is overruled, whatever the row of the table says."""
+    """Of every sample: nothing that its reader takes is overruled, whatever the rows of `contradictions` say."""
     try:
         state = read_state(path)
     except ValueError:
@@ -176,10 +151,9 @@ def test_microbatches_name_their_condition() -> None:
     ],
 )
 def test_fields_that_are_left_unread_are_named(tmp_path: Path, name: str, unread: list[str]) -> None:
-    """Those of the table, and any other."""
+    """Those of the sample, and any other."""
     state = read_state(FILES / name)
     assert f"It leaves unread: {', '.join(unread)}." in state.remarks
-    assert set(unread) <= {item.name for item in FIELDS if item.library == state.library and item.read == "left unread"}
     content = json.loads((FILES / name).read_text()) | {"further": 1}
     assert any("further" in item for item in state_of(tmp_path, json.dumps(content)).remarks)
 
