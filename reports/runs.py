@@ -73,6 +73,9 @@ class StartedGenerator(DocumentPart):
     files: list[DigestedFile]
     takes_seed: bool = Field(description="whether each run was given a seed of its own")
     versions: dict[str, str] = Field(description="of the audit; a command may run with others")
+    generator_versions: dict[str, str] = Field(
+        default_factory=dict, description="of a command that is a Python and scripts, and of what they import"
+    )
     machine: str = Field(description="empty if runs were made elsewhere")
     workers: int
     timeout: float = Field(description="of a run, in seconds")
@@ -208,6 +211,8 @@ def _audited_rows(document: RunsAudit) -> list[tuple[str, str]]:
         if last is not None:
             rows.append((f"Generator{what}", last.command or "runs were made elsewhere"))
             rows += [(f"SHA-256 of {file.file}{what}", file.sha256) for file in last.files]
+            versions = ", ".join(f"{name} {version}" for name, version in last.generator_versions.items())
+            rows += [(f"Versions{what}", versions)] if versions else []
             rows.append((f"Time{what}", _time(audited, document.audited.ended)))
             machines = dict.fromkeys(item.machine for item in audited.generators if item.machine)
             rows += [(f"Machine{what}", machine) for machine in machines]

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import command
+import numpy
 import pytest
 from whole_pages import outside
 
@@ -30,6 +31,8 @@ def done(*arguments: object, code: int = 0) -> str:
 
 
 COPY = """import shutil, sys
+if False:
+    import numpy.linalg
 shutil.copy(sys.argv[1], sys.argv[2])
 """
 
@@ -55,6 +58,7 @@ def test_the_page_says_what_was_audited(tmp_path: Path, monkeypatch: pytest.Monk
         assert digests[word] == hashlib.sha256((tmp_path / file).read_bytes()).hexdigest()
     assert set(digests) == {sys.executable, "gen.py", "--config=c.yaml"}
     assert generator["versions"]["python"] == platform.python_version()
+    assert generator["generator_versions"] == {"python": platform.python_version(), "numpy": numpy.__version__}
     assert generator["takes_seed"] is False
     assert arm["failures"]["pilot"]["failed"] == arm["failures"]["test"]["failed"] == 0
     assert arm["failures"]["pilot"]["made"] + arm["failures"]["test"]["made"] == document["audit"]["details"]["runs"]
@@ -66,6 +70,7 @@ def test_the_page_says_what_was_audited(tmp_path: Path, monkeypatch: pytest.Monk
         html.escape(title),
         "SHA-256 of gen.py",
         digests["gen.py"],
+        f"python {platform.python_version()}, numpy {numpy.__version__}",
         f"0 of {arm['failures']['pilot']['made']} pilot runs",
     ):
         assert said in words.replace("\u00a0", " "), said
@@ -81,6 +86,28 @@ def test_programs_of_the_path_and_words_that_name_nothing_are_no_files(tmp_path:
     said = of_generator(" ".join(words), words, None, workers=1, timeout=1.0)
     assert said.files == []
     assert said.takes_seed
+
+
+def test_versions_are_those_of_the_environment_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "json.py").write_text("raise SystemExit('a module of the working folder was run')\n")
+    (tmp_path / "gen.py").write_text("from made_up.part import thing\n")
+    other = tmp_path / "site"
+    (other / "made_up-7.1.dist-info").mkdir(parents=True)
+    (other / "made_up-7.1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: made-up\nVersion: 7.1\n")
+    (other / "made_up-7.1.dist-info" / "top_level.txt").write_text("made_up\n")
+    monkeypatch.setenv("PYTHONPATH", str(other))
+    words = [sys.executable, "gen.py", "{input}", "{output}"]
+    said = of_generator(" ".join(words), words, None, workers=1, timeout=1.0)
+    assert said.generator_versions == {"python": platform.python_version(), "made-up": "7.1"}
+
+
+@pytest.mark.parametrize("script", ["import (", "\0"])
+def test_a_script_that_is_not_read_leaves_versions_out(script: str, tmp_path: Path) -> None:
+    (tmp_path / "gen.py").write_text(script)
+    words = [sys.executable, str(tmp_path / "gen.py"), "{input}", "{output}"]
+    said = of_generator(" ".join(words), words, None, workers=1, timeout=1.0)
+    assert said.generator_versions == {}
 
 
 @pytest.mark.parametrize("title", ["two\nlines", "x" * 201, "\x1b[31m"])
