@@ -58,6 +58,7 @@ BOUND = f"{BOUNDS}::test_no_attacker_exceeds_a_bound"
 CHOICES = "tests/app/jobs/test_choices.py"
 EX_POST = "tests/accounting/ex_post/test_ex_post.py"
 WORST = "tests/attacks/black_box/test_worst_cases.py"
+PROBES = "tests/attacks/black_box/test_probes.py"
 PLAINEST = "tests/audits/games/test_plainest_event.py"
 TOP_K = "tests/mechanisms/private_inference/test_top_k.py"
 
@@ -1004,7 +1005,28 @@ AUDITS = (
         "attacks/black_box/probes.py",
         "self.rows[self.filler : self.filler + level + self.copies]",
         "self.rows[self.filler : self.filler + level + self.copies + 1]",
-        ("tests/attacks/black_box/test_probes.py::test_pairs_of_ladders_are_neighbours_with_so_many_planted_records",),
+        (f"{PROBES}::test_pairs_of_ladders_are_neighbours_with_so_many_planted_records",),
+    ),
+    Mutant(
+        "an output beyond a planted group shows the group",
+        "attacks/black_box/output_features.py",
+        "(number <= numbers) & (numbers <= until)",
+        "(number <= numbers) & (numbers <= math.inf)",
+        (f"{PROBES}::test_the_features_of_a_probe_are_the_numbers_of_records_of_each_level",),
+    ),
+    Mutant(
+        "the longest planted text is of the last level",
+        "attacks/black_box/probes.py",
+        "Mark(column.name, levels - index, (before + length) / 2)",
+        "Mark(column.name, index + 1, (before + length) / 2)",
+        (f"{PROBES}::test_lengths_that_leave_some_texts_out_are_moved_by_one_more",),
+    ),
+    Mutant(
+        "a planted group has one record",
+        "attacks/black_box/probes.py",
+        'for _ in range(1 if own == "single" else level)',
+        'for _ in range(level if own == "shared" else 1)',
+        (f"{PROBES}::test_groups_that_are_published_from_some_size_on_are_events_of_their_pair",),
     ),
 )
 """What audits show."""

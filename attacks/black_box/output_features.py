@@ -176,9 +176,9 @@ class _Whole:
 
     def _add_texts(self, name: str, values: Sequence[Any]) -> None:
         kept = self._lengths.setdefault(name, [0.0, 0.0])
-        lengths = [len(value) for value in values if isinstance(value, str)]
-        kept[0] = max(kept[0], max(lengths, default=0))
-        kept[1] += sum(lengths)
+        lengths = _lengths(values)
+        kept[0] = max(kept[0], float(lengths.max(initial=0.0)))
+        kept[1] += float(lengths.sum())
 
     def features(self) -> Features:
         results = {
@@ -239,19 +239,20 @@ class _Planted:
 
     Args:
         marks: of the ladder.
-        texts: the columns of prose, in which a word is looked for, and not a cell.
+        texts: the columns of prose, in which a word is looked for, and not a cell, and long texts, not numbers.
     """
 
     def __init__(self, marks: Sequence[Mark], texts: frozenset[str]) -> None:
         self._texts = texts
         self._levels = sorted({mark.level for mark in marks})
         self._words: dict[str, dict[str, int]] = {}
-        self._numbers: dict[str, list[tuple[float, int]]] = {}
+        self._numbers: dict[str, list[tuple[float, float, int]]] = {}
         for mark in marks:
             if isinstance(mark.value, str):
                 self._words.setdefault(mark.column, {})[word_of(mark.value)] = mark.level
             else:
-                self._numbers.setdefault(mark.column, []).append((mark.value, mark.level))
+                until = math.inf if mark.until is None else mark.until
+                self._numbers.setdefault(mark.column, []).append((mark.value, until, mark.level))
 
     def add(self, cells: Mapping[str, _Cells], into: _FeatureSums) -> None:
         for level in self._levels:
@@ -261,8 +262,9 @@ class _Planted:
                 for word in set(_words(cell)) & known.keys() if name in self._texts else {cell} & known.keys():
                     into.add(str(known[word]), float(count))
         for name, ends in self._numbers.items():
-            for number, level in ends:
-                into.add(str(level), float((cells[name].numbers >= number).sum()))
+            numbers = _lengths(cells[name].raw) if name in self._texts else cells[name].numbers
+            for number, until, level in ends:
+                into.add(str(level), float(((number <= numbers) & (numbers <= until)).sum()))
 
     def features(self, sums: _FeatureSums) -> Features:
         """How many rows show each level."""
@@ -462,6 +464,11 @@ def _value(column: ColumnFacts, cell: Any, form: Form | None) -> Hashable:
             if item in forms:
                 return numbers[forms.index(item)]
     return word_of(cell)
+
+
+def _lengths(values: Sequence[Any]) -> Floats:
+    """The numbers of characters of texts."""
+    return np.array([float(len(value)) for value in values if isinstance(value, str)])
 
 
 def _words(value: Any) -> list[str]:

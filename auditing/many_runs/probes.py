@@ -23,11 +23,12 @@ class PlannedMark(Part):
     column: str
     level: int = Field(ge=1, le=MAX_LEVEL)
     value: FiniteFloat | str
+    until: FiniteFloat | None = None
 
     @property
     def mark(self) -> Mark:
         """The mark in the form that features take."""
-        return Mark(self.column, self.level, self.value)
+        return Mark(self.column, self.level, self.value, self.until)
 
 
 class LadderEvent(Part):
@@ -78,9 +79,7 @@ class PlannedProbe(Part):
                     levels=ladder.levels,
                     novel=list(ladder.novel),
                     events=[LadderEvent(feature=event.feature, threshold=event.threshold) for event in ladder.events],
-                    marks=[
-                        PlannedMark(column=mark.column, level=mark.level, value=mark.value) for mark in ladder.marks
-                    ],
+                    marks=[PlannedMark(**mark._asdict()) for mark in ladder.marks],
                 )
                 for position, ladder in enumerate(probe.ladders, 1)
             ],

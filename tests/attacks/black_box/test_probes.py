@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -52,13 +53,39 @@ def test_every_level_has_as_many_records_as_it_says() -> None:
     cities = Counter(row["city"] for row in of.data if row["city"] not in {"Ulm", "Bern", "Graz"})
     codes = Counter(row["code"] for row in of.data if row["code"][0] != "c")
     assert sorted(cities.values()) == sorted(codes.values()) == list(range(1, MAX_LEVEL + 1))
-    words = Counter(word for row in of.data for word in set(row["note"].split()) if len(word) > 1)
+    words = Counter(word for row in of.data for word in set(row["note"].split()) if len(word) > 2)
     assert sorted(words.values()) == list(range(1, MAX_LEVEL + 1))
-    beyond = sorted(row["age"] for row in of.data if row["age"] > 80)
-    assert len(beyond) == len(set(beyond)) == 12
+    beyond = Counter(row["age"] for row in of.data if row["age"] > 80)
+    assert sorted(beyond.values()) == sorted([1] * 12 + list(range(1, 13)))
+    extremes, groups = ([age for age, count in beyond.items() if (age >= 680) is far] for far in (True, False))
+    assert len(extremes) == 12
+    assert min(extremes) > max(groups)
+    ordered = sorted(groups)
+    assert min(high - low for low, high in itertools.pairwise([80, *ordered])) > 40
     for mark in ladder(of, "trimmed_range").marks:
         if mark.column == "age":
             assert sum(row["age"] >= float(mark.value) for row in of.data) == mark.level
+    lengths = sorted({len(row["note"]) for row in of.data})[-12:]
+    assert lengths[-1] >= 10 * max(len(row["note"]) for row in rows)
+    assert all(high >= 1.05 * low for low, high in itertools.pairwise(lengths))
+    for mark in ladder(of, "trimmed_length").marks:
+        assert sum(len(row["note"]) >= float(mark.value) for row in of.data) == mark.level
+
+
+def test_groups_lie_in_another_order_in_each_column() -> None:
+    """So two groups that are near each other in one column are not in the other."""
+    rows = people()
+    of = planted(rows)
+    orders = [
+        [
+            mark.level
+            for mark in sorted(ladder(of, "group_size").marks, key=lambda mark: mark.value)
+            if mark.column == name
+        ]
+        for name in ("age", "born")
+    ]
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(1, 13))
+    assert orders[0] != orders[1]
 
 
 def test_the_features_of_a_probe_are_the_numbers_of_records_of_each_level() -> None:
@@ -72,6 +99,8 @@ def test_the_features_of_a_probe_are_the_numbers_of_records_of_each_level() -> N
     assert [shown["vocabulary"][str(level)] for level in levels] == list(levels)
     ranges = [shown["trimmed_range"][str(level)] for level in range(1, 13)]
     assert ranges == [2 * level for level in range(1, 13)]  # age and born
+    assert [shown["group_size"][str(level)] for level in range(1, 13)] == ranges
+    assert [shown["trimmed_length"][str(level)] for level in range(1, 13)] == list(range(1, 13))
     assert set(features.of(rows, ["threshold"])["threshold"].values()) == {0.0}
 
 
@@ -176,3 +205,64 @@ def test_words_and_categories_that_are_published_from_some_number_on_are_events_
         for side, expected in ((pair.data, False), (pair.neighbor, True)):
             shown = features.of(often(side), [pair.name])[pair.name]
             assert [shown[event.feature] >= event.threshold for event in pair.events] == [expected]
+
+
+@pytest.mark.parametrize("cut", [1, 3, 6])
+def test_lengths_that_leave_some_texts_out_are_moved_by_one_more(cut: int) -> None:
+    """A generator that cuts texts at the length of the (cut + 1)-th longest: the pair has `cut` long texts and one
+    more."""
+    rows = people()
+    of = planted(rows)
+    features = OutputFeatures(describe_columns(rows), (), {item.name: item.marks for item in of.ladders})
+
+    def cut_off(data: Sequence[Row]) -> list[dict[str, Any]]:
+        most = sorted(len(row["note"]) for row in data)[-1 - cut]
+        return [{**row, "note": row["note"][:most]} for row in data]
+
+    item = ladder(of, "trimmed_length")
+    shown = features.of(cut_off(of.data), [item.name])[item.name]
+    level = edge({level: [shown[str(level)] > 0] for level in range(1, item.levels + 1)})
+    assert level == cut
+    assert _events_happen(cut_off, item, level) == [False, True]
+
+
+@pytest.mark.parametrize("least", [2, 5, 10])
+def test_groups_that_are_published_from_some_size_on_are_events_of_their_pair(least: int) -> None:
+    """A generator that writes the middle of every cluster of `least` records or more: the pair has one record less,
+    and so many."""
+    rows = people()
+    of = planted(rows)
+    features = OutputFeatures(describe_columns(rows), (), {item.name: item.marks for item in of.ladders})
+
+    def clustered(data: Sequence[Row]) -> list[dict[str, Any]]:
+        return [
+            {**row, "age": age} for row, age in zip(data, clusters([row["age"] for row in data], least), strict=False)
+        ]
+
+    item = ladder(of, "group_size")
+    shown = features.of(clustered(of.data), [item.name])[item.name]
+    level = edge({level: [shown[str(level)] > 0] for level in range(1, item.levels + 1)})
+    assert level == least - 1
+    assert _events_happen(clustered, item, level) == [False, True]
+
+
+def clusters(numbers: Sequence[float], least: int, gap: float = 15.0) -> list[float]:
+    """The means of the clusters of so many numbers or more; a new one begins after a gap."""
+    ordered = sorted(numbers)
+    ends = [index for index, (low, high) in enumerate(itertools.pairwise(ordered), 1) if high - low > gap]
+    parts = [ordered[start:end] for start, end in itertools.pairwise([0, *ends, len(ordered)])]
+    return [sum(part) / len(part) for part in parts if len(part) >= least]
+
+
+def _events_happen(generator: Any, item: Ladder, level: int) -> list[bool]:
+    """Whether the first event of a pair of a ladder happens on D, and on D′."""
+    pair = item.pair(level)
+    features = OutputFeatures(describe_columns(people()), [pair])
+    event = pair.events[0]
+    return [
+        features.of(generator(side), [pair.name])[pair.name].get(
+            event.feature, features.of(generator(side), [])[""].get(event.feature, 0.0)
+        )
+        >= event.threshold
+        for side in (pair.data, pair.neighbor)
+    ]
