@@ -490,32 +490,6 @@ def reproduce(event: str, name: str) -> str:
     return f'`python benchmarks/scoreboard.py --again --only "{event}" --peers {name}`'
 
 
-def overview(results: Mapping[str, Any]) -> str:
-    """Kinds of events by accountants: how many answered, the furthest answer, the median time."""
-    peers = present(results)
-    sections = dict.fromkeys(entry["section"] for entry in results["events"].values())
-    lines = []
-    for section in sections:
-        entries = [entry for entry in results["events"].values() if entry["section"] == section]
-        lines.append((section, f"{len(entries)}", *(_overview(entries, name) for name in peers)))
-    headers = ("events", "number", *(PEERS[name].shown for name in peers))
-    return table(headers, lines)
-
-
-def _overview(entries: Sequence[Mapping[str, Any]], name: str) -> str:
-    items = _readings(entries, name)
-    answers = [(item, cell) for item, cell in items if item.answers]
-    if not answers:
-        return "–"
-    below = sum(item.kind == "below" for item, _ in answers)
-    above = max((item.amount for item, _ in answers if item.kind in ("above", "within")), default=None)
-    times = duration(statistics.median(cell["seconds"] for _, cell in answers))
-    words = [f"{len(answers)}"]
-    words += [] if above is None else [f"≤ {above:.0e}" if above else "exact"]
-    words += [f"**{below} below**"] if below else []
-    return ", ".join([*words, times])
-
-
 def peers_list(results: Mapping[str, Any]) -> str:
     """What was asked, in which version, and how."""
     packages = results["about"]["packages"]
@@ -630,7 +604,6 @@ def pages(results: Mapping[str, Any]) -> dict[Path, dict[str, str]]:
             "goals": claims(results),
             "allocation": allocation_table(results),
         },
-        DOCS / "accounting.md": {"scoreboard": overview(results)},
     }
 
 
