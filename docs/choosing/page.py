@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,11 @@ class Measure:
     rises: bool | None = None
     digits: int = 2
 
+    @property
+    def largest(self) -> float:
+        """That it can be: 1 of a share."""
+        return 1.0 if self.key in SHARES else math.inf
+
 
 FRECHET = Measure("frechet", "Fréchet ↓", False)
 TOPICS = Measure("topic_distance", "topics TV ↓", False)
@@ -59,6 +65,8 @@ CPU = Measure("cpu_seconds", "CPU, s", False, 0)
 SECONDS = Measure("seconds", "wall, s", False, 0)
 MEMORY = Measure("memory", "memory, MiB", False, 0)
 EPSILON = Measure("epsilon", "ε")
+SHARES = {of.key for of in (TOPICS, IN_GRAMMAR, ACCURACY, HISTOGRAMS, PAIRS, ASSOCIATIONS, AUC)}
+"""Keys of what lies in [0, 1]; all other measures are at least 0."""
 
 SHOWN = {
     "topics": (EPSILON, Measure("documents", "texts", None, 0), FRECHET, TOPICS, IN_GRAMMAR, DISTINCT, ACCURACY),
@@ -80,14 +88,17 @@ class Numbers:
         path = folder / f"{name}.json"
         self.runs: Runs = json.loads(path.read_text(encoding="utf-8"))["runs"] if path.is_file() else []
 
-    def of(self, setting: str, key: str) -> Cell:
-        """The cell of a measure of a setting."""
+    def of(self, setting: str, measure: Measure) -> Cell:
+        """The cell of a measure of a setting; an interval is cut to what the measure can be."""
         found = sorted((run for run in self.runs if run["setting"] == setting), key=lambda run: int(run["seed"]))
-        return tables.interval([run.get(key) for run in found])
+        cell: Cell = tables.interval([run.get(measure.key) for run in found])
+        if isinstance(cell, dict):
+            cell["interval"] = [min(max(end, 0.0), measure.largest) for end in cell["interval"]]
+        return cell
 
-    def decisive(self, setting: str, key: str) -> Cell:
+    def decisive(self, setting: str, measure: Measure) -> Cell:
         """The same, if there are seeds enough for an interval."""
-        return self.of(setting, key) if sum(run["setting"] == setting for run in self.runs) >= LEAST_SEEDS else None
+        return self.of(setting, measure) if sum(run["setting"] == setting for run in self.runs) >= LEAST_SEEDS else None
 
     def clearly_better(self, first: str, second: str, measure: Measure) -> bool:
         """Whether the differences of two settings, seed by seed on equal data, have an interval on the better side."""
@@ -124,7 +135,7 @@ def utility_table(
         elif why := numbers.refusal(setting):
             row[shown[0].key] = f"refused: {why}"
         else:
-            row |= {of.key: numbers.of(setting, of.key) for of in shown}
+            row |= {of.key: numbers.of(setting, of) for of in shown}
         made.append(row)
     columns = [{"title": "", "key": "arm"}]
     return {
@@ -158,8 +169,7 @@ class Situation:
     def cells(self, numbers: Numbers) -> dict[str, Cell]:
         """The cell of each generator that has one."""
         found = {
-            arm.name: numbers.decisive(setting_of(self.kind, arm.name, self.epsilon), self.measure.key)
-            for arm in self.arms
+            arm.name: numbers.decisive(setting_of(self.kind, arm.name, self.epsilon), self.measure) for arm in self.arms
         }
         return {name: cell for name, cell in found.items() if cell is not None}
 
@@ -170,7 +180,7 @@ class Situation:
     def row(self, numbers: Numbers) -> dict[str, str]:
         """What to take, and why."""
         cells = self.cells(numbers)
-        floors = {name: numbers.decisive(setting_of(self.kind, name, None), self.measure.key) for name in self.public}
+        floors = {name: numbers.decisive(setting_of(self.kind, name, None), self.measure) for name in self.public}
         floors = {name: cell for name, cell in floors.items() if cell is not None}
         if not cells or not floors:
             return {"have": self.have, "take": NOT_YET, "because": NOT_YET}
@@ -182,7 +192,7 @@ class Situation:
             for name in self.ordered(cells)[1:]
             if not numbers.clearly_better(settings[best], settings[name], self.measure)
         ]
-        ceiling = numbers.decisive(setting_of(self.kind, self.ceiling, None), self.measure.key)
+        ceiling = numbers.decisive(setting_of(self.kind, self.ceiling, None), self.measure)
         said = [(best, cells[best]), *((name, cells[name]) for name in even), (floor, floors[floor])]
         said += [] if ceiling is None else [(self.ceiling, ceiling)]
         because = "; ".join(f"{name} {shown(cell, self.measure.digits)}" for name, cell in said)
@@ -199,7 +209,7 @@ class Situation:
         """As `row`: of what is clearly better than any public row, what takes the least time."""
         cells = self.cells(numbers)
         floors = [setting_of(self.kind, name, None) for name in self.public]
-        times = {name: numbers.decisive(setting_of(self.kind, name, self.epsilon), CPU.key) for name in cells}
+        times = {name: numbers.decisive(setting_of(self.kind, name, self.epsilon), CPU) for name in cells}
         helps = {
             name: time
             for name, time in times.items()
