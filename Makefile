@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY := PASSIVE
 test verify: export OMP_NUM_THREADS := 1  # two workers, two cores
 test verify: export PYTHONDONTWRITEBYTECODE :=  # the tests start Python some 200 times
 
-.PHONY: setup demo test verify lint types imports model clean
+.PHONY: setup demo test verify lint types imports docs model clean
 
 $(VENV)/stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +37,9 @@ types: $(VENV)/stamp  ## mypy on an installed copy, so that import names are tho
 
 imports: $(VENV)/stamp  ## imports go down the floors, never up
 	$(BIN)/pytest -q tests/test_import_direction.py
+
+docs: $(VENV)/stamp  ## the documentation as a site, in build/site; opened as files, it asks nothing of any network
+	cd docs && ../$(BIN)/python -m build_site
 
 model: $(VENV)/stamp  ## trains the embedded language model anew (16 to 18 minutes on 2 idle cores, by its processor time)
 	cd benchmarks && ../$(BIN)/python -m embedded_model.train -o ../mechanisms/models/embedded/weights
