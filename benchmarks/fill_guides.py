@@ -23,10 +23,9 @@ tables = importlib.import_module("tables")
 GUIDES = {
     "table-evolution.md": "table_evolution",
     "marginals.md": "marginals_beside_opendp",
-    "secret-evolution.md": "secret_weights",
     "private-inference.md": "centred",
 }
-"""Page of docs → results file that it shows."""
+"""Page of docs → results file of which it shows tables."""
 
 
 def tables_of(name: str) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Weights beside coins in secret-protected evolution: what is released of private records, and the texts that follow.
 
     python benchmarks/secret_weights.py [--seeds 5] [--quick] [--results FOLDER] [--only releases]
-    python benchmarks/fill_guides.py
 
 Made-up texts of the reproduction of secret-protected evolution, in two labels of four topics; a fifth of them hold
 secrets. p = 10⁻⁴ and r/p = 2, 10 and 50. Both ways give a record the same share, as a probability or as a weight, so

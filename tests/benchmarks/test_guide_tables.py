@@ -29,5 +29,6 @@ def test_guides_show_the_results(guides: ModuleType) -> None:
     for page, name in guides.GUIDES.items():
         text, made = (guides.DOCS / page).read_text(encoding="utf-8"), guides.tables_of(name)
         shown = {line.split()[2] for line in text.splitlines() if line.startswith("<!-- table ")}
-        assert shown == set(made), page
+        assert shown, page
+        assert shown <= set(made), page
         assert guides.tables.filled(text, made) == text, page
