@@ -252,6 +252,17 @@ class Column:
         forms, numbers = meanings(cell)
         return numbers[forms.index(self.form)] if self.form in forms else None
 
+    def plain_numbers(self, cells: Sequence[Any]) -> list[float] | None:
+        """`number` of cells that are all text of finite numbers as they stand; None unless they are, which is faster to
+        find out for many cells together."""
+        if self.form not in _WITH_POINT or not all(type(cell) is str for cell in cells) or "_" in "".join(cells):
+            return None
+        try:
+            numbers = list(map(float, cells))
+        except ValueError:
+            return None
+        return numbers if all(-_EXACT < number < _EXACT for number in numbers) else None
+
     def value(self, cell: Any) -> float | str | None:
         """What a cell means: a number, or a word; None if it is missing, or not of the column's form."""
         if self.form is not None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpassay.attacks.released.holdout import Hits
 from dpassay.attacks.released.tables import EncodedTable, Step, Tables, nearest
 from dpassay.base import validate
-from dpassay.base.arrays import Bools
+from dpassay.base.arrays import Bools, Integers
 from dpassay.base.number_format import format_percent
 
 TOLERANCE = 0.05
@@ -29,6 +29,7 @@ def attribute_inference(
     *,
     name: str = "attribute_inference",
     tolerance: float = TOLERANCE,
+    index: Integers | None = None,
     progress: Step | None = None,
 ) -> Hits:
     """Guesses a column of every row as that of the synthetic row that is nearest in the other columns.
@@ -38,6 +39,8 @@ def attribute_inference(
         secret: the column to guess.
         name: of the attack, if several columns are guessed.
         tolerance: for numbers, as a fraction of the range in source and holdout, in [0, 1).
+        index: of the synthetic row that is nearest in the other columns to each row of source and holdout, if it is
+            known (`nearest_without`).
         progress: called with the number of rows done and the total.
 
     Returns:
@@ -52,8 +55,8 @@ def attribute_inference(
     known = tables.without(secret)
     if not known.numeric and not known.categorical:
         raise ValueError(f"column {secret!r} cannot be guessed: there is no other column to guess it from")
-    both = EncodedTable.joined(known.source, known.holdout)
-    _, index = nearest(both, known.synthetic, progress)
+    if index is None:
+        _, index = nearest(EncodedTable.joined(known.source, known.holdout), known.synthetic, progress)
     truth = _column(EncodedTable.joined(tables.source, tables.holdout), numeric, position)
     given = _column(tables.synthetic, numeric, position)
     right = _right(given[index], truth, numeric, tolerance)

@@ -34,7 +34,13 @@ def exact_matches(tables: Tables) -> Hits:
 
 
 def closest_records(
-    tables: Tables, *, seed: int, share: float = CLOSEST, limit: int | None = None, progress: Step | None = None
+    tables: Tables,
+    *,
+    seed: int,
+    share: float = CLOSEST,
+    limit: int | None = None,
+    distances: Floats | None = None,
+    progress: Step | None = None,
 ) -> Hits:
     """Guesses that the rows nearest to a synthetic row are those of the source.
 
@@ -48,6 +54,7 @@ def closest_records(
         share: fraction of all units to guess, in (0, 1).
         limit: largest number of synthetic rows, and of rows of each side, that are used for the share of synthetic
             rows; the guesses use all rows.
+        distances: of all rows of source and holdout to the nearest synthetic row, if they are known (`nearest`).
         progress: called with the number of rows done and the total.
 
     Returns:
@@ -57,13 +64,13 @@ def closest_records(
     """
     validate.open_probability(share=share)
     both = EncodedTable.joined(tables.source, tables.holdout)
-    of_rows, _ = nearest(both, tables.synthetic, progress)
+    of_rows = nearest(both, tables.synthetic, progress)[0] if distances is None else distances
     count, total = tables.counts[0], sum(tables.counts)
-    distances = np.full(total, np.inf)
-    np.minimum.at(distances, tables.owners, of_rows)
+    of_units = np.full(total, np.inf)
+    np.minimum.at(of_units, tables.owners, of_rows)
     rng = np.random.default_rng(seed)
     ties = ranks(both.keys()) if tables.units is None else tables.units.order
-    order = np.lexsort((rng.permutation(total), ties, distances))
+    order = np.lexsort((rng.permutation(total), ties, of_units))
     guessed = np.zeros(total, dtype=np.bool_)
     guessed[order[: math.ceil(share * total)]] = True
     return Hits(
@@ -74,10 +81,10 @@ def closest_records(
         guessed[:count],
         guessed[count:],
         {
-            "area_under_curve": area_under_curve(distances[:count], distances[count:]),
+            "area_under_curve": area_under_curve(of_units[:count], of_units[count:]),
             "median_distance": {
-                "source": float(np.median(distances[:count])),
-                "holdout": float(np.median(distances[count:])),
+                "source": float(np.median(of_units[:count])),
+                "holdout": float(np.median(of_units[count:])),
             },
             "synthetic_rows": _nearer(tables, rng, limit or len(both)),
         },

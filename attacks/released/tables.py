@@ -8,8 +8,9 @@ Source: Gower, "A General Coefficient of Similarity and Some of Its Properties" 
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from dpassay.data.columns import NO_RULES, Column, ColumnReader, Kind, Rules, jo
 
 Step = Callable[[int, int], None]
 
+_CELLS = 256  # of a column that are read at once, if all of them are plain numbers
 ROWS, OTHERS = 128, 2048  # rows of each side in a block of distances
 
 
@@ -210,12 +212,18 @@ def _shares(column: Column, cells: Sequence[Any], synthetic: int) -> Floats:
     Of the first `synthetic` cells those that are no such number are infinite, at the largest distance from all.
     """
     numbers = np.full(len(cells), math.nan)
-    for index, cell in enumerate(cells):
-        number = column.number(cell)
-        if number is not None:
-            numbers[index] = number
-        elif index < synthetic and not column.is_missing(cell):
-            numbers[index] = math.inf
+    for begin in range(0, len(cells), _CELLS):
+        part = cells[begin : begin + _CELLS]
+        plain = column.plain_numbers(part)
+        if plain is not None:
+            numbers[begin : begin + _CELLS] = plain
+            continue
+        for index, cell in enumerate(part, begin):
+            number = column.number(cell)
+            if number is not None:
+                numbers[index] = number
+            elif index < synthetic and not column.is_missing(cell):
+                numbers[index] = math.inf
     width = column.high - column.low
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         shares = (numbers - column.low) / width
@@ -247,46 +255,99 @@ def nearest(rows: EncodedTable, others: EncodedTable, progress: Step | None = No
     Returns:
         Distances in [0, 1], shape (n,), and the index of the first nearest row, shape (n,).
     """
-    distance = np.full(len(rows), np.inf, dtype=np.float32)
-    index = np.zeros(len(rows), dtype=np.int64)
+    return nearest_without(rows, others, (), progress)[0]
+
+
+def nearest_without(
+    rows: EncodedTable, others: EncodedTable, left_out: Sequence[tuple[bool, int]], progress: Step | None = None
+) -> list[tuple[Floats, Integers]]:
+    """As `nearest`: by all columns, and then with each of some columns left out, in one pass over the pairs of rows.
+
+    Args:
+        rows: n rows.
+        others: at least one row, with the same columns.
+        left_out: columns as `Tables.locate` gives them; there must be another one beside each.
+        progress: called with the number of rows done and n.
+    """
+    found = [
+        (np.full(len(rows), np.inf, dtype=np.float32), np.zeros(len(rows), dtype=np.int64))
+        for _ in range(1 + len(left_out))
+    ]
+    columns = rows.numbers.shape[1] + rows.codes.shape[1]
     a, b = (np.clip(table.numbers, -9, 9).astype(np.float32) for table in (rows, others))
-    empty = [bool(np.isnan(a[:, j]).any() or np.isnan(b[:, j]).any()) for j in range(a.shape[1])]
+    blocks = [
+        _Columns(b[start : start + OTHERS], others.codes[start : start + OTHERS])
+        for start in range(0, len(others), OTHERS)
+    ]
     for begin in range(0, len(rows), ROWS):
         here = slice(begin, begin + ROWS)
-        for start in range(0, len(others), OTHERS):
-            there = slice(start, start + OTHERS)
-            apart = _apart(a[here], b[there], rows.codes[here], others.codes[there], empty)
-            best = apart.argmin(axis=1)
-            least = apart[np.arange(len(apart)), best]
-            nearer = least < distance[here]
-            distance[here] = np.where(nearer, least, distance[here])
-            index[here] = np.where(nearer, best + start, index[here])
+        block, start = _Columns(a[here], rows.codes[here]), 0
+        for there in blocks:
+            for (distance, index), apart in zip(found, _apart(block, there, left_out), strict=True):
+                best = apart.argmin(axis=1)
+                least = apart[np.arange(len(apart)), best]
+                nearer = least < distance[here]
+                distance[here] = np.where(nearer, least, distance[here])
+                index[here] = np.where(nearer, best + start, index[here])
+            start += len(there)
         if progress is not None:
             progress(min(begin + ROWS, len(rows)), len(rows))
-    return distance.astype(np.float64) / (a.shape[1] + rows.codes.shape[1]), index
+    return [
+        (distance.astype(np.float64) / (columns if number == 0 else columns - 1), index)
+        for number, (distance, index) in enumerate(found)
+    ]
 
 
-def _apart(
-    a: NDArray[np.float32], b: NDArray[np.float32], x: NDArray[np.int32], y: NDArray[np.int32], empty: list[bool]
-) -> NDArray[np.float32]:
-    """Sums over columns, shape (rows, others)."""
-    out = np.zeros((len(a), len(b)), dtype=np.float32)
+class _Columns:
+    """A block of rows, column by column, with what is known of each: its ends, and where cells are missing."""
+
+    def __init__(self, numbers: NDArray[np.float32], codes: NDArray[np.int32]) -> None:
+        self._rows = len(numbers)
+        self.numbers, self.codes = np.ascontiguousarray(numbers.T), np.ascontiguousarray(codes.T)
+        self.missing = [gone if gone.any() else None for gone in map(np.isnan, self.numbers)]
+        self.ends = [(column.min(), column.max()) for column in self.numbers]  # NaN if a cell is missing
+
+    def __len__(self) -> int:
+        return self._rows
+
+
+def _apart(rows: _Columns, others: _Columns, left_out: Sequence[tuple[bool, int]]) -> Iterator[NDArray[np.float32]]:
+    """Sums over columns, shape (rows, others): over all, and over all but each one that is left out.
+
+    A sum that was given is overwritten when the next one is asked for.
+    """
+    out = np.zeros((len(rows), len(others)), dtype=np.float32)
     item = np.empty_like(out)
-    a, b = np.ascontiguousarray(a.T), np.ascontiguousarray(b.T)  # a column in one piece
-    x, y = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
-    for j in range(len(a)):
-        np.subtract(a[j, :, None], b[j], out=item)
-        np.abs(item, out=item)
-        if not (a[j].max() - b[j].min() <= 1 and b[j].max() - a[j].min() <= 1):
-            np.minimum(item, np.float32(1), out=item)
-        if empty[j]:
-            missing, gone = np.isnan(a[j])[:, None], np.isnan(b[j])
-            np.copyto(item, np.float32(1), where=missing ^ gone)
-            np.copyto(item, np.float32(0), where=missing & gone)
-        out += item
-    for begin in range(0, len(x), 255):
+    for j in range(len(rows.numbers)):
+        if (True, j) not in left_out:
+            out += _of_numbers(rows, others, j, item)
+    codes = [j for j in range(len(rows.codes)) if (False, j) not in left_out]
+    for begin in range(0, len(codes), 255):
         differing = np.zeros(out.shape, dtype=np.uint8)
-        for j in range(begin, min(begin + 255, len(x))):
-            differing += (x[j, :, None] != y[j]).view(np.uint8)
+        for j in codes[begin : begin + 255]:
+            differing += (rows.codes[j, :, None] != others.codes[j]).view(np.uint8)
         out += differing
-    return out
+    if not left_out:
+        yield out
+        return
+    items = [
+        _of_numbers(rows, others, j, np.empty_like(out)) if numeric else rows.codes[j, :, None] != others.codes[j]
+        for numeric, j in left_out
+    ]
+    yield functools.reduce(np.add, items, out)
+    for number in range(len(items)):
+        yield functools.reduce(np.add, items[:number] + items[number + 1 :], out)
+
+
+def _of_numbers(rows: _Columns, others: _Columns, j: int, item: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The differences of a column of numbers, written into `item`."""
+    np.subtract(rows.numbers[j, :, None], others.numbers[j], out=item)
+    np.abs(item, out=item)
+    (low, high), (least, most) = rows.ends[j], others.ends[j]
+    if not (high - least <= 1 and most - low <= 1):
+        np.minimum(item, np.float32(1), out=item)
+    if rows.missing[j] is not None or others.missing[j] is not None:
+        missing, gone = np.isnan(rows.numbers[j])[:, None], np.isnan(others.numbers[j])
+        np.copyto(item, np.float32(1), where=missing ^ gone)
+        np.copyto(item, np.float32(0), where=missing & gone)
+    return item

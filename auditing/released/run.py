@@ -385,7 +385,7 @@ def audit_rows(
     from dpassay.attacks.released.linkability import linkability
     from dpassay.attacks.released.nearest_record import closest_records, exact_matches
     from dpassay.attacks.released.singling_out import singling_out
-    from dpassay.attacks.released.tables import encode
+    from dpassay.attacks.released.tables import EncodedTable, encode, nearest_without
 
     progress = settings.progress
     with progress.stage("Encoding") as step, input_errors():
@@ -401,15 +401,19 @@ def audit_rows(
     every = _with_units(every, units, settings)
     some = _subsample(every, settings)
     hits = [exact_matches(every)]
+    left_out = [some.locate(column) for column in settings.secrets if len(every.columns) > 1]
     with progress.stage("Nearest rows") as step:
-        hits.append(closest_records(some, seed=settings.seed, limit=settings.limit // 2, progress=step))
+        both = EncodedTable.joined(some.source, some.holdout)
+        by_all, *without = nearest_without(both, some.synthetic, left_out, step)
+        hits.append(closest_records(some, seed=settings.seed, limit=settings.limit // 2, distances=by_all[0]))
     if settings.link:
         with progress.stage("Linking parts of rows") as step, input_errors():
             hits.append(linkability(some, settings.link, seed=settings.seed, progress=step))
-    for column in settings.secrets:
+    for number, column in enumerate(settings.secrets):
+        index = without[number][1] if without else None  # of a table of one column it says why it cannot
         name = "attribute_inference" + (f" ({column})" if len(settings.secrets) > 1 else "")
-        with progress.stage("Guessing the secret column") as step, input_errors():
-            hits.append(attribute_inference(some, column, name=name, progress=step))
+        with input_errors():
+            hits.append(attribute_inference(some, column, name=name, index=index))
     with progress.stage("Singling out") as step:
         hits.append(singling_out(some, seed=settings.seed, progress=step))
     unit = "record" if settings.user is None else "user"

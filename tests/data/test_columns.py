@@ -6,6 +6,9 @@ import datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from property_settings import examples
 
 from dpassay.data.column_summary import summarised
 from dpassay.data.columns import Column, ColumnReader, Form, Kind, Rules, readers_of
@@ -123,3 +126,34 @@ def test_words_that_look_like_numbers_or_dates_are_warned_of(cells: list[str], w
 def test_keys_of_many_digits_stay_apart() -> None:
     column = column_of([str(10**17 + number % 30) for number in range(99)])
     assert len({column.value(str(10**17 + number)) for number in range(30)}) == 30
+
+
+CELLS = [
+    "1",
+    "-2.5",
+    " 7 ",
+    "1e3",
+    "1e400",
+    "nan",
+    "NA",
+    "",
+    "1_0",
+    "0x1",
+    "٣",
+    "1,200",
+    "1.200",
+    "9007199254740993",
+    "inf",
+]
+
+
+@examples(200, 2000)
+@given(
+    st.lists(st.one_of(st.sampled_from(CELLS), st.floats().map(str), st.none(), st.floats()), min_size=1, max_size=3)
+)
+def test_many_cells_at_once_are_read_as_one_by_one(cells: list[Any]) -> None:
+    for form in (Form.POINT, Form.THOUSANDS, Form.COMMA, None):
+        column = Column("x", Kind.NUMBER if form else Kind.TEXT, form, 1, 0, 0, 1)
+        together = column.plain_numbers(cells)
+        assert together is None or together == [column.number(cell) for cell in cells]
+    assert Column("x", Kind.NUMBER, Form.POINT, 2, 0, 0, 2).plain_numbers(["1", "-2.5e-3"]) == [1.0, -0.0025]

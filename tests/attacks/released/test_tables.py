@@ -17,7 +17,7 @@ from scipy import stats
 from dpassay.attacks.released.attribute_inference import attribute_inference
 from dpassay.attacks.released.nearest_record import area_under_curve, closest_records, exact_matches
 from dpassay.attacks.released.singling_out import ColumnCondition, singling_out, univariate
-from dpassay.attacks.released.tables import EncodedTable, Tables, encode, nearest
+from dpassay.attacks.released.tables import EncodedTable, Tables, encode, nearest, nearest_without
 from dpassay.data.columns import Kind, Rules
 
 Row = dict[str, Any]
@@ -60,6 +60,25 @@ def test_distances_are_those_of_the_definition(
         assert distance == pytest.approx(min(every), abs=1e-6)  # three numbers of float32 are added
         assert every[i] == pytest.approx(min(every), abs=1e-6)
         assert (distance == 0) == (min(every) == 0)
+
+
+def test_columns_left_out_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against tables that lack the column; numbers are quarters, so that sums are exact."""
+    monkeypatch.setattr("dpassay.attacks.released.tables.ROWS", 7)
+    monkeypatch.setattr("dpassay.attacks.released.tables.OTHERS", 11)
+    rng = np.random.default_rng(0)
+    sides = []
+    for n in (40, 30, 30):
+        numbers = rng.integers(0, 5, (n, 3)) / 4.0
+        numbers[rng.random((n, 3)) < 0.1] = np.nan
+        numbers[0, 1] = np.inf if n == 40 else 0.0
+        sides.append(EncodedTable(numbers, rng.integers(-1, 3, (n, 2)).astype(np.int32)))
+    tables = Tables(("x", "y", "z"), ("p", "q"), sides[0], sides[1], sides[2])
+    names = ["y", "q", "x"]
+    found = nearest_without(tables.source, tables.synthetic, [tables.locate(name) for name in names])
+    for tables_of, result in zip([tables, *map(tables.without, names)], found, strict=True):
+        for a, b in zip(result, nearest(tables_of.source, tables_of.synthetic), strict=True):
+            assert np.array_equal(a, b)
 
 
 def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
