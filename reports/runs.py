@@ -50,6 +50,7 @@ class ManyRunsPlan(AuditPlan):
     """What was fixed before the first run."""
 
     pairs: list[Neighbors]
+    own: bool = Field(default=False, description="whether the user gave the pair; no other is tested then")
     runs: int = Field(description="the most, those of the search included")
     pilots: int = Field(description="the most that the search may use")
     most_rounds: int = Field(description="of the test, if the search uses all its runs")
@@ -191,10 +192,11 @@ def _plan_rows(document: RunsAudit) -> list[tuple[str, str]]:
     plan = document.plan
     rounds = f"{plan.most_rounds} rounds of two"
     failing = "tested like others" if plan.failures else "left out of the test, and named below"
+    pairs = "one, the user's own" if plan.own else f"{len(plan.pairs)}, one of which is tested"
     return [
         ("Neighbouring data", text.adjacency(plan.adjacency, plan.unit)),
         *((("The data", text.capital(plan.written)),) if plan.written else ()),
-        ("Pairs of neighbours", f"{len(plan.pairs)}, one of which is tested"),
+        ("Pairs of neighbours", pairs),
         ("Runs", f"at most {plan.runs}: up to {plan.pilots} for the search, {rounds} or more for the test"),
         ("Pairs on which the generator fails", failing),
         ("Confidence", format_confidence(plan.confidence)),

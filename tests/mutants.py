@@ -57,6 +57,7 @@ BOUNDS = "tests/accounting/test_bounds_hold.py"
 BOUND = f"{BOUNDS}::test_no_attacker_exceeds_a_bound"
 CHOICES = "tests/app/jobs/test_choices.py"
 EX_POST = "tests/accounting/ex_post/test_ex_post.py"
+OWN_PAIR = "tests/attacks/black_box/test_own_neighbors.py"
 WORST = "tests/attacks/black_box/test_worst_cases.py"
 PROBES = "tests/attacks/black_box/test_probes.py"
 PLAINEST = "tests/audits/games/test_plainest_event.py"
@@ -1027,6 +1028,27 @@ AUDITS = (
         'for _ in range(1 if own == "single" else level)',
         'for _ in range(level if own == "shared" else 1)',
         (f"{PROBES}::test_groups_that_are_published_from_some_size_on_are_events_of_their_pair",),
+    ),
+    Mutant(
+        "a user's own data sets may differ in a record more than the unit has",
+        "attacks/black_box/own_neighbors.py",
+        "if more > unit.size:",
+        "if more > unit.size + 1:",
+        (f"{OWN_PAIR}::test_data_sets_are_neighbours_if_leaving_out_some_records_makes_one_the_other",),
+    ),
+    Mutant(
+        "a user's own data sets may have one record exchanged too many",
+        "attacks/black_box/own_neighbors.py",
+        "if differ > unit.size:",
+        "if differ > unit.size + 1:",
+        (f"{OWN_PAIR}::test_exchanged_records_are_those_at_which_data_sets_differ",),
+    ),
+    Mutant(
+        "records of a user's own pair are compared as text",
+        "attacks/black_box/own_neighbors.py",
+        "repr(list(row.values()))",
+        "repr(list(map(str, row.values())))",
+        (f"{OWN_PAIR}::test_cells_of_different_types_are_different",),
     ),
 )
 """What audits show."""

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -279,17 +279,19 @@ class _Target:
         self._target, self._novel = pair.target, set(pair.novel)
         self._reaches = any(event.feature == REACHED for event in pair.events)  # plans of version 0.2 do not know it
         self._values = {column.name: column.value(pair.target[column.name]) for column in self._columns}
-        self._held = {column.name: self._count(column, pair.data) for column in self._columns}
+        self._held = dict.fromkeys(self._values, 0.0)
+        for piece in pieces(pair.data, PIECE):
+            for column in self._columns:
+                self._held[column.name] += self._count(column, piece)
         self._together = self._combinations(pair)
+        others = _Others(columns, pair)
         self._middles = {
-            column.name: middle for column in self._columns if (middle := self._middle(column, pair)) is not None
+            column.name: middle for column in self._columns if (middle := self._middle(column, others)) is not None
         }
         self._words: dict[str, tuple[frozenset[str], frozenset[tuple[str, ...]]]] = {}
-        for column in columns:
-            if column.kind == "text":
-                known = {word for row in _others(pair) for word in _words(row.get(column.name))}
-                words = _words(pair.target[column.name])
-                self._words[column.name] = frozenset(words) - known, frozenset(_triples(words))
+        for name, known in others.words.items():
+            words = _words(pair.target[name])
+            self._words[name] = frozenset(words) - known, frozenset(_triples(words))
 
     def _combinations(self, pair: NeighboringData) -> dict[str, list[tuple[int, ...]]]:
         """By the name of an expected feature, the columns of each combination that it looks for: of those in which some
@@ -303,16 +305,15 @@ class _Target:
         form = None if column.column is None else column.column.form
         return float(self._equal(column, _cells(column, [row.get(column.name) for row in rows], form)).sum())
 
-    def _middle(self, column: ColumnFacts, pair: NeighboringData) -> tuple[float, bool] | None:
+    def _middle(self, column: ColumnFacts, others: _Others) -> tuple[float, bool] | None:
         """Half-way from the range of D to the target's value, and whether that is above; None if it is inside."""
         value = self._values[column.name]
         if column.kind != "number" or not isinstance(value, float):
             return None
-        every = (column.value(row.get(column.name)) for row in _others(pair))
-        held = [number for number in every if isinstance(number, float)]
-        if not held or min(held) <= value <= max(held):
+        low, high = others.ranges[column.name]
+        if low > high or low <= value <= high:
             return None
-        edge = max(held) if value > max(held) else min(held)
+        edge = high if value > high else low
         return (edge + value) / 2, value > edge
 
     def add(self, cells: Mapping[str, _Cells], into: _FeatureSums) -> None:
@@ -405,9 +406,22 @@ class _Target:
         into.add(f"{name}: texts equal to the target's", float(sum(value == wanted for value in values)))
 
 
-def _others(pair: NeighboringData) -> Sequence[Row]:
-    """The records of D but for planted copies of the target."""
-    return pair.data[: len(pair.data) - pair.planted]
+class _Others:
+    """What the records of D hold, but for planted copies of the target, which are read once: the smallest and the
+    largest number of each column of numbers, and the words of each column of prose."""
+
+    def __init__(self, columns: Sequence[ColumnFacts], pair: NeighboringData) -> None:
+        numbers = [column for column in columns if column.kind == "number"]
+        self.ranges = {column.name: (math.inf, -math.inf) for column in numbers}
+        self.words: dict[str, set[str]] = {column.name: set() for column in columns if column.kind == "text"}
+        for row in islice(pair.data, len(pair.data) - pair.planted):
+            for column in numbers:
+                number = column.value(row.get(column.name))
+                if isinstance(number, float):
+                    low, high = self.ranges[column.name]
+                    self.ranges[column.name] = min(low, number), max(high, number)
+            for name, words in self.words.items():
+                words.update(_words(row.get(name)))
 
 
 def _form_in(column: ColumnFacts, cells: Sequence[Any]) -> Form | None:

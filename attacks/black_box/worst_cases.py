@@ -214,8 +214,8 @@ class NeighboringData:
 
     name: str
     finds: str
-    data: tuple[Row, ...]
-    neighbor: tuple[Row, ...]
+    data: Sequence[Row]
+    neighbor: Sequence[Row]
     target: Row
     novel: tuple[str, ...]
     events: tuple[Event, ...]
@@ -469,11 +469,11 @@ def neighboring_data(
     return tuple(results)
 
 
-def data_sets_of(pairs: Sequence[NeighboringData]) -> tuple[list[tuple[Row, ...]], list[tuple[int, int]]]:
+def data_sets_of(pairs: Sequence[NeighboringData]) -> tuple[list[Sequence[Row]], list[tuple[int, int]]]:
     """The different data sets of some pairs, and for each pair the indices of its D and D′ among them."""
-    data_sets: list[tuple[Row, ...]] = []
+    data_sets: list[Sequence[Row]] = []
 
-    def index(rows: tuple[Row, ...]) -> int:
+    def index(rows: Sequence[Row]) -> int:
         for position, known in enumerate(data_sets):
             if known is rows or known == rows:
                 return position
@@ -1004,8 +1004,14 @@ ASKED: Final = frozenset(["absent_pair", "absent_triple", "tie"])
 STRATEGIES: Final[dict[str, Strategy]] = {name: strategy.make for name, strategy in _TABLE.items()}
 """All strategies by name. Where there are too few runs for all of them, the first are tried."""
 
-FINDS: Final[dict[str, str]] = {name: strategy.finds for name, strategy in _TABLE.items()}
-"""The faults that each strategy aims at."""
+OWN: Final = "own"
+"""The name of a pair that the user gives (`dpassay.attacks.black_box.own_neighbors`), which no strategy makes."""
+
+FINDS: Final[dict[str, str]] = {
+    **{name: strategy.finds for name, strategy in _TABLE.items()},
+    OWN: "what the user gave the two data sets for",
+}
+"""The faults that each strategy aims at; what the user's own pair does."""
 
 NEIGHBORS: Final[dict[str, tuple[str, str]]] = {
     name: (strategy.data, strategy.target) for name, strategy in _TABLE.items()

@@ -47,32 +47,55 @@ class Variant:
 def variants(planned: PlannedRuns, pair: PlannedPair) -> tuple[list[Variant], int]:
     """The data sets that explain a pair: with an ordinary record in the place of the target, and with one column of the
     target at a time; and how many columns were left out."""
-    copies = planned.design.unit.size
-    held, neighbor = planned.rows(pair.data), planned.rows(pair.neighbor)
-    rest, targets = neighbor[:-copies], neighbor[-copies:]
+    held, neighbor = planned.rows(pair.data), tuple(planned.rows(pair.neighbor))
+    positions = _positions(planned, len(neighbor))
+    own = planned.plan.own
+    first = neighbor[min(positions) if own is None else own.target]
     ids = [column.name for column in planned.plan.columns if column.kind == "id"]
     names = [column.name for column in planned.plan.columns if column.kind != "id"]
-    others = [row for row in held if any(row[name] != targets[0][name] for name in names)]  # no copies of the target
-    ordinary = min(others or held, key=lambda row: sum(row[name] != targets[0][name] for name in names))
-    different = [name for name in names if ordinary[name] != targets[0][name]]
+    ordinary = _ordinary(held, first, names)
+    different = [name for name in names if ordinary[name] != first[name]]
     different.sort(key=lambda name: name not in pair.novel)
     results = [
-        Variant(
-            column, (*rest, *({**ordinary, **{name: target[name] for name in (*ids, *alone)}} for target in targets))
-        )
+        Variant(column, _with_ordinary(neighbor, positions, ordinary, (*ids, *alone)))
         for column, alone in [("", ()), *((name, (name,)) for name in different[:MAX_COLUMNS])]
     ]
     return results, len(different) - len(results) + 1
 
 
-def content_of(planned: PlannedRuns, pair: PlannedPair, rows: Sequence[Row], path: Path) -> bytes:
-    """The file of a data set, written as the others are, by way of a path."""
+def _positions(planned: PlannedRuns, records: int) -> frozenset[int]:
+    """The positions of the targets among so many records of D′, at the end of which strategies put them."""
+    if planned.plan.own is not None:
+        return frozenset(planned.plan.own.positions)
+    return frozenset(range(records - planned.design.unit.size, records))
+
+
+def _ordinary(held: Sequence[Row], target: Row, names: Sequence[str]) -> Row:
+    """The record of D that differs from the target in fewest of these columns, but in some unless none does."""
+    least: tuple[int, Row] | None = None
+    for row in held:
+        differ = sum(row[name] != target[name] for name in names) or len(names) + 1
+        if least is None or differ < least[0]:
+            least = differ, row
+    assert least is not None
+    return least[1]
+
+
+def _with_ordinary(
+    rows: Sequence[Row], positions: frozenset[int], ordinary: Row, kept: Sequence[str]
+) -> tuple[Row, ...]:
+    """Records in which an ordinary one, but for its cells in some columns, stands at some positions."""
+    return tuple(
+        {**ordinary, **{name: row[name] for name in kept}} if position in positions else row
+        for position, row in enumerate(rows)
+    )
+
+
+def write_variant(planned: PlannedRuns, pair: PlannedPair, rows: Sequence[Row], path: Path) -> None:
+    """Writes a data set as the others are."""
     reading = planned.plan.dialect.options if planned.plan.dialect is not None else FOUND
     columns = [ColumnRange(column.name, "other") for column in planned.plan.columns]
-    write_rows(path, [dict(row) for row in rows], Data(planned.data_file(pair.data), columns, reading=reading))
-    content = path.read_bytes()
-    path.unlink()
-    return content
+    write_rows(path, map(dict, rows), Data(planned.data_file(pair.data), columns, reading=reading))
 
 
 class Explanation:

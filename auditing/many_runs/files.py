@@ -21,13 +21,16 @@ from pydantic import AliasChoices, Field, FiniteFloat, ValidationError
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.attacks.black_box.output_features import FAILED, Features, OutputFeatures
+from dpassay.attacks.black_box.own_neighbors import own_neighbors
 from dpassay.attacks.black_box.probes import FINDS as PROBE_FINDS
 from dpassay.attacks.black_box.probes import MAX_LEVEL, Ladder, pair_name
 from dpassay.attacks.black_box.worst_cases import (
     FINDS,
+    OWN,
     ColumnFacts,
     Event,
     NeighboringData,
+    Row,
     Use,
     difference_in_words,
 )
@@ -35,6 +38,7 @@ from dpassay.attacks.canaries.rows import ColumnRange
 from dpassay.auditing.data import Data, write_rows
 from dpassay.auditing.files import MANIFEST, PLAN, Claimed, Part, version_error
 from dpassay.auditing.many_runs.audited import AuditedGenerator, now
+from dpassay.auditing.many_runs.own_files import FileRows, PlannedOwn, copied
 from dpassay.auditing.many_runs.probes import PlannedProbe, ladder_rows, marks_of, pair_named, place
 from dpassay.audits.games.many_runs import (
     MAX_RUNS,
@@ -56,7 +60,6 @@ from dpassay.base.number_format import format_confidence, format_lower, format_n
 from dpassay.data.column_summary import ColumnSummary
 from dpassay.data.columns import Column, Form, Kind
 from dpassay.data.reader import FOUND, Dialect, FileOptions
-from dpassay.data.records import read_rows
 
 RESULTS: Final = "results.jsonl"
 DATA: Final = "data"
@@ -202,6 +205,7 @@ class RunsPlan(Part):
         title: what the user calls the audit; empty for none.
         probe: the probing data set; None for none, and for plans of earlier versions.
         by_growth: how pairs are ranked (`ManyRunsDesign`); false for plans of earlier versions.
+        own: the only pair, if the user gave it; None if strategies made the pairs.
     """
 
     schema_version: Literal[1] = 1
@@ -226,6 +230,7 @@ class RunsPlan(Part):
     title: str = ""
     probe: PlannedProbe | None = None
     by_growth: bool = False
+    own: PlannedOwn | None = None
 
     @property
     def names(self) -> frozenset[str]:
@@ -247,7 +252,7 @@ class RunsPlan(Part):
                     pair.neighbor,
                     tuple(item.event for item in pair.events),
                     FINDS[pair.name],
-                    difference_in_words(pair.name, Adjacency(self.adjacency), Unit.parse(self.unit).size),
+                    self._differs(pair.name),
                     self._held(pair),
                 )
                 for pair in self.pairs
@@ -264,6 +269,13 @@ class RunsPlan(Part):
             probe=None if self.probe is None else self.probe.design(len(self.data_sets)),
             by_growth=self.by_growth,
         )
+
+    def _differs(self, name: str) -> str:
+        """What D and D′ of a pair are, as one sentence."""
+        adjacency = Adjacency(self.adjacency)
+        if self.own is not None:
+            return self.own.differs(adjacency)
+        return difference_in_words(name, adjacency, Unit.parse(self.unit).size)
 
     def _held(self, pair: PlannedPair) -> tuple[Features, Features] | None:
         """The features of a pair's data sets."""
@@ -288,6 +300,10 @@ class RunsPlan(Part):
             raise ValueError("no audit of this confidence refutes a claim")
         if self.dialect is not None:
             self.dialect.options  # noqa: B018 - raises if there is no such way to write a file
+        if self.own is not None:
+            self.own.check()
+            if [pair.name for pair in self.pairs] != [OWN] or self.probe is not None:
+                raise ValueError("the user's own pair is the only one")
         names = {column.name for column in self.columns}
         if self.probe is not None:
             numbers = [self.probe.data, *(ladder.data for ladder in self.probe.ladders)]
@@ -353,21 +369,38 @@ class PlannedRuns:
             return self._written(data)
         with input_errors():
             content = path.read_bytes()
-        if hashlib.sha256(content).hexdigest() != self.plan.data_sets[data]:
-            raise InputError(f"{path}: was changed since it was planned; put it back, or plan anew")
+        self._check_unchanged(data, hashlib.sha256(content).hexdigest())
         return content
 
-    def rows(self, data: int) -> tuple[Mapping[str, Any], ...]:
-        """The records of a data set.
+    def copy(self, data: int, target: Path) -> None:
+        """Copies the file of a data set of the plan, in pieces.
+
+        Raises:
+            InputError: if it was changed.
+        """
+        with input_errors():
+            digest = copied(self.data_file(data), target)
+        self._check_unchanged(data, digest)
+
+    def _check_unchanged(self, data: int, digest: str) -> None:
+        if digest != self.plan.data_sets[data]:
+            raise InputError(f"{self.data_file(data)}: was changed since it was planned; put it back, or plan anew")
+
+    def rows(self, data: int) -> Sequence[Row]:
+        """The records of a data set; those of a user's own pair are read anew each time.
 
         Raises:
             InputError: if its file was changed.
         """
         if data >= len(self.plan.data_sets):
             return ladder_rows(data, len(self.plan.data_sets), lambda position: self.ladders[position])
-        self.content(data)
+        path = self.data_file(data)
+        with input_errors(), path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        self._check_unchanged(data, digest)
         with input_errors():
-            return tuple(row for _, row in read_rows(self.data_file(data), stated=self._stated))
+            rows = FileRows(path, self._stated)
+            return rows if self.plan.own is not None else tuple(rows)
 
     @property
     def _stated(self) -> FileOptions:
@@ -387,7 +420,7 @@ class PlannedRuns:
                 ladder.name,
                 PROBE_FINDS[ladder.name],
                 tuple(mark.mark for mark in ladder.marks),
-                self.rows(ladder.data),
+                tuple(self.rows(ladder.data)),
                 ladder.filler,
                 ladder.levels,
                 tuple(ladder.novel),
@@ -431,11 +464,17 @@ class PlannedRuns:
             write_rows(path, [dict(row) for row in self.rows(data)], Data(like, columns, reading=self._stated))
             return path.read_bytes()
 
-    def _check_neighbors(
-        self, name: str, data: Sequence[Mapping[str, Any]], neighbor: Sequence[Mapping[str, Any]]
-    ) -> None:
-        size, adjacency = Unit.parse(self.plan.unit).size, Adjacency(self.plan.adjacency)
-        if not _are_neighbors(data, neighbor, adjacency, size):
+    def _check_neighbors(self, name: str, data: Sequence[Row], neighbor: Sequence[Row]) -> None:
+        unit, adjacency, own = Unit.parse(self.plan.unit), Adjacency(self.plan.adjacency), self.plan.own
+        if own is not None:
+            try:
+                again = own_neighbors(data, neighbor, adjacency, unit)
+                are = list(again.positions) == own.positions and not again.swapped
+            except ValueError:
+                are = False
+        else:
+            are = _are_neighbors(data, neighbor, adjacency, unit.size)
+        if not are:
             raise InputError(f"{self.folder}: the data sets of {name} are not neighbours; make a new plan")
 
     def readings_of(self, output: Path) -> tuple[FileOptions, ...]:
@@ -491,12 +530,12 @@ class PlannedRuns:
     def words(self) -> list[str]:
         """The plan in sentences."""
         plan, design = self.plan, self.design
-        names = ", ".join(pair.name for pair in plan.pairs)
         lines = [
-            f"{len(plan.pairs)} pairs of neighbours ({plan.adjacency}, unit {plan.unit}): {names}.",
+            self._about_pairs,
             *self._about_probes,
-            f"At most {plan.runs} runs: up to {design.pilots} to choose the pair, and the rest, "
-            f"{2 * design.most_rounds} or more, to test it, at confidence {format_confidence(plan.confidence)}.",
+            f"At most {plan.runs} runs: up to {design.pilots} to choose the {'pair' if plan.own is None else 'event'}, "
+            f"and the rest, {2 * design.most_rounds} or more, to test it, at confidence "
+            f"{format_confidence(plan.confidence)}.",
             f"By simulation, the test {'refutes the claim' if plan.claim else 'shows ε > 0'} with this chance, if the "
             "search finds an event that tells D′ from D",
         ]
@@ -506,6 +545,14 @@ class PlannedRuns:
         ]
         half = power_in_words(detectable_leak(design, design.most_rounds, design.usual_pilots))
         return [*lines, f"{half} Leaks that only other neighbours would reveal are not counted.", *self.warnings]
+
+    @property
+    def _about_pairs(self) -> str:
+        plan, of = self.plan, f"({self.plan.adjacency}, unit {self.plan.unit})"
+        if plan.own is not None:
+            return f"One pair of neighbours {of}, your own. {plan.own.in_words(Adjacency(plan.adjacency))}"
+        count = len(plan.pairs)
+        return f"{count} pair{'s'[: count != 1]} of neighbours {of}: {', '.join(pair.name for pair in plan.pairs)}."
 
     @property
     def _about_probes(self) -> list[str]:
@@ -554,7 +601,8 @@ class PlannedRuns:
     def to_json(self) -> dict[str, Any]:
         """The plan as plain JSON types, without the data."""
         plan, design = self.plan, self.design
-        body = plan.model_dump(exclude={"seed", "pairs", "columns", "like", "held", "probe"})
+        left_out: dict[str, Any] = dict.fromkeys(("seed", "pairs", "columns", "like", "held", "probe"), True)
+        body = plan.model_dump(exclude={**left_out, "own": {"positions"}})
         return {
             **body,
             "sha256": self.sha256,
@@ -566,9 +614,7 @@ class PlannedRuns:
         }
 
 
-def _are_neighbors(
-    data: Sequence[Mapping[str, Any]], neighbor: Sequence[Mapping[str, Any]], adjacency: Adjacency, size: int
-) -> bool:
+def _are_neighbors(data: Sequence[Row], neighbor: Sequence[Row], adjacency: Adjacency, size: int) -> bool:
     """Whether D′ has at most so many records more than D, or as many in the place of others."""
     first, second = (Counter(repr(list(row.items())) for row in rows) for rows in (data, neighbor))
     fewer, more = (first - second).total(), (second - first).total()

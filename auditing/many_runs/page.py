@@ -39,6 +39,7 @@ def _document(planned: PlannedRuns, result: dict[str, Any]) -> dict[str, Any]:
         **({"name": plan.title} if plan.title else {}),
         "plan": {
             "pairs": _pairs(planned, result),
+            "own": plan.own is not None,
             "runs": plan.runs,
             "pilots": design.pilots,
             "most_rounds": design.most_rounds,

@@ -8,6 +8,7 @@ import math
 import random
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ import numpy as np
 from dpassay import __version__
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.attacks.black_box.output_features import Features, OutputFeatures
+from dpassay.attacks.black_box.own_neighbors import own_pair
 from dpassay.attacks.black_box.probes import FINDS as PROBE_FINDS
-from dpassay.attacks.black_box.probes import probe
+from dpassay.attacks.black_box.probes import Probe, probe
 from dpassay.attacks.black_box.worst_cases import (
     STRATEGIES,
     ColumnFacts,
@@ -44,6 +46,7 @@ from dpassay.auditing.many_runs.files import (
     data_file,
     read_plan,
 )
+from dpassay.auditing.many_runs.own_files import FileRows, PlannedOwn, copied, read_own
 from dpassay.auditing.many_runs.probes import PlannedProbe
 from dpassay.audits.games.many_runs import (
     MAX_RUNS,
@@ -52,7 +55,7 @@ from dpassay.audits.games.many_runs import (
     runs_needed,
 )
 from dpassay.base import defaults, validate
-from dpassay.base.errors import input_errors
+from dpassay.base.errors import InputError, input_errors
 from dpassay.base.number_format import format_number, format_upper
 from dpassay.base.outputs import check_new_folder
 from dpassay.base.private_files import new_folder, write_private
@@ -77,7 +80,8 @@ _ALIKE = 0.9  # share of the rows that are cut into as many parts as the header
 def plan(
     folder: str | Path,
     *,
-    like: str | Path,
+    like: str | Path | None = None,
+    pair: tuple[str | Path, str | Path] | None = None,
     epsilon: float | None = None,
     delta: float = 0.0,
     adjacency: str = "add_remove",
@@ -86,7 +90,7 @@ def plan(
     confidence: float = defaults.CONFIDENCE,
     neighbors: Iterable[str] = (),
     schema: str | Path | None = None,
-    records: int = defaults.MANY_RUNS_RECORDS,
+    records: int | None = None,
     label: str | None = None,
     number: Iterable[str] = (),
     categorical: Iterable[str] = (),
@@ -103,6 +107,8 @@ def plan(
         folder: to make; it must not exist, or be empty.
         like: file of the data (.csv, .tsv, .jsonl, .parquet) that neighbours are made like. Data sets are written as it
             is.
+        pair: in its place, two files that are neighbours, the only pair, copied as they are. With ``add_remove`` D is
+            the one with fewer records, with ``replace_one`` the first.
         epsilon: claimed ε; None for no claim.
         delta: claimed δ; 0 for pure differential privacy.
         adjacency: of the claim: ``add_remove`` or ``replace_one``.
@@ -111,7 +117,7 @@ def plan(
         confidence: of the bound.
         neighbors: names of strategies that make neighbours, and of probes; empty for all that apply.
         schema: file of the public domains of the columns; None to read types off the data.
-        records: largest number of records of a data set, drawn at random from the file.
+        records: largest number of records of a data set, drawn at random from the file; None for 200.
         label: column of classes; None for the category with the fewest values.
         number: columns of numbers or dates, in which all other cells count as missing.
         categorical: columns of numbers that are categories.
@@ -129,14 +135,16 @@ def plan(
     Raises:
         InputError: if an argument, the data or the folder is invalid.
     """
-    path, target = Path(like), Path(folder)
+    target, files, names = Path(folder), _files(like, pair), tuple(neighbors)
     with input_errors():
+        if pair is not None:
+            _check_alone(neighbors=names, schema=schema, records=records, label=label)
         public = None if schema is None else read_schema(Path(schema))[0]
-    check_new_folder(target, (path,))
+    check_new_folder(target, files)
+    shown, own, planned_own, probing = progress or Progress(), None, None, None
     with input_errors():
-        group = _checked_unit(unit, epsilon, delta, adjacency, confidence)
+        group, relation = _checked_unit(unit, epsilon, delta, adjacency, confidence), Adjacency(adjacency)
         _check_title(title)
-        validate.integer(minimum=group.size + 4, records=records)
         if runs is not None:
             validate.integer(minimum=MIN_RUNS, maximum=MAX_RUNS, runs=runs)
         rules = _rules(
@@ -144,46 +152,40 @@ def plan(
             reading,
             {Kind.NUMBER: number, Kind.CATEGORY: categorical, Kind.TEXT: texts, Kind.IDENTIFIER: ids},
         )
-        if compression_of(path)[0] == ".xlsx":
-            raise ValueError(f"{path}: data sets are written as the data are, and no Excel files are; save it as CSV")
-        kept = _read(path, reading, max(records, SAMPLE), progress or Progress())
-        every = tuple(row for _, row in kept)
-        dialect = dialect_of(path, reading) if compression_of(path)[0] in (".csv", ".tsv") else None
-        _check_separator(path, every, dialect, reading)
-        readers = _readers(kept, rules)
-        rows = _drawn(every, records)
+        if pair is not None:
+            own = read_own(files, reading, relation, group, shown)
+        most = defaults.MANY_RUNS_RECORDS if records is None else records
+        if own is None:
+            validate.integer(minimum=group.size + 4, records=most)
+        known = _described(files[-1] if own is not None and own.swapped else files[0], reading, rules, most, shown)
+        rows = _drawn(known.rows, most) if own is None else known.rows
         columns = describe_columns(
             rows,
-            columns={name: reader.column() for name, reader in readers.items()},
+            columns={name: reader.column() for name, reader in known.readers.items()},
             schema=public,
             rules=rules,
-            most=_largest_numbers(path),
+            most=_largest_numbers(known.path),
         )
-        sample = Sample(rows, columns, Adjacency(adjacency), group.size, label)
-        names, rng = tuple(neighbors), np.random.default_rng(secrets.randbits(64))
-        for name in names:
-            validate.one_of((*STRATEGIES, *PROBE_FINDS), neighbors=name)
-        pairs = neighboring_data(sample, rng, tuple(name for name in names if name in STRATEGIES) or None)
-        probing = probe(sample, rng, [name for name in names if name in PROBE_FINDS] if names else None)
-        _check_texts(path, pairs)
-    data_sets, indices = data_sets_of(pairs)
+        if own is None:
+            pairs, probing = _made(Sample(rows, columns, relation, group.size, label), names)
+        else:
+            made, place = own_pair(own, columns)
+            pairs, planned_own = (made,), PlannedOwn.of(own, files, place)
+        _check_texts(known.path, pairs)
+        data_sets, indices = data_sets_of(pairs)
     planned_probe = None if probing is None else PlannedProbe.of(probing, len(data_sets))
     held = features_of(columns, pairs, data_sets, indices)
     if probing is not None:
         data_sets += [probing.data, *(ladder.rows for ladder in probing.ladders)]
-    form = Data(path, [ColumnRange(column.name, "other") for column in columns], reading=reading)
-    drawn = f"; columns are those of {len(kept)} of its records, drawn at random" * (kept[-1][0] >= len(kept))
-    understood = Understood(
-        written=written_as(path, reading) + drawn,
-        columns=[UnderstoodColumn(**dataclasses.asdict(_summary(column, readers[column.name]))) for column in columns],
-    )
+    form = Data(known.path, [ColumnRange(column.name, "other") for column in columns], reading=reading)
     with new_folder(target) as partial:
         content = RunsPlan(
             dpassay=__version__,
             seed=secrets.randbits(63),
-            like=str(like),
+            like=str(known.path),
             suffix=form.suffix,
             data_sets=_write_data_sets(partial, data_sets, form),
+            own=planned_own,
             columns=[PlannedColumn.of(column) for column in columns],
             pairs=[
                 PlannedPair(
@@ -203,9 +205,9 @@ def plan(
             adjacency=adjacency,
             unit=unit,
             failures=failures,
-            dialect=None if dialect is None else PlannedDialect.of(dialect),
+            dialect=None if known.dialect is None else PlannedDialect.of(known.dialect),
             header=reading.header,
-            understood=understood,
+            understood=known.understood(columns),
             held=held,
             title=title,
             probe=planned_probe,
@@ -218,10 +220,80 @@ def plan(
     return read_plan(target)
 
 
+def _files(like: str | Path | None, pair: tuple[str | Path, str | Path] | None) -> tuple[Path, ...]:
+    """The file of `like`, or the two of a pair.
+
+    Raises:
+        InputError: if both are given, or neither, or a data set cannot be written as one is.
+    """
+    if (like is None) == (pair is None):
+        raise InputError(
+            "give either --like FILE, the data that neighbours are made like, or --pair FILE FILE, two files that are "
+            "neighbours"
+        )
+    files = tuple(map(Path, pair)) if pair is not None else (Path(like or ""),)
+    for path in files:
+        if compression_of(path)[0] == ".xlsx":
+            raise InputError(f"{path}: data sets are written as the data are, and no Excel files are; save it as CSV")
+    return files
+
+
+def _check_alone(**others: Any) -> None:
+    """Raises `ValueError` if an option is given that says how neighbours are made."""
+    for name, value in others.items():
+        if value not in (None, ()):
+            raise ValueError(f"--{name} says how neighbours are made, and --pair gives them; leave one of the two out")
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """What is known of a file.
+
+    Attributes:
+        path: of the file.
+        rows: a sample of its records.
+        readers: of the cells of each column of the sample.
+        dialect: how it is written; None if it is no CSV.
+        written: how it is written, in words.
+    """
+
+    path: Path
+    rows: tuple[Row, ...]
+    readers: Mapping[str, ColumnReader]
+    dialect: Dialect | None
+    written: str
+
+    def understood(self, columns: Sequence[ColumnFacts]) -> Understood:
+        """What was understood of the file."""
+        summaries = (_summary(column, self.readers[column.name]) for column in columns)
+        return Understood(
+            written=self.written, columns=[UnderstoodColumn(**dataclasses.asdict(summary)) for summary in summaries]
+        )
+
+
+def _described(path: Path, reading: FileOptions, rules: Rules, most: int, progress: Progress) -> _Described:
+    """Reads a file, and finds out how it is written; so many records of it are needed at most."""
+    kept = _read(path, reading, max(most, SAMPLE), progress)
+    rows = tuple(row for _, row in kept)
+    dialect = dialect_of(path, reading) if compression_of(path)[0] in (".csv", ".tsv") else None
+    _check_separator(path, rows, dialect, reading)
+    drawn = f"; columns are those of {len(kept)} of its records, drawn at random" * (kept[-1][0] >= len(kept))
+    return _Described(path, rows, _readers(kept, rules), dialect, written_as(path, reading) + drawn)
+
+
+def _made(sample: Sample, names: Sequence[str]) -> tuple[tuple[NeighboringData, ...], Probe | None]:
+    """The pairs that strategies make, and the probe."""
+    rng = np.random.default_rng(secrets.randbits(64))
+    for name in names:
+        validate.one_of((*STRATEGIES, *PROBE_FINDS), neighbors=name)
+    pairs = neighboring_data(sample, rng, tuple(name for name in names if name in STRATEGIES) or None)
+    return pairs, probe(sample, rng, [name for name in names if name in PROBE_FINDS] if names else None)
+
+
 def features_of(
     columns: Sequence[ColumnFacts],
     pairs: Sequence[NeighboringData],
-    data_sets: Sequence[tuple[Row, ...]],
+    data_sets: Sequence[Sequence[Row]],
     indices: Sequence[tuple[int, int]],
 ) -> list[dict[str, Features]]:
     """The features of the data sets themselves, as if each were an output."""
@@ -232,12 +304,15 @@ def features_of(
     return [features.of(rows, held) for rows, held in zip(data_sets, names, strict=True)]
 
 
-def _write_data_sets(folder: Path, data_sets: Sequence[tuple[Row, ...]], form: Data) -> list[str]:
-    """Writes the data sets as the data are written, and returns the hash of each."""
+def _write_data_sets(folder: Path, data_sets: Sequence[Sequence[Row]], form: Data) -> list[str]:
+    """Writes the data sets as the data are written, copies those that are files, and returns the hash of each."""
     (folder / "private" / DATA).mkdir(mode=0o700)
     hashes = []
     for number, rows in enumerate(data_sets):
         path = data_file(folder, number, form.suffix)
+        if isinstance(rows, FileRows):
+            hashes.append(copied(rows.path, path))
+            continue
         write_rows(path, [dict(row) for row in rows], form)
         hashes.append(hashlib.sha256(path.read_bytes()).hexdigest())
     return hashes
@@ -406,6 +481,13 @@ def _readme(planned: PlannedRuns) -> str:
         claim += f", δ = {format_upper(plan.delta)}"
     written = f" ({plan.understood.written})" if plan.understood is not None else ""
     looks = "\n".join(f"- {line.strip()}" for line in planned.words())
+    holds = (
+        f"records like those of `{plan.like}`; keep it as private as these. Its data sets are written as that file is"
+    )
+    if plan.own is not None:
+        holds = (
+            f"copies of `{plan.own.data}` and `{plan.own.neighbor}`; keep it as private as these. They are as they were"
+        )
     return f"""# An audit by many runs
 
 A generator is claimed to have {claim} ({plan.adjacency}, unit {plan.unit}). It is run many times on two data sets that
@@ -417,8 +499,7 @@ differ in one unit, and the audit looks for outputs that tell which of the two w
 2. `dpassay audit runs bound DIR` says what the runs show, and `dpassay audit runs report DIR` writes a page.
 
 Each run must be independent of the others: no fixed seed, no state that is kept from one run to the next. `private/`
-holds records like those of `{plan.like}`; keep it as private as these. Its data sets are written as that
-file is{written}.
+holds {holds}{written}.
 
 ## What it can show
 

@@ -154,14 +154,14 @@ class ProbeRows:
         at = place(number, self._data + 1)
         return [pair_name(self._probe.ladders[at.ladder].name, at.level)]
 
-    def rows(self, number: int) -> tuple[Row, ...]:
+    def rows(self, number: int) -> Sequence[Row]:
         """The records of a data set."""
         if number == self._data:
             return self._probe.data
         return ladder_rows(number, self._data + 1, lambda position: self._probe.ladders[position])
 
 
-def ladder_rows(number: int, first: int, ladder: Callable[[int], Ladder]) -> tuple[Row, ...]:
+def ladder_rows(number: int, first: int, ladder: Callable[[int], Ladder]) -> Sequence[Row]:
     """The records of a data set of a ladder, of which each is made by its position."""
     at = place(number, first)
     pair = ladder(at.ladder).pair(at.level)

@@ -28,8 +28,10 @@ import numpy as np
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.attacks.black_box.output_features import Features, OutputFeatures, failed
+from dpassay.attacks.black_box.own_neighbors import own_in_words, own_neighbors, own_pair
 from dpassay.attacks.black_box.probes import probe
 from dpassay.attacks.black_box.worst_cases import (
+    NeighboringData,
     Row,
     Sample,
     data_sets_of,
@@ -39,7 +41,7 @@ from dpassay.attacks.black_box.worst_cases import (
 )
 from dpassay.auditing.files import BOUND
 from dpassay.auditing.many_runs.audited import made_elsewhere, of_generator
-from dpassay.auditing.many_runs.explain import Explanation, content_of, write_explanation
+from dpassay.auditing.many_runs.explain import Explanation, write_explanation, write_variant
 from dpassay.auditing.many_runs.files import TRIAL, TRIALS, MadeRun, PlannedRuns, Results, read_plan
 from dpassay.auditing.many_runs.functions import Function, FunctionProcesses, called, load, source_of
 from dpassay.auditing.many_runs.plan import features_of
@@ -223,8 +225,9 @@ def score(folder: str | Path, *, unprotected: bool = False, progress: Progress |
 
 def audit_function(
     function: Function,
-    rows: Sequence[Row],
+    rows: Sequence[Row] | None = None,
     *,
+    pair: tuple[Sequence[Row], Sequence[Row]] | None = None,
     claim: PureDP | ApproxDP | None,
     runs: int,
     seed: int,
@@ -241,6 +244,8 @@ def audit_function(
     Args:
         function: (records, seed) → synthetic records with the same columns.
         rows: records that neighbours are made like.
+        pair: in their place, two neighbouring data sets, the only pair that is tested. With add_remove D is the one
+            with fewer records, with replace_one the first.
         claim: at the adjacency.
         runs: number of runs, pilot runs included.
         seed: of the runs and of made-up words.
@@ -262,26 +267,37 @@ def audit_function(
         for kind, names in ((Kind.NUMBER, numbers), (Kind.CATEGORY, categorical), (Kind.IDENTIFIER, ids))
         for name in names
     }
-    columns = describe_columns(rows, rules=Rules(kinds))
-    sample = Sample(tuple(rows), columns, relation)
-    rng = np.random.default_rng(seed)
-    pairs = neighboring_data(sample, rng, neighbors)
-    probing = None if neighbors is not None else probe(sample, rng)
+    if (rows is None) == (pair is None):
+        raise ValueError("give either rows, which neighbours are made like, or pair, two neighbouring data sets")
+    if pair is not None and neighbors is not None:
+        raise ValueError(
+            "neighbors names strategies that make neighbours, and pair gives them; leave one of the two out"
+        )
+    own = None if pair is None else own_neighbors(*pair, relation, Unit())
+    like = tuple(rows or ()) if own is None else own.data
+    columns = describe_columns(like, rules=Rules(kinds))
+    probing = None
+    if own is not None:
+        pairs: tuple[NeighboringData, ...] = (own_pair(own, columns)[0],)
+    else:
+        sample, rng = Sample(tuple(like), columns, relation), np.random.default_rng(seed)
+        pairs = neighboring_data(sample, rng, neighbors)
+        probing = None if neighbors is not None else probe(sample, rng)
     data_sets, indices = data_sets_of(pairs)
     held = features_of(columns, pairs, data_sets, indices)
     planted = None if probing is None else ProbeRows(probing, len(data_sets))
     design = ManyRunsDesign(
         pairs=tuple(
             Pair(
-                pair.name,
+                made.name,
                 data,
                 neighbor,
-                pair.events,
-                pair.finds,
-                difference_in_words(pair.name, relation, 1),
-                ({**held[data][""], **held[data][pair.name]}, {**held[neighbor][""], **held[neighbor][pair.name]}),
+                made.events,
+                made.finds,
+                own_in_words(relation, 1) if own is not None else difference_in_words(made.name, relation, 1),
+                ({**held[data][""], **held[data][made.name]}, {**held[neighbor][""], **held[neighbor][made.name]}),
             )
-            for pair, (data, neighbor) in zip(pairs, indices, strict=True)
+            for made, (data, neighbor) in zip(pairs, indices, strict=True)
         ),
         probe=None if planted is None else planted.design,
         runs=runs,
@@ -299,7 +315,7 @@ def audit_function(
     def of_data(number: int) -> tuple[Sequence[Row], list[str]]:
         """The records of a data set, and the names of its pairs or ladders."""
         if number < len(data_sets) or planted is None:
-            return data_sets[number], [pair.name for pair in design.pairs if number in (pair.data, pair.neighbor)]
+            return data_sets[number], [item.name for item in design.pairs if number in (item.data, item.neighbor)]
         return planted.rows(number), planted.names(number)
 
     added = False
@@ -312,7 +328,7 @@ def audit_function(
             except (Exception, SystemExit):
                 audit.add(item, failed_output(names))
                 continue
-            if output and not rows[0].keys() & output[0].keys():
+            if output and not like[0].keys() & output[0].keys():
                 if not added:
                     raise ValueError(
                         "the records that the function returns have no column of the data; name them alike"
@@ -397,9 +413,9 @@ class _Maker:
         self._planned, self._of_commands, self._keep = planned, of_commands, keep
         self.notes: list[str] = []
         self._features = planned.features()
-        self._rows = functools.cache(planned.rows)
+        self._rows = functools.cache(lambda data: tuple(planned.rows(data)))
         self._more_rows: dict[int, Sequence[Row]] = {}
-        self._more_content: dict[int, bytes] = {}
+        self._more_files: dict[int, Callable[[Path], None]] = {}
         self._more_pairs: dict[int, list[str]] = {}
         self._logs = _Logs(planned.private / _FAILURES)
         self._commands = _Commands(planned, timeout, self._logs)
@@ -442,8 +458,7 @@ class _Maker:
         """What becomes of the output of a run; or why there is none."""
         if self._of_commands:
             keep = self._keep and not made.is_trial and made.run.data not in self._more_rows
-            content = self._more_content.get(made.run.data)
-            return self._commands.run(generator, made, use, keep=keep, content=content)
+            return self._commands.run(generator, made, use, keep=keep, write=self._more_files.get(made.run.data))
         seed = _seed(self._planned.plan.seed, made.spawn_key)
         rows = self._functions.call(
             generator, self._rows_of(made.run.data), seed, lambda log: self._logs.keep(log, made)
@@ -523,8 +538,7 @@ class _Maker:
             data = explanation.first + index
             self._more_rows[data] = variant.rows
             if self._of_commands:
-                path = self._planned.private / f"explained{self._planned.plan.suffix}"
-                self._more_content[data] = content_of(self._planned, explanation.pair, variant.rows, path)
+                self._more_files[data] = functools.partial(write_variant, self._planned, explanation.pair, variant.rows)
             self._more_pairs[data] = [explanation.pair.name]
         self.make(explanation, "claimed", generator, lambda *_: None, workers, progress, "Runs that explain")
         self.notes.append(write_explanation(self._planned, explanation)["says"])
@@ -611,7 +625,7 @@ class _Commands:
 
     def __init__(self, planned: PlannedRuns, timeout: float, logs: _Logs) -> None:
         self._planned, self._timeout, self._logs = planned, timeout, logs
-        self._content = functools.cache(planned.content)
+        self._content = functools.cache(planned.content)  # of ladders
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._stopped = False
@@ -623,9 +637,9 @@ class _Commands:
         use: Callable[[Iterable[Row]], T],
         *,
         keep: bool,
-        content: bytes | None = None,
+        write: Callable[[Path], None] | None = None,
     ) -> T | str:
-        """What becomes of the output of a run; or why there is none. `content` is the input, if it is not planned."""
+        """What becomes of the output of a run; or why there is none. `write` writes the input, if it is not planned."""
         # No earlier command writes here, such as one whose audit was killed. The path tells nothing about the data.
         work = self._planned.private / _WORK / secrets.token_hex(8)
         work.mkdir(mode=0o700, parents=True)
@@ -635,7 +649,7 @@ class _Commands:
             "{output}": str((work / f"output{suffix}").resolve()),
             "{seed}": str(_seed(self._planned.plan.seed, made.spawn_key) % 2**32),
         }
-        Path(indices["{input}"]).write_bytes(self._content(made.run.data) if content is None else content)
+        (write or functools.partial(self._write, made.run.data))(Path(indices["{input}"]))
         words = _words(command)
         for index, value in indices.items():
             words = [word.replace(index, value) for word in words]
@@ -657,6 +671,13 @@ class _Commands:
             return reason
         finally:
             shutil.rmtree(work, ignore_errors=True)
+
+    def _write(self, data: int, path: Path) -> None:
+        """Writes a data set of the plan or of a ladder."""
+        if data < len(self._planned.plan.data_sets):
+            self._planned.copy(data, path)
+        else:
+            path.write_bytes(self._content(data))
 
     def _execute(self, words: Sequence[str], work: Path) -> str:
         """Runs a command; returns why it failed, or nothing."""

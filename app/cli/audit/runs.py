@@ -26,11 +26,25 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `dp
 _COMMAND = '--command "python gen.py {input} {output}"'
 
 
-@app.command(epilog=f"Example: dpassay audit runs plan --like people.csv --epsilon 1 -o runs\n\n{IN_AUDIT_HELP}")
+@app.command(
+    epilog="Example: dpassay audit runs plan --like people.csv --epsilon 1 -o runs\n\n"
+    "With neighbours of your own: dpassay audit runs plan --pair people.csv without-ann.csv --epsilon 1 -o runs\n\n"
+    f"{IN_AUDIT_HELP}"
+)
 @with_fields
 def plan(
-    like: Annotated[Path, typer.Option(help=f"File of the data ({FORMATS}) on which neighbours are modelled.")],
     folder: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")],
+    like: Annotated[
+        Path | None, typer.Option(help=f"File of the data ({FORMATS}) on which neighbours are modelled.")
+    ] = None,
+    pair: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            metavar="FILE FILE",
+            help="Instead of --like: two files that are neighbours, such as your data with and without one record. No "
+            "other pair is tested.",
+        ),
+    ] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="Claimed ε, for this unit and adjacency. Without it nothing is refuted.")
     ] = None,
@@ -59,8 +73,12 @@ def plan(
         typer.Option(help="Public domains of the columns (`dpassay table schema`); neighbours keep to them."),
     ] = None,
     records: Annotated[
-        int, typer.Option(help="Largest number of records of a data set; they are drawn at random from the file.")
-    ] = defaults.MANY_RUNS_RECORDS,
+        int | None,
+        typer.Option(
+            help="Largest number of records of a data set; they are drawn at random from the file. Default: "
+            f"{defaults.MANY_RUNS_RECORDS}."
+        ),
+    ] = None,
     label: Annotated[
         str | None, typer.Option(help="Column of the class label. Default: the category with the fewest values.")
     ] = None,
@@ -89,7 +107,7 @@ def plan(
 ) -> None:
     """Makes neighbouring data sets, and says what the audit can show before the generator runs.
 
-    What each column was taken for is shown first. Data sets are written as the file is.
+    What each column was taken for is shown first. Data sets are written as the file is, and with --pair copied.
     """
     options = locals()
     from dpassay import audit
@@ -100,7 +118,7 @@ def plan(
         from dpassay.cli.column_table import print_columns
 
         if (understood := result.plan.understood) is not None:
-            print_columns(understood.summaries, {like.name: understood.written})
+            print_columns(understood.summaries, {Path(result.plan.like).name: understood.written})
         say("\n".join(result.words()))
         say(f"Next: dpassay audit runs run {folder} {_COMMAND}")
 
