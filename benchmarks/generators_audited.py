@@ -33,7 +33,8 @@ class Generator:
     """A generator to audit.
 
     Attributes:
-        name: of its script.
+        name: of its folder, and of its Python.
+        script: in `examples/generators/`.
         title: as the table prints it.
         data: that it reads.
         claim: options of both plans.
@@ -44,6 +45,7 @@ class Generator:
     """
 
     name: str
+    script: str
     title: str
     data: Path
     claim: tuple[str, ...]
@@ -59,35 +61,46 @@ FEW = 40
 GENERATORS = (
     Generator(
         "data_synthesizer",
+        "data_synthesizer",
         "DataSynthesizer 0.1.13, independent mode, ε = 1",
         PEOPLE,
         ("--epsilon", "1"),
         ("--adjacency", "replace_one"),
-        "--epsilon 1 --seed {seed}",
-        "--epsilon 0 --seed {seed}",
+        "--mode independent --epsilon 1 --seed {seed}",
+        "--mode independent --epsilon 0 --seed {seed}",
     ),
     Generator(
         "smartnoise_mwem",
+        "smartnoise",
         "SmartNoise MWEM 1.0.8, ε = 1",
         BINNED,
         ("--epsilon", "1"),
         (),
-        "--epsilon 1",
-        "--epsilon 1e6",
+        "--method mwem --epsilon 1",
+        "--method mwem --epsilon 1e6",
         canaries=FEW,
     ),
     Generator(
         "dpmm_mst",
+        "dpmm_tables",
         "dpmm MST 0.1.9, public domains, ε = 1, δ = 10⁻⁵",
         BINNED,
         ("--epsilon", "1", "--delta", "1e-5", "--schema", str(DOMAINS)),
         ("--runs", "50"),
-        f"--domains {DOMAINS} --epsilon 1",
-        f"--domains {DOMAINS} --epsilon 1e6",
+        f"--method mst --domains {DOMAINS} --epsilon 1",
+        f"--method mst --domains {DOMAINS} --epsilon 1e6",
         canaries=FEW,
     ),
-    Generator("smote", "SMOTE, no protection", PEOPLE, ("--epsilon", "1"), ("--label", "limitation"), ""),
-    Generator("copula", "Gaussian copula, no protection", PEOPLE, ("--epsilon", "1"), ("--label", "limitation"), ""),
+    Generator("smote", "smote", "SMOTE, no protection", PEOPLE, ("--epsilon", "1"), ("--label", "limitation"), ""),
+    Generator(
+        "copula",
+        "sdv_tables",
+        "Gaussian copula, no protection",
+        PEOPLE,
+        ("--epsilon", "1"),
+        ("--label", "limitation"),
+        "--model copula",
+    ),
 )
 
 
@@ -105,7 +118,7 @@ def dpassay(*words: object, codes: tuple[int, ...] = (0,)) -> int:
 
 def command(generator: Generator, python: str, options: str) -> str:
     """The command of a generator, for `dpassay audit runs run`."""
-    return f"{python} {EXAMPLES / generator.name}.py {{input}} {{output}} {options}".strip()
+    return f"{python} {EXAMPLES / generator.script}.py {{input}} {{output}} {options}".strip()
 
 
 def many_runs(generator: Generator, python: str, folder: Path, workers: int, *, every: bool) -> dict[str, Any]:

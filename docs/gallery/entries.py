@@ -1,0 +1,210 @@
+"""The generators of the gallery: how each is run, what it claims, and what it documents as public.
+
+A name in `cause` or `reading` says where the code of the named version does what was seen. Whoever changes a version
+reads that code again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SCRIPTS = HERE.parents[1] / "examples" / "generators"
+PEOPLE, BINNED, DOMAINS = (SCRIPTS / name for name in ("people.csv", "people-binned.csv", "people-binned.yaml"))
+
+EPSILON, DELTA = 1.0, 1e-5
+"""Of every claim, and the nominal one beside which the controls are put."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A generator with its settings.
+
+    Attributes:
+        name: of the entry and of its results file.
+        title: on the page, without the version.
+        package: on the package index; empty for dpassay's own.
+        script: in `examples/generators/`, without its suffix.
+        options: of the script; ``{seed}`` is the seed of a run.
+        unprotected: the options that switch its protection off; None if it has no such switch, or none to switch off.
+        claims: in words.
+        private: whether it claims differential privacy at all.
+        delta: of the claim.
+        adjacency: of the claim.
+        public: what it documents as public, or takes from the data, in words.
+        schema: whether public domains are given to it, so that neighbours keep to them.
+        data: that it reads.
+        runs: most runs.
+        reading: what a refutation is due to in its code; or what else a reader should know.
+    """
+
+    name: str
+    title: str
+    package: str
+    script: str
+    options: str = ""
+    unprotected: str | None = None
+    claims: str
+    private: bool = True
+    delta: float = 0.0
+    adjacency: str = "add_remove"
+    public: str
+    schema: bool = False
+    data: Path = BINNED
+    runs: int = 200
+    reading: str = ""
+
+
+_GIVEN = "the values of all columns, which are given; the number of synthetic rows"
+_READ = "nothing is given but the number of synthetic rows; the values of columns are taken from the data"
+_NONE = "none"
+
+ENTRIES = (
+    Entry(
+        name="pac_synth",
+        title="PAC-Synth, aggregate-seeded",
+        package="pac-synth",
+        script="pac_synth",
+        options=f"--epsilon {EPSILON:g} --delta {DELTA:g}",
+        unprotected=f"--epsilon 1e6 --delta {DELTA:g}",
+        claims="(1, 10⁻⁵) for a record",
+        delta=DELTA,
+        public="the number of synthetic rows; values of columns are taken from the data and published above a "
+        "threshold that is charged to δ",
+        reading="At ε = 1 and 200 records its threshold leaves few values, so the output holds little of the data. "
+        "A run fails when the noisy number of records is negative: it gets 0.005 of ε, which is noise of scale 200.",
+    ),
+    Entry(
+        name="datasynthesizer_independent",
+        title="DataSynthesizer, independent mode",
+        package="DataSynthesizer",
+        script="data_synthesizer",
+        options=f"--mode independent --epsilon {EPSILON:g} --seed {{seed}}",
+        unprotected="--mode independent --epsilon 0 --seed {seed}",
+        claims="ε = 1 for a record that is replaced",
+        adjacency="replace_one",
+        public=_READ,
+        reading="If no file of domains is given, `StringAttribute.infer_domain` takes the values of a column from the "
+        "data (`data_dropna.unique()`), and noise adds none. A value of one record is written only if that record is "
+        "there.",
+    ),
+    Entry(
+        name="datasynthesizer_correlated",
+        title="DataSynthesizer, correlated mode (PrivBayes), domains given",
+        package="DataSynthesizer",
+        script="data_synthesizer",
+        options=f"--mode correlated --domains {DOMAINS.name} --epsilon {EPSILON:g} --seed {{seed}}",
+        unprotected=f"--mode correlated --domains {DOMAINS.name} --epsilon 0 --seed {{seed}}",
+        claims="ε = 1 for a record that is replaced",
+        adjacency="replace_one",
+        public=_GIVEN,
+        schema=True,
+        runs=60,
+    ),
+    Entry(
+        name="smartnoise_mwem",
+        title="SmartNoise MWEM",
+        package="smartnoise-synth",
+        script="smartnoise",
+        options=f"--method mwem --epsilon {EPSILON:g}",
+        unprotected="--method mwem --epsilon 1e6",
+        claims="ε = 1 for a record",
+        public=_READ,
+    ),
+    Entry(
+        name="smartnoise_mwem_public",
+        title="SmartNoise MWEM, domains given",
+        package="smartnoise-synth",
+        script="smartnoise",
+        options=f"--method mwem --domains {DOMAINS.name} --epsilon {EPSILON:g}",
+        unprotected=f"--method mwem --domains {DOMAINS.name} --epsilon 1e6",
+        claims="ε = 1 for a record",
+        public=_GIVEN,
+        schema=True,
+    ),
+    Entry(
+        name="smartnoise_mst",
+        title="SmartNoise MST, domains given",
+        package="smartnoise-synth",
+        script="smartnoise",
+        options=f"--method mst --domains {DOMAINS.name} --epsilon {EPSILON:g} --delta {DELTA:g}",
+        claims="(1, 10⁻⁵) for a record",
+        delta=DELTA,
+        public=_GIVEN,
+        schema=True,
+        runs=60,
+    ),
+    Entry(
+        name="dpmm_privbayes",
+        title="dpmm PrivBayes, domains given",
+        package="dpmm",
+        script="dpmm_tables",
+        options=f"--method privbayes --domains {DOMAINS.name} --epsilon {EPSILON:g} --delta {DELTA:g}",
+        unprotected=f"--method privbayes --domains {DOMAINS.name} --epsilon 1e6 --delta {DELTA:g}",
+        claims="(1, 10⁻⁵) for a record",
+        delta=DELTA,
+        public=_GIVEN,
+        schema=True,
+    ),
+    Entry(
+        name="table_evolution",
+        title="dpassay table evolution",
+        package="",
+        script="dpassay_claim",
+        options="--claim people-evolution.yaml",
+        unprotected="--claim people-evolution.yaml --set noise_multiplier=0.001",
+        claims="(1, 10⁻⁵) for a record",
+        delta=DELTA,
+        public=f"{_GIVEN}; the number of records",
+        schema=True,
+        runs=100,
+    ),
+    Entry(
+        name="marginals",
+        title="dpassay marginals (OpenDP's MST)",
+        package="",
+        script="dpassay_claim",
+        options="--claim people-marginals.yaml",
+        claims="(1, 10⁻⁵) for a record",
+        delta=DELTA,
+        public=f"{_GIVEN}; the number of records",
+        schema=True,
+        runs=60,
+    ),
+    Entry(
+        name="sdv_ctgan",
+        title="SDV CTGAN",
+        package="sdv",
+        script="sdv_tables",
+        options="--model ctgan",
+        claims=_NONE,
+        private=False,
+        public="–",
+        data=PEOPLE,
+        runs=100,
+    ),
+    Entry(
+        name="sdv_copula",
+        title="SDV Gaussian copula",
+        package="sdv",
+        script="sdv_tables",
+        options="--model copula",
+        claims=_NONE,
+        private=False,
+        public="–",
+        data=PEOPLE,
+    ),
+    Entry(
+        name="smote",
+        title="SMOTE of imbalanced-learn",
+        package="imbalanced-learn",
+        script="smote",
+        claims=_NONE,
+        private=False,
+        public="–",
+        data=PEOPLE,
+    ),
+)
+
+BY_NAME = {entry.name: entry for entry in ENTRIES}

@@ -1,0 +1,158 @@
+"""Fills the tables of the gallery from the committed results, so that nobody types a number.
+
+    python docs/gallery/fill_page.py [--check]
+
+With --check nothing is written, and the exit code is 1 where a table of the page differs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "reproductions" / "private_inference")]
+
+import tables  # noqa: E402
+from entries import ENTRIES, Entry  # noqa: E402
+
+from dpassay.base.number_format import format_ceiling, format_lower, format_number, format_percent, format_upper  # noqa: E402
+
+PAGE = HERE.parent / "gallery.md"
+RESULTS = HERE / "results"
+NOT_RUN = "not audited"
+
+Audited = tuple[Entry, dict[str, Any]]
+
+
+def results() -> list[Audited]:
+    """The entries that were audited, in the order of the page, each with its result."""
+    found = []
+    for entry in ENTRIES:
+        path = RESULTS / f"{entry.name}.json"
+        if path.is_file():
+            found.append((entry, json.loads(path.read_text(encoding="utf-8"))))
+    return found
+
+
+def page_tables() -> dict[str, Any]:
+    """The tables of the page, by name."""
+    found = results()
+    refuted = [item for item in found if item[1]["refuted"]]
+    others = [item for item in found if not item[1]["refuted"]]
+    return {
+        "claims": _table(
+            {"generator": "", "claims": "claims", "public": "public"},
+            [{"generator": entry.title, "claims": entry.claims, "public": entry.public} for entry in ENTRIES],
+        ),
+        "found": _table(
+            {
+                "generator": "",
+                "result": "result",
+                "lower": "ε ≥",
+                "ceiling": "ceiling",
+                "runs": "runs",
+                "failed": "failed",
+                "seconds": "processor, s",
+                "date": "date",
+            },
+            [_found(*item) for item in found],
+        ),
+        "causes": _table(
+            {"generator": "", "cause": "what gave the record away", "pair": "D and D′", "reading": "in its code"},
+            [_cause(*item) for item in refuted],
+        ),
+        "seen": _table(
+            {
+                "generator": "",
+                "detectable": "would have been found, in half of all audits",
+                "tested": "tested on",
+                "control": "without protection",
+                "reading": "remarks",
+            },
+            [_seen(*item) for item in others],
+        ),
+        "versions": _table(
+            {"generator": "", "versions": "versions", "machine": "on", "audit": "audited by"},
+            [_versions(*item) for item in found],
+        ),
+        "not_run": _table(
+            {"generator": "", "script": "command"},
+            [
+                {"generator": entry.title, "script": f"`{entry.script}.py {entry.options}`"}
+                for entry in ENTRIES
+                if entry.name not in {other.name for other, _ in found}
+            ],
+        ),
+    }
+
+
+def _table(titles: dict[str, str], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"columns": [{"title": title, "key": key} for key, title in titles.items()], "rows": rows}
+
+
+def _result(entry: Entry, result: dict[str, Any]) -> str:
+    """What follows for the claim, or beside the nominal one."""
+    if result["refuted"] is None:
+        return "no conclusion"
+    if entry.private:
+        return "**refuted**" if result["refuted"] else "not refuted"
+    return "claims nothing; ε = 1 is refuted" if result["refuted"] else "claims nothing; ε = 1 is not refuted"
+
+
+def _found(entry: Entry, result: dict[str, Any]) -> dict[str, Any]:
+    failed = sum(stage["failed"] for stage in result["failures"].values())
+    return {
+        "generator": entry.title,
+        "result": _result(entry, result),
+        "lower": format_lower(result["lower"]),
+        "ceiling": format_ceiling(result["ceiling"], result["lower"]),
+        "runs": f"{result['runs']} of {result['planned_runs']}",
+        "failed": str(failed),
+        "seconds": format_number(round(result["processor_seconds"], 1)),
+        "date": result["date"],
+    }
+
+
+def _cause(entry: Entry, result: dict[str, Any]) -> dict[str, Any]:
+    on_neighbor, on_data = result["hits"]
+    cause = f"{result['cause']}, in {on_neighbor} of {result['rounds']} runs on D′ and in {on_data} on D"
+    explained = (result["explanation"] or "").partition(" An explanation and no bound")[0]
+    return {
+        "generator": entry.title,
+        "cause": f"{cause}. {explained}".strip(),
+        "pair": f"`{result['pair']}`. {result['differs']}",
+        "reading": entry.reading or "–",
+    }
+
+
+def _seen(entry: Entry, result: dict[str, Any]) -> dict[str, Any]:
+    half, control = result["detectable"], result["control"]
+    shares = [] if half["epsilon"] is None else [f"randomised response of ε = {format_upper(half['epsilon'], 3)}"]
+    if half["share"] is not None:
+        shares.append(f"an event in {format_percent(half['share'])} of the runs on D′ and in none on D")
+    shown = "not run"
+    if control["lower"] is not None:
+        shown = f"ε ≥ {format_lower(control['lower'])} in {control['runs']} runs: {control['cause']}"
+    return {
+        "generator": entry.title,
+        "detectable": ", or ".join(shares),
+        "tested": f"`{result['pair']}`, of {len(result['compared'])} compared",
+        "control": shown,
+        "reading": entry.reading or "–",
+    }
+
+
+def _versions(entry: Entry, result: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "generator": entry.title,
+        "versions": ", ".join(f"{name} {version}" for name, version in result["versions"].items()),
+        "machine": result["machine"],
+        "audit": result["audit"],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(tables.fill(PAGE, page_tables()))

@@ -1,0 +1,136 @@
+"""Audits the generators of the gallery by many runs.
+
+    python docs/gallery/study.py FOLDER --only pac_synth
+
+Run it by the Python of an environment in which dpassay and the generator are installed; the head of each script of
+`examples/generators/` says what to install. FOLDER keeps the audits, which are private by their nature and resume when
+they are interrupted. What is finished is not run again. The results are in `results/`, a file a generator;
+`fill_page.py` writes them into the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import as_functions  # noqa: E402
+from entries import BY_NAME, DOMAINS, ENTRIES, EPSILON, Entry  # noqa: E402
+
+import dpassay  # noqa: E402
+
+RESULTS = HERE / "results"
+SHOWN = {"numpy", "pandas", "scipy", "torch", "opendp", "mbi", "opacus", "scikit-learn", "ctgan", "copulas"}
+"""Packages whose versions a result names, if the generator asks for them."""
+
+
+def audited(entry: Entry, folder: Path) -> dict[str, Any]:
+    """The result of an audit, which is planned, run and bounded in a folder."""
+    if not (folder / "private" / "plan.json").exists():
+        dpassay.audit.runs(
+            folder,
+            like=entry.data,
+            epsilon=EPSILON,
+            delta=entry.delta,
+            adjacency=entry.adjacency,
+            runs=entry.runs,
+            schema=DOMAINS if entry.schema else None,
+            title=entry.title,
+        )
+    os.environ[as_functions.CPU_FILE] = str((folder / "private" / "cpu.txt").resolve())
+    if not (folder / "bound.json").exists():
+        function = f"as_functions:{entry.name}"
+        control = None if entry.unprotected is None else f"{function}_unprotected"
+        dpassay.audit.make_runs(folder, function=function, unprotected=control, explain=True)
+        dpassay.audit.bound_runs(folder)
+    found = json.loads((folder / "bound.json").read_text(encoding="utf-8"))
+    times = [float(line) for line in (folder / "private" / "cpu.txt").read_text(encoding="utf-8").split()]
+    return result_of(entry, found, times)
+
+
+def result_of(entry: Entry, found: dict[str, Any], times: list[float]) -> dict[str, Any]:
+    """What the page needs of a result, without anything private."""
+    audit, control = found["audit"], found["unprotected"]
+    details, made = audit["details"], found["audited"]
+    bound = audit["bounds"][0] if audit["bounds"] else None
+    tested = details.get("tested")
+    return {
+        "entry": entry.name,
+        "versions": versions(entry),
+        "machine": f"{platform.system()}, Python {platform.python_version()}",
+        "audit": f"dpassay {found['dpassay']}",
+        "date": made["ended"][:10],
+        "epsilon": EPSILON,
+        "delta": entry.delta,
+        "adjacency": entry.adjacency,
+        "refuted": found["refuted"],
+        "conclusion": audit["conclusion"],
+        "lower": None if bound is None else bound["value"],
+        "ceiling": None if bound is None else bound["ceiling"],
+        "confidence": None if bound is None else bound["confidence"],
+        "planned_runs": entry.runs,
+        "runs": details["runs"],
+        "rounds": details["rounds"],
+        "most_rounds": details.get("most_rounds"),
+        "stopped": details["stopped"],
+        "pair": tested["pair"] if tested else None,
+        "differs": tested["differs"] if tested else None,
+        "cause": details.get("cause"),
+        "hits": [rate["hits"] for rate in audit["rates"]],
+        "compared": sorted({item["pair"] for item in details.get("search", [])}),
+        "failing": details["failing"],
+        "failures": made["arms"]["claimed"]["failures"],
+        "detectable": found["detectable"],
+        "explanation": None if found["explanation"] is None else found["explanation"]["says"],
+        "control": {
+            "says": found["control"],
+            "lower": control["bounds"][0]["value"] if control and control["bounds"] else None,
+            "runs": control["details"]["runs"] if control else None,
+            "cause": control["details"].get("cause") if control else None,
+        },
+        "processor_seconds": round(sum(times), 1),
+        "calls": len(times),
+    }
+
+
+def versions(entry: Entry) -> dict[str, str]:
+    """The version of the generator, and of what it asks for that is installed."""
+    package = entry.package or "dpassay"
+    asked = {re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in importlib.metadata.requires(package) or ()}
+    found = {package: importlib.metadata.version(package)}
+    for name in sorted(asked & SHOWN):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def main() -> None:
+    """Makes the audits that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", action="append", choices=[entry.name for entry in ENTRIES], required=True)
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    RESULTS.mkdir(exist_ok=True)
+    for name in given.only:
+        path = RESULTS / f"{name}.json"
+        if path.exists():
+            print(f"{name}: finished")
+            continue
+        result = audited(BY_NAME[name], given.folder / name)
+        path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        print(f"{name}: {result['conclusion']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
