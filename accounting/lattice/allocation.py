@@ -34,6 +34,7 @@ _MAX_POINTS = 10000
 _REACH = 9.4  # standard deviations that a lognormal's grid covers; Φ(−9.4) < 1e-20
 _MOST_POINTS = 1 << 18  # of any law; beyond, there is no bound by sums
 _RARE = 1e-14  # a mass at 0 that may be moved
+_ROUNDED = 1e-13  # a mass at 0 that a sum of masses may lack of 1 by rounding
 _FINEST = 1 << 16  # how much finer the grid of a sum may be than that of its parts
 _LARGEST_LOSS = 300.0
 _UNSURE = 1e-8  # relative error of a mass that is left out from below
@@ -198,6 +199,8 @@ def _split(law: Law, side: int) -> _SumLaw:
     rest = max(0.0, 1 - math.fsum(other))
     error = measure.excess + 16 * UNIT * (1 + float(np.abs(losses).max()))
     if side > 0:
+        if rest <= _ROUNDED:  # it moves to all other points in proportion, where an increasing function is larger
+            error, rest = error + rest * (1 + 1e-6), 0.0
         return _on_grid(measure, float(losses[0]), other, error, zero=rest, infinity=measure.infinity_mass)
     return _on_grid(measure, -float(losses[-1]), masses[::-1], error, zero=measure.infinity_mass, infinity=rest)
 

@@ -310,9 +310,15 @@ def finite_laws(draw: st.DrawFn) -> tuple[list[float], list[float]]:
 
 RARE = ([0.0, 12 / 13, 0.0, 1 / 13], [0.0, 0.0, 16 / 17, 1 / 17])
 """The finite ratio is rare in each step, so that little is left of its mass in the highest sum of four."""
+ALIKE = (
+    [0.20513858718381586, 0.2007460210470071, 0.2970576958845885, 0.2970576958845885],
+    [0.5056795448629899, 0.49432045513701006, 0.0, 0.0],
+)
+"""The finite ratios are nearly alike, so that their grid is fine, and their masses are 1 up to rounding."""
 
 
 @example(laws=RARE, steps=4, epsilon=0.0)
+@example(laws=ALIKE, steps=3, epsilon=0.0)
 @example(laws=([0.6, 0.4, 0.0], [0.6, 0.4, 0.0]), steps=3, epsilon=0.0)
 @given(laws=finite_laws(), steps=st.integers(2, 4), epsilon=st.one_of(st.just(0.0), st.floats(1e-3, 5.0)))
 @examples(20, 400)
@@ -340,6 +346,14 @@ def test_rare_ratios_have_a_lower_side(steps: int) -> None:
     assert known.tight
     found = known.delta(0.0)
     assert found.upper - found.lower < 1e-7
+
+
+@pytest.mark.parametrize("steps", [5, 1001, 10**6 - 1])
+def test_nearly_equal_ratios_have_an_upper_side(steps: int) -> None:
+    """Beyond all outcomes: δ(0) is at least what is revealed in the step of the unit, and at most 1."""
+    revealed = ALIKE[0][2] + ALIKE[0][3]
+    found = DominatingPair.finite(*ALIKE).allocated(steps).delta(0.0)
+    assert revealed * (1 - 1e-9) <= found.upper <= 1
 
 
 @pytest.mark.parametrize("noise", [0.5, 1.0, 3.0])
