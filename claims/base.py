@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -46,49 +47,92 @@ def _lengths(value: object) -> object:
 
 Number = Annotated[float, BeforeValidator(no_bool)]
 Count = Annotated[int, BeforeValidator(no_bool)]
+
+Limits = Mapping[str, float]
+"""The range of a number, as in JSON Schema: ``minimum``, ``exclusiveMinimum``, ``maximum``, ``exclusiveMaximum``."""
+
+AT_LEAST_0: Limits = {"minimum": 0}
+AT_LEAST_1: Limits = {"minimum": 1}
+POSITIVE: Limits = {"exclusiveMinimum": 0}
+PROBABILITY: Limits = {"minimum": 0, "maximum": 1}
+P_LIMITS: Limits = {"exclusiveMinimum": 0, "exclusiveMaximum": 1}
+R_LIMITS: Limits = {"exclusiveMinimum": 0, "maximum": 1}
+
+
+def key(meaning: str, default: Any = ..., limits: Limits | None = None) -> Any:
+    """A key of a claim.
+
+    Args:
+        meaning: for the schema, which editors show, and for the reference.
+        default: left out, the key is required.
+        limits: for the schema alone, of a number that the mechanism or the guarantee checks in its own words.
+    """
+    return Field(default, description=meaning, json_schema_extra=None if limits is None else dict(limits))
+
+
 Delta = Annotated[
     float | Annotated[str, Field(pattern=r"^n\^-\d+(\.\d+)?$")],
     BeforeValidator(_delta),
-    Field(description="a number in (0, 1), or `n^-1.1` with the public number of records n"),
+    Field(
+        description="δ, a probability by which ε may be exceeded; or `n^-1.1` with the public number of records n",
+        json_schema_extra={"exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    ),
 ]
 
 
 class PureDPClaim(Strict):
-    type: Literal["pure_dp"]
-    epsilon: Number
+    """Pure differential privacy: ε bounds the privacy loss of every outcome."""
+
+    type: Literal["pure_dp"] = key("the kind of guarantee")
+    epsilon: Number = key("ε, the largest privacy loss of any outcome", limits=AT_LEAST_0)
 
 
 class ApproxDPClaim(Strict):
-    type: Literal["approx_dp"]
-    epsilon: Number
+    """Approximate differential privacy, (ε, δ)."""
+
+    type: Literal["approx_dp"] = key("the kind of guarantee")
+    epsilon: Number = key("ε, the largest privacy loss, but for δ", limits=AT_LEAST_0)
     delta: Delta
 
 
 class ZCDPClaim(Strict):
-    type: Literal["zcdp"]
-    rho: Number
+    """Zero-concentrated differential privacy."""
+
+    type: Literal["zcdp"] = key("the kind of guarantee")
+    rho: Number = key("ρ: the Rényi divergence of every order α is at most ρα", limits=AT_LEAST_0)
 
 
 class GDPClaim(Strict):
-    type: Literal["gdp"]
-    mu: Number
+    """Gaussian differential privacy."""
+
+    type: Literal["gdp"] = key("the kind of guarantee")
+    mu: Number = key(
+        "μ: neighbours are as hard to tell apart as two Gaussians of variance 1 whose means differ by μ",
+        limits=AT_LEAST_0,
+    )
 
 
 class RDPClaim(Strict):
-    type: Literal["rdp"]
-    alpha: Number
-    epsilon: Number
+    """Rényi differential privacy of one order."""
+
+    type: Literal["rdp"] = key("the kind of guarantee")
+    alpha: Number = key("α, the order", limits={"exclusiveMinimum": 1})
+    epsilon: Number = key("the largest Rényi divergence of order α", limits=AT_LEAST_0)
 
 
 class ExPostClaim(Strict):
-    type: Literal["ex_post"]
-    epsilon: Number
+    """Ex-post privacy: of the one output that was drawn."""
+
+    type: Literal["ex_post"] = key("the kind of guarantee")
+    epsilon: Number = key("ε, the largest privacy loss of the output that was drawn", limits=AT_LEAST_0)
 
 
 class SecretProtectionClaim(Strict):
-    type: Literal["secret_protection"]
-    p: Number
-    r: Number
+    """Secret protection: how well a secret can be guessed before and after the release."""
+
+    type: Literal["secret_protection"] = key("the kind of guarantee")
+    p: Number = key("the largest probability of guessing a secret before the release", limits=P_LIMITS)
+    r: Number = key("the largest probability of guessing it after the release, above p", limits=R_LIMITS)
 
 
 GuaranteeClaim = Annotated[
@@ -116,10 +160,11 @@ class Public(Strict):
         "users, however many records they have",
     )
     labels: list[str] = Field([], description="the set of labels")
-    context_tokens: Annotated[int | dict[str, int] | None, BeforeValidator(_lengths)] = Field(
-        default=None,
-        description="for private_inference: the number of tokens that a context may have, prompt included, for all "
-        "labels or for each; longer records are cut, shorter ones padded",
+    context_tokens: Annotated[int | dict[str, int] | None, BeforeValidator(_lengths)] = key(
+        "for private_inference: the number of tokens that a context may have, prompt included, for all labels or for "
+        "each; longer records are cut, shorter ones padded",
+        None,
+        AT_LEAST_1,
     )
 
 
@@ -133,23 +178,43 @@ def public_numbers(units: str, *, labels: bool) -> str:
     return f"The number of {units}{' and the set of labels are' if labels else ' is'} public."
 
 
-def parameters_model(name: str, mechanism: type, stated_elsewhere: Collection[str], **fields: Any) -> Any:
+def meanings(kind: type) -> dict[str, str]:
+    """What the docstring of a class says of its attributes, by name, without the marks of code that only Python has.
+
+    Args:
+        kind: a class with a section ``Attributes`` in its docstring, indented as by Google's style.
+    """
+    section = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")[2]
+    results: dict[str, str] = {}
+    for names, meaning in re.findall(r"^ {4}(\w+(?:, \w+)*): (.+(?:\n {8}.+)*)", section, re.MULTILINE):
+        text = re.sub(r"\s+", " ", meaning).replace("``", "`").replace("None", "null").rstrip(".")
+        results |= dict.fromkeys(names.split(", "), text)
+    return results
+
+
+def parameters_model(
+    name: str, mechanism: type, stated_elsewhere: Collection[str], limits: Mapping[str, Limits], **fields: Any
+) -> Any:
     """The model of a claim's `parameters`: one field for each parameter of the mechanism.
+
+    What each means is said by the mechanism's docstring, or by the field that takes its place.
 
     Args:
         name: of the model.
         mechanism: dataclass of the mechanism.
         stated_elsewhere: fields of it that a claim states under `public` or at its top level.
+        limits: ranges of its numbers, as the mechanism checks them; for the schema.
         fields: fields of the claim alone, or of another type there, as for `pydantic.create_model`.
     """
-    hints = typing.get_type_hints(mechanism)
+    hints, said = typing.get_type_hints(mechanism), meanings(mechanism)
     made: dict[str, Any] = {}
     for field in dataclasses.fields(mechanism):
         if field.name not in stated_elsewhere:
             kind = hints[field.name]
             if kind in (int, float, int | None, float | None):
                 kind = Annotated[kind, BeforeValidator(no_bool)]
-            made[field.name] = (kind, ... if field.default is dataclasses.MISSING else field.default)
+            default = ... if field.default is dataclasses.MISSING else field.default
+            made[field.name] = (kind, key(said.get(field.name, ""), default, limits.get(field.name)))
     return create_model(name, __base__=Strict, **{**made, **fields})
 
 
@@ -187,17 +252,25 @@ class Claim(Strict):
     Each mechanism has a subclass, which narrows `mechanism`, `parameters` and `audits`.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
-    data: Data
-    unit: str = Field("record", description=UNITS)
-    adjacency: Adjacency = Adjacency.ADD_REMOVE
-    mechanism: str
-    variant: Literal["sound", "as_published"] = "sound"
-    parameters: Any
-    model: str = Field("builtin", description="builtin, a local folder, or a hub id")
-    public: Public
-    guarantee: GuaranteeClaim | None = None
-    audits: Sequence[str] = []
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100, description="how reports and ledgers name the claim"
+    )
+    data: Data = key("where the private data are")
+    unit: str = Field("record", description=f"what one guarantee protects: {UNITS}")
+    adjacency: Adjacency = key(
+        "which two data sets are neighbours: one unit is added or removed (add_remove), exchanged for another "
+        "(replace_one) or made null (zero_out), or the value of one secret changes (secret)",
+        Adjacency.ADD_REMOVE,
+    )
+    mechanism: str = key("what runs")
+    variant: Literal["sound", "as_published"] = key(
+        "sound, or as_published: the algorithm as its paper describes it, of which less can be proven", "sound"
+    )
+    parameters: Any = key("of the mechanism")
+    model: str = Field("builtin", description="the language model: builtin, a local folder, or a hub id")
+    public: Public = key("what is public by assumption; everything else that is computed from the data is charged")
+    guarantee: GuaranteeClaim | None = key("what is claimed; without it, a claim is the configuration of a run", None)
+    audits: Sequence[str] = key("attacks that the run is audited with", [])
 
     newer_parameters: ClassVar[Mapping[str, Any]] = {}
     """Parameters that runs of earlier versions do not record, with the value that those runs had."""

@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from dpassay.base.errors import InputError, input_errors
 from dpassay.data.chats import TextOptions
@@ -24,10 +26,31 @@ BUILTIN_SEED = 0
 """The seed that decides which builtin records are drawn; public, and independent of noise."""
 
 
+_LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
+
 class Strict(BaseModel):
     """A part of a claim; unknown keys are an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The schema, in which a key that a class narrows means what its base class says.
+
+        Pydantic leaves limits of a number behind a validator as it names them itself; they get the schema's names.
+        """
+        schema = handler(core)
+        for name, value in handler.resolve_ref_schema(schema).get("properties", {}).items():
+            for part in value.get("anyOf", []):
+                for own, named in _LIMITS.items():
+                    if own in part:
+                        part[named] = part.pop(own)
+            bases = [base for base in cls.__mro__ if issubclass(base, BaseModel)]
+            said = (base.model_fields[name].description for base in bases if name in base.model_fields)
+            if (meaning := next(filter(None, said), None)) is not None:
+                value.setdefault("description", meaning)
+        return schema
 
 
 def with_paths(value: Any, change: Callable[[Path], Path]) -> Any:
@@ -88,8 +111,10 @@ class DataSource(Strict):
 class BuiltinData(DataSource):
     """Data that ship with the tool: `keys` (made-up), `notes` (RAND Health Insurance Experiment), notes with keys."""
 
-    source: Literal["builtin"]
-    name: Literal["keys", "notes", "notes-with-secrets"]
+    source: Literal["builtin"] = Field(description="data that ship with dpassay")
+    name: Literal["keys", "notes", "notes-with-secrets"] = Field(
+        description="made-up keys of five digits, notes from a survey of real people, or such notes with keys in them"
+    )
 
     def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> list[Record]:
         if count is None:
@@ -106,7 +131,7 @@ class WrittenFile(Strict):
     separator: Literal["comma", "semicolon", "tab", "bar", "space"] | None = Field(
         None, description="what is between cells"
     )
-    encoding: Literal["utf-8", "utf-16", "latin-1"] | None = None
+    encoding: Literal["utf-8", "utf-16", "latin-1"] | None = Field(None, description="how characters are written")
     header: bool | None = Field(None, description="whether the first line names the columns")
 
     @property
@@ -122,8 +147,8 @@ class WrittenFile(Strict):
 class FileData(WrittenFile, DataSource):
     """A CSV, TSV, JSON Lines or Parquet file; the path is relative to the claim file."""
 
-    source: Literal["file"]
-    path: Path
+    source: Literal["file"] = Field(description="a file of texts")
+    path: Path = Field(description="a .csv, .tsv, .jsonl or .parquet file, relative to the claim file")
     text: str = Field("text", description="column that holds the text")
     label: str | None = Field(None, description="column that holds the label, if labels are used")
     id: str | None = Field(None, description="column with a stable id; else the content's hash is the id")
@@ -150,9 +175,9 @@ class FileData(WrittenFile, DataSource):
 class DatasetData(DataSource):
     """A data set of the library `datasets`: a hub id or a local folder, which is relative to the claim file."""
 
-    source: Literal["dataset"]
+    source: Literal["dataset"] = Field(description="a data set that the library `datasets` reads")
     name: str = Field(description="a hub id, a folder written by `save_to_disk`, or a folder of data files")
-    split: str = "train"
+    split: str = Field("train", description="the part of the data set")
     subset: str | None = Field(None, description="the configuration, if there are several")
     text: str = Field("text", description="column that holds the text")
     label: str | None = Field(None, description="column that holds the label, if labels are used")

@@ -44,7 +44,7 @@ class WrittenTable(WrittenFile):
 class TableData(WrittenTable, DataSource):
     """A table: a CSV, TSV, JSON Lines or Parquet file, or one that ships with a library."""
 
-    source: Literal["table"]
+    source: Literal["table"] = Field(description="a table")
     name: Literal["randhie"] | None = Field(None, description="the RAND Health Insurance Experiment")
     path: Path | None = Field(None, description="a .csv, .tsv, .jsonl or .parquet file, relative to the claim file")
     id: str | None = Field(None, description="column with a stable id, which is no part of the table")

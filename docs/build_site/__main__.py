@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from build_site import claim_keys, command_line
 from build_site.pages import ROOT, write_pages
 
 SCRIPTS = Path(__file__).parent / "assets"
@@ -54,7 +55,11 @@ def build(folder: Path) -> None:
         ValueError: one line, if a page is in no entry of the navigation, or a link leads nowhere.
         subprocess.CalledProcessError: if there is a warning; it has been printed.
     """
-    pages = write_pages(folder / "docs", {})
+    generated = {
+        "reference/command-line.md": command_line.page(),
+        "reference/claim-keys.md": claim_keys.page(),
+    }
+    pages = write_pages(folder / "docs", generated)
     check_navigation(pages, named_in_navigation())
     shutil.copytree(SCRIPTS, folder / "docs/assets")
     shutil.copyfile(ROOT / "mkdocs.yml", folder / "mkdocs.yml")

@@ -6,12 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from dpassay.accounting.adjacency import Unit
-from dpassay.claims.base import parameters_model, public_numbers
-from dpassay.generators.evolution.claim import EMBEDDED_ALONE, NOT_OF_THE_MECHANISM, WRITER_FIELDS, EvolutionClaim
+from dpassay.claims.base import AT_LEAST_0, parameters_model, public_numbers
+from dpassay.generators.evolution.claim import (
+    EMBEDDED_ALONE,
+    EVOLUTION_LIMITS,
+    NOT_OF_THE_MECHANISM,
+    WRITER_FIELDS,
+    EvolutionClaim,
+)
 from dpassay.mechanisms.aug_pe.generator import AugPE
 
 AugPEParameters: Any = parameters_model(
-    "AugPEParameters", AugPE, {"records", "labels", "adjacency", "unit", "variant"}, **WRITER_FIELDS
+    "AugPEParameters",
+    AugPE,
+    {"records", "labels", "adjacency", "unit", "variant"},
+    {**EVOLUTION_LIMITS, "noise_multiplier": AT_LEAST_0, "threshold": AT_LEAST_0},
+    **WRITER_FIELDS,
 )
 
 

@@ -10,7 +10,17 @@ from pydantic import Field
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.base import validate
-from dpassay.claims.base import Count, Number, Public, parameters_model, public_numbers
+from dpassay.claims.base import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    POSITIVE,
+    Count,
+    Number,
+    Public,
+    key,
+    parameters_model,
+    public_numbers,
+)
 from dpassay.claims.data import Strict
 from dpassay.claims.lints import short_texts
 from dpassay.generators.evolution.claim import EMBEDDED_ALONE, EmbeddingClaim, Endpoint, check_allowed
@@ -45,8 +55,10 @@ class ShotWriting(Strict):
     inject: Literal["last", "all"] = Field(default="last", description="at which positions vectors are added")
     template: str | None = Field(default=None, description="of prompts; by default that of the model")
     stop: str | None = Field(default=None, description="a string that ends a text")
-    temperature: Number = 1.6
-    top_p: Number = 1.0
+    temperature: Number = Field(default=1.6, ge=0, description="of the language model's sampling")
+    top_p: Number = Field(
+        default=1.0, gt=0, le=1, description="tokens are sampled from the most likely ones, of this total probability"
+    )
     top_k: Count = Field(default=0, ge=0, description="the number of most likely tokens to sample from; 0 for all")
     longest: Count = Field(default=512, ge=1, description="the largest number of tokens of a text")
     longest_record: Count = Field(
@@ -74,9 +86,23 @@ DatasetVectorsParameters: Any = parameters_model(
     "DatasetVectorsParameters",
     DatasetVectors,
     {"records", "records_by_label", "labels", "adjacency", "unit", "variant"},
-    clip=(Number | list[Number] | None, Field(default=None, description="the largest length of a record's difference")),
-    blocks=(list[Count] | None, Field(default=None, description="decoder blocks, counted from 0")),
-    writing=(ShotWriting, ShotWriting()),
+    {
+        **dict.fromkeys(("noise_multiplier", "shots_noise_multiplier", "shots", "seed"), AT_LEAST_0),
+        **dict.fromkeys(("candidates", "negatives", "sample"), AT_LEAST_1),
+    },
+    clip=(
+        Number | list[Number] | None,
+        key(
+            "C, to which the difference of each record is clipped; by default the median length for public texts",
+            None,
+            POSITIVE,
+        ),
+    ),
+    blocks=(
+        list[Count] | None,
+        key("decoder blocks, counted from 0; by default those from half to two thirds of the depth", None),
+    ),
+    writing=(ShotWriting, key("how texts are written", ShotWriting())),
     judge=(Endpoint | None, Field(default=None, description="rates synthetic texts, for `writing.reject: judge`")),
 )
 

@@ -44,7 +44,7 @@ COMPLETE = "The declared parts are everything that was computed from these recor
 class NoData(DataSource):
     """A declared procedure read its data elsewhere."""
 
-    source: Literal["none"] = "none"
+    source: Literal["none"] = Field(default="none", description="the data were read elsewhere")
 
 
 class DeclaredPublic(Public):
@@ -62,7 +62,7 @@ class SGD(Strict):
 
     noise_multiplier: Number = Field(ge=0, description="standard deviation of the noise over the clipping length")
     sample_rate: Number = Field(gt=0, le=1, description="expected share of the records in a batch")
-    steps: Count = Field(ge=1)
+    steps: Count = Field(ge=1, description="number of noisy steps")
 
 
 class TuningClaim(Strict):
@@ -100,7 +100,7 @@ class DeclaredPart(Strict):
     event: dict[str, Any] | None = Field(
         None, description="class_name and fields of an event of dp_accounting; events in it likewise"
     )
-    dp_sgd: SGD | None = None
+    dp_sgd: SGD | None = Field(None, description="steps of DP-SGD, in the words of their configuration")
     file: Path | None = Field(None, description="a file of another library: a checkpoint, JSON, or text")
     ledger: Path | None = Field(None, description="a ledger of this tool")
     count: Count = Field(1, ge=1, description="how often the part ran on the same data")
@@ -162,7 +162,9 @@ class DeclaredPart(Strict):
 class DeclaredParameters(Strict):
     """The parts of a procedure."""
 
-    events: list[DeclaredPart] = Field(min_length=1, max_length=1000)
+    events: list[DeclaredPart] = Field(
+        min_length=1, max_length=1000, description="the parts of the procedure; each is charged"
+    )
 
 
 @dataclass(frozen=True)

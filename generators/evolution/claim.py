@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from dpassay.base.errors import InputError
-from dpassay.claims.base import Claim, Count, Number
+from dpassay.claims.base import AT_LEAST_0, AT_LEAST_1, Claim, Count, Limits, Number, key
 from dpassay.claims.data import Strict, is_local
 from dpassay.claims.lints import short_texts
 
@@ -27,9 +27,11 @@ class Endpoint(Strict):
     url: str = Field(description="such as https://api.example.com/v1 or http://127.0.0.1:8000/v1/completions")
     model: str = Field(description="name of the model at the endpoint")
     api_key_env: str | None = Field(default=None, description="the environment variable that holds the API key")
-    at_once: Count = Field(default=4, description="number of concurrent requests")
-    timeout: Number = Field(default=60.0, description="seconds to wait for a response")
-    tries: Count = Field(default=6, description="number of attempts if a request fails in a way that may be temporary")
+    at_once: Count = Field(default=4, ge=1, description="number of concurrent requests")
+    timeout: Number = Field(default=60.0, gt=0, description="seconds to wait for a response")
+    tries: Count = Field(
+        default=6, ge=1, description="number of attempts if a request fails in a way that may be temporary"
+    )
 
 
 def check_allowed(endpoint: Endpoint | None, allowed: str | None, sent: str) -> None:
@@ -59,9 +61,11 @@ class Writing(Strict):
 
     random_prompt: str | None = Field(default=None, description="of a new text; with {label} and {example}")
     variation_prompt: str | None = Field(default=None, description="of a variation; with {label} and {text}")
-    temperature: Number | None = None
-    top_p: Number | None = None
-    max_tokens: Count | None = None
+    temperature: Number | None = Field(default=None, ge=0, description="of the language model's sampling")
+    top_p: Number | None = Field(
+        default=None, gt=0, le=1, description="tokens are sampled from the most likely ones, of this total probability"
+    )
+    max_tokens: Count | None = Field(default=None, ge=1, description="the largest number of tokens of a text")
     stop: str | None = Field(default=None, description="a string that ends a text")
     chat: bool | None = Field(
         default=None, description="whether prompts are a user's turn in a chat; local models only"
@@ -70,10 +74,16 @@ class Writing(Strict):
 
 
 WRITER_FIELDS: dict[str, Any] = {
-    "writing": (Writing, Writing()),
+    "writing": (Writing, key("how candidates are written", Writing())),
     "endpoint": (Endpoint | None, Field(default=None, description="writes candidates instead of `model`")),
 }
 """The parameters of a claim about the writer, for `parameters_model`."""
+
+EVOLUTION_LIMITS: dict[str, Limits] = {
+    **dict.fromkeys(("rounds", "synthetic", "variations"), AT_LEAST_1),
+    **dict.fromkeys(("lookahead", "seed"), AT_LEAST_0),
+}
+"""The ranges of the parameters that evolutions share."""
 
 EMBEDDED_ALONE = "The vector of a text depends on that text alone, whatever other texts are embedded with it."
 """The assumption on embedders, whose vectors decide which votes and sums one record changes."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from dpassay.accounting.adjacency import Unit
-from dpassay.claims.base import parameters_model, public_numbers
+from dpassay.claims.base import AT_LEAST_0, AT_LEAST_1, POSITIVE, parameters_model, public_numbers
 from dpassay.generators.tables.claim import TableClaim
 from dpassay.mechanisms.marginals.generator import Marginals
 
@@ -17,7 +17,20 @@ OPENDP_AS_STATED = (
 )
 """The assumption on OpenDP, whose code is not proven here."""
 
-MarginalsParameters: Any = parameters_model("MarginalsParameters", Marginals, {"adjacency", "unit"})
+MarginalsParameters: Any = parameters_model(
+    "MarginalsParameters",
+    Marginals,
+    {"adjacency", "unit"},
+    {
+        "rho": {"minimum": 1e-6, "maximum": 1e6},
+        "bins": {"minimum": 2},
+        "degree": AT_LEAST_1,
+        "rounds": {"minimum": 1, "maximum": 1000},
+        "model_megabytes": POSITIVE,
+        "rows": AT_LEAST_1,
+        "seed": AT_LEAST_0,
+    },
+)
 
 
 class MarginalsClaim(TableClaim):

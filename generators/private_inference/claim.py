@@ -11,7 +11,7 @@ from pydantic import Field
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.base.number_format import format_number
-from dpassay.claims.base import parameters_model, public_numbers
+from dpassay.claims.base import AT_LEAST_1, POSITIVE, key, parameters_model, public_numbers
 from dpassay.claims.data import KEYS, BuiltinData
 from dpassay.claims.lints import short_texts
 from dpassay.generators.evolution.claim import EMBEDDED_ALONE, EmbeddingClaim
@@ -30,7 +30,17 @@ PrivateInferenceParameters: Any = parameters_model(
     "PrivateInferenceParameters",
     PrivateInference,
     {"records", "labels", "context_tokens", "adjacency", "unit", "variant"},
-    centres=(Path | None, None),
+    {
+        **dict.fromkeys(("clip", "temperature", "slot_count_epsilon", "cluster_count_epsilon"), POSITIVE),
+        **dict.fromkeys(
+            ("batch_size", "tokens", "records_per_context", "denominator", "top_k", "kept_centres", "document_tokens"),
+            AT_LEAST_1,
+        ),
+    },
+    centres=(
+        Path | None,
+        key("a file of public centres, by which records are clustered; without it they are not", None),
+    ),
     center=(
         Literal["public", "none"] | None,
         Field(

@@ -13,10 +13,23 @@ from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.guarantees import Guarantee, SecretProtection
 from dpassay.accounting.secret_protection.groups import of_group
 from dpassay.base.errors import InputError, input_errors
-from dpassay.claims.base import Count, Number, Plan, Public, SecretProtectionClaim, parameters_model
+from dpassay.claims.base import (
+    AT_LEAST_1,
+    P_LIMITS,
+    POSITIVE,
+    R_LIMITS,
+    Count,
+    Number,
+    Plan,
+    Public,
+    SecretProtectionClaim,
+    key,
+    parameters_model,
+)
 from dpassay.claims.data import BuiltinData, Strict
 from dpassay.generators.evolution.claim import (
     EMBEDDED_ALONE,
+    EVOLUTION_LIMITS,
     NOT_OF_THE_MECHANISM,
     WRITER_FIELDS,
     EvolutionClaim,
@@ -26,8 +39,8 @@ from dpassay.mechanisms.secret_evolution.generator import SecretEvolution
 
 
 class _Source(Strict):
-    p: Number | None = Field(default=None, description="for these secrets; by default that of the parameters")
-    r: Number | None = Field(default=None, description="for these secrets; by default that of the parameters")
+    p: Number | None = key("p for these secrets; by default that of the parameters", None, P_LIMITS)
+    r: Number | None = key("r for these secrets; by default that of the parameters", None, R_LIMITS)
 
 
 class ListedSource(_Source):
@@ -39,7 +52,7 @@ class ListedSource(_Source):
 class PatternSource(_Source):
     """Matches of a regular expression of Python's `re`."""
 
-    pattern: str
+    pattern: str = key("the regular expression")
     each: Literal["match", "pattern"] | None = Field(
         default=None, description="whether each match is a secret, or all matches are one secret"
     )
@@ -48,8 +61,11 @@ class PatternSource(_Source):
 class QuantileSource(_Source):
     """Words of a given frequency, for experiments."""
 
-    quantile: Number
-    count: Count
+    quantile: Number = key(
+        "where the words begin, the most frequent one first: 0.2 is the word that a fifth of all words precede",
+        limits={"exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    )
+    count: Count = key("number of words", limits=AT_LEAST_1)
 
 
 class PresidioSource(_Source):
@@ -95,7 +111,14 @@ SecretEvolutionParameters: Any = parameters_model(
     "SecretEvolutionParameters",
     SecretEvolution,
     {"labels", "variant"},
-    secrets=(list[SecretSource], Field(min_length=1)),
+    {
+        **EVOLUTION_LIMITS,
+        "p": P_LIMITS,
+        "r": R_LIMITS,
+        "clusters": AT_LEAST_1,
+        **dict.fromkeys(("radius", "expected_sample"), POSITIVE),
+    },
+    secrets=(list[SecretSource], Field(min_length=1, description="where secrets are found, at least one source")),
     examples=(
         Count,
         Field(

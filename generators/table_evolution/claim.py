@@ -6,12 +6,22 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from dpassay.accounting.adjacency import Unit
-from dpassay.claims.base import parameters_model, public_numbers
+from dpassay.claims.base import AT_LEAST_0, AT_LEAST_1, parameters_model, public_numbers
 from dpassay.generators.tables.claim import TableClaim
 from dpassay.mechanisms.table_evolution.generator import TableEvolution
 
 TableEvolutionParameters: Any = parameters_model(
-    "TableEvolutionParameters", TableEvolution, {"records", "adjacency", "unit"}
+    "TableEvolutionParameters",
+    TableEvolution,
+    {"records", "adjacency", "unit"},
+    {
+        "noise_multiplier": AT_LEAST_0,
+        "rows": AT_LEAST_1,
+        "rounds": {"minimum": 1, "maximum": 100},
+        "levels": {"minimum": 2},
+        "generations": AT_LEAST_1,
+        "seed": AT_LEAST_0,
+    },
 )
 
 

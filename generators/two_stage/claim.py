@@ -10,7 +10,17 @@ from pydantic import Field
 
 from dpassay.accounting.adjacency import Unit
 from dpassay.base.errors import input_errors
-from dpassay.claims.base import Count, Number, parameters_model, public_numbers
+from dpassay.claims.base import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    POSITIVE,
+    PROBABILITY,
+    Count,
+    Number,
+    key,
+    parameters_model,
+    public_numbers,
+)
 from dpassay.claims.data import Strict
 from dpassay.claims.tables import PublicTable
 from dpassay.data.tables import Table
@@ -29,7 +39,7 @@ class RowSampling(Strict):
     """How rows are sampled."""
 
     rows: Count = Field(default=1000, ge=1, description="number of synthetic rows")
-    temperature: Number = Field(default=1.0, gt=0)
+    temperature: Number = Field(default=1.0, gt=0, description="of the language model's sampling")
     rounds: Count = Field(
         default=15, ge=0, description="how often the model continues a row freely before its tokens are restricted"
     )
@@ -39,7 +49,13 @@ TwoStageParameters: Any = parameters_model(
     "TwoStageParameters",
     TwoStage,
     {"records", "adjacency", "unit", "variant"},
-    generation=(RowSampling, RowSampling()),
+    {
+        **dict.fromkeys(("noise_multiplier", "weight_decay", "first_steps", "lora_rank", "seed"), AT_LEAST_0),
+        **dict.fromkeys(("batch_size", "steps"), AT_LEAST_1),
+        **dict.fromkeys(("clip", "learning_rate"), POSITIVE),
+        "value_weight": PROBABILITY,
+    },
+    generation=(RowSampling, key("how synthetic rows are sampled", RowSampling())),
     first_table=(PublicTable | None, Field(default=None, description="the public table of first_stage: table")),
 )
 

@@ -60,7 +60,7 @@ class AugPE:
         noise_multiplier: σ, the standard deviation of the noise of each vote count. Under add_remove it is the
             noise multiplier that ``dpassay calibrate`` returns for T Gaussians; under replace_one, 1/√2 times that. 0
             is the unprotected control.
-        rounds: T.
+        rounds: T, the number of rounds in which candidates are voted for.
         synthetic: N, the number of texts kept for each label. (As published: on average over the labels.)
         variations: L, the number of variations of each kept text.
         records: the public number n of records.
@@ -71,7 +71,7 @@ class AugPE:
             own embedding.
         labels: the public set of labels, each with its own candidates; empty pools all records.
         embedder: ``builtin``, or the folder or hub id of a `sentence-transformers` model on this machine.
-        seed: for public choices only.
+        seed: of public choices only; noise has no seed.
         variant: ``sound`` or ``as_published``.
         adjacency: add_remove or replace_one.
         unit: record.

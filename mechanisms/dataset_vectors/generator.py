@@ -76,7 +76,7 @@ class DatasetVectors:
     Attributes:
         noise_multiplier: σ/Δ of the vectors, jointly over all blocks and under `adjacency`: their μ is its inverse. 0
             is the unprotected control.
-        shots_noise_multiplier: likewise, of the votes for candidates.
+        shots_noise_multiplier: σ/Δ of the votes for candidates.
         records: the public number of records; with labels, of all of them together.
         records_by_label: the public number of records of each of `labels`; without labels, empty.
         labels: the public set of labels, each with its own shots and vectors; empty pools all records.
@@ -84,13 +84,14 @@ class DatasetVectors:
         blocks: the decoder blocks whose outputs are used, counted from 0; None for those from half to two thirds of
             the depth.
         clip: C of each block, or of all; None for the median length of differences between public texts.
-        pairing: ``hashed``, ``mean``, or, as published, ``rows``.
+        pairing: what a record's states are compared with: a negative that a hash chooses (``hashed``), the ``mean`` of
+            all, or, as published, that of the same number (``rows``).
         pool: whether a text's states are averaged over its own tokens (``record``), or the prompt's, too (``prompt``).
         candidates: number of candidates of each label.
         shots: number of candidates in later prompts; 0 for none, and no votes.
         negatives: number of negatives of each label.
         embedder: ``builtin``, or the folder or hub id of a `sentence-transformers` model, for the votes.
-        seed: for public choices only.
+        seed: of public choices only; noise has no seed.
         variant: ``sound`` or ``as_published``.
         adjacency: add_remove or replace_one.
         unit: record.

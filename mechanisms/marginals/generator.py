@@ -63,13 +63,13 @@ class Marginals:
 
     Attributes:
         rho: ρ of zCDP, which the whole run costs, from 10⁻⁶ to 10⁶.
-        method: ``aim`` or ``mst``.
+        method: how marginals are selected: ``aim``, round by round, or ``mst``, a spanning tree of pairs.
         bins: the largest number of levels of a column of numbers or dates, at least 2; missing cells are one more.
         degree: of ``aim``: marginals of up to so many columns are selected.
         rounds: of ``aim``: the budget is cut into so many first parts, each for one marginal.
         model_megabytes: of ``aim``: the largest size of its model.
         rows: the number of synthetic rows.
-        seed: for public choices only: which rows are drawn from the model.
+        seed: of public choices only: which rows are drawn from the model.
         adjacency: add_remove or replace_one.
         unit: record.
     """

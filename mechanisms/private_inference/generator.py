@@ -67,7 +67,7 @@ class PrivateInference:
     """The public description of a run: parameters only, which do not depend on the data.
 
     Attributes:
-        aggregate: ``median``, ``mean``, or ``none`` for the unprotected control.
+        aggregate: of the logits of a slot: ``median``, ``mean``, or ``none`` for the unprotected control.
         clip: c: logits are shifted to a maximum of c and clipped at −c.
         temperature: τ of the softmax from which tokens are sampled; 2c/τ is at most 40.
         batch_size: the mean number of contexts in a slot (as published: the exact number).

@@ -63,7 +63,11 @@ class SecretEvolution:
         secrets: the sources of secrets, at least one.
         p: the largest prior probability of guessing a secret, in (0, 1), for sources without their own.
         r: the largest probability after the whole run, in (p, 1], likewise. 1 protects nothing.
-        rounds, synthetic, variations, lookahead: as of `AugPE`.
+        rounds: T, the number of rounds in which candidates are selected.
+        synthetic: N, the number of texts kept for each label.
+        variations: L, the number of variations of each kept text.
+        lookahead: number of variations whose mean embedding represents a candidate; 0 for the candidate's own
+            embedding.
         clusters: K, the number of public clusters of each label.
         radius: R, the length to which embeddings are clipped; 1 leaves embeddings as they are.
         inclusion: ``coins`` draws private records for each release, each with its own probability; with ``weights``
@@ -74,7 +78,7 @@ class SecretEvolution:
         labels: the public set of labels, each with its own clusters and candidates; empty pools all records.
         embedder: ``builtin`` (fitted on the public records), or the folder or hub id of a `sentence-transformers`
             model on this machine.
-        seed: for public choices only: clusters, the builtin embedder and texts.
+        seed: of public choices only: clusters, the builtin embedder and texts.
         variant: ``sound`` or ``as_published``.
     """
 

@@ -64,8 +64,8 @@ class TableEvolution:
         rows: number of synthetic rows; None for as many as `records`.
         rounds: number of rounds about single columns, in which candidates become finer; two more are about pairs.
         levels: the largest number of candidates of a column in a pair, up to rounding.
-        generations: in which the synthetic rows evolve.
-        seed: for public choices only.
+        generations: number of generations in which the synthetic rows evolve.
+        seed: of public choices only; noise has no seed.
         adjacency: add_remove or replace_one.
         unit: record.
     """

@@ -55,19 +55,21 @@ class TwoStage:
             the unprotected control.
         records: the public number of rows n.
         batch_size: expected number of rows of a step; the sampling rate is batch_size/n.
-        steps: of the second stage.
+        steps: number of steps of the second stage.
         clip: C, to which each row's gradient is clipped, from 10⁻³⁰ to 10³⁰.
-        learning_rate, weight_decay: of AdamW, in both stages.
+        learning_rate: of AdamW, in both stages.
+        weight_decay: of AdamW, in both stages.
         value_weight: α: weight of the loss of tokens of values; all others have 1 − α.
-        serializer: a name of `row_tokens.SERIALIZERS`.
+        serializer: how a row is written as text: a name of `row_tokens.SERIALIZERS`.
         shuffle: whether the order of columns changes from step to step, by a hash of step and record.
-        first_stage: ``uniform``, ``table`` or ``none``.
-        first_steps: of the first stage, each on `batch_size` rows.
+        first_stage: what the model learns before it sees private rows: ``uniform`` rows of the public domains, a
+            public ``table``, or ``none``.
+        first_steps: number of steps of the first stage, each on `batch_size` rows.
         lora_rank: rank of LoRA matrices beside all linear layers; 0 trains all weights.
         precision: ``float32``, or ``bfloat16`` for mixed precision.
         sampling: ``poisson``, or, as published, ``shuffled``: batches of exactly batch_size rows of shuffled epochs.
         loss: of a ``row``, or, as published, divided by numbers of tokens of the ``batch``.
-        seed: for public choices only.
+        seed: of public choices only; noise has no seed.
         variant: ``sound`` or ``as_published``.
         adjacency: add_remove or replace_one.
         unit: record.
