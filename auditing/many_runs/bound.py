@@ -12,7 +12,8 @@ from dpassay import __version__
 from dpassay.accounting.bounds import Bound
 from dpassay.auditing.files import OF_THE_TIME, Claimed, recomputed_bound, sealed, write_bound
 from dpassay.auditing.many_runs.explain import read_explanation
-from dpassay.auditing.many_runs.files import ARMS, PlannedRuns, Results, read_plan
+from dpassay.auditing.many_runs.files import PlannedRuns, read_plan
+from dpassay.auditing.many_runs.results import ARMS, Results
 from dpassay.audits.games.many_runs import detectable_leak, power
 from dpassay.audits.result import AuditResult, refuted_where_concluded
 from dpassay.audits.verdict import decide

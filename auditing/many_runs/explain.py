@@ -18,7 +18,8 @@ from dpassay.attacks.black_box.output_features import Features
 from dpassay.attacks.black_box.worst_cases import Event, Row
 from dpassay.attacks.canaries.rows import ColumnRange
 from dpassay.auditing.data import Data, write_rows
-from dpassay.auditing.many_runs.files import PlannedPair, PlannedRuns
+from dpassay.auditing.many_runs.files import PlannedRuns
+from dpassay.auditing.many_runs.plan_content import PlannedPair
 from dpassay.audits.games.many_runs import GeneratorRun
 from dpassay.audits.result import AuditResult
 from dpassay.base.private_files import write_private

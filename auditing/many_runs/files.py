@@ -1,324 +1,53 @@
-"""The files of an audit by many runs: the plan, and the result of each run."""
+"""The files of an audit by many runs: its plan in a folder, and the data sets."""
 
 from __future__ import annotations
 
 import codecs
-import contextlib
 import dataclasses
 import functools
 import hashlib
-import json
-import math
-import os
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, NamedTuple
+from typing import Any, Final
 
-from pydantic import AliasChoices, Field, FiniteFloat, ValidationError
+from pydantic import ValidationError
 
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.attacks.black_box.output_features import FAILED, Features, OutputFeatures
+from dpassay.attacks.black_box.output_features import OutputFeatures
 from dpassay.attacks.black_box.own_neighbors import own_neighbors
 from dpassay.attacks.black_box.probes import FINDS as PROBE_FINDS
-from dpassay.attacks.black_box.probes import MAX_LEVEL, Ladder, pair_name
+from dpassay.attacks.black_box.probes import MAX_LEVEL, Ladder
 from dpassay.attacks.black_box.worst_cases import (
     FINDS,
-    OWN,
-    ColumnFacts,
     Event,
     NeighboringData,
     Row,
-    Use,
-    difference_in_words,
 )
 from dpassay.attacks.canaries.rows import ColumnRange
 from dpassay.auditing.data import Data, write_rows
-from dpassay.auditing.files import MANIFEST, PLAN, Claimed, Part, version_error
-from dpassay.auditing.many_runs.audited import AuditedGenerator, now
-from dpassay.auditing.many_runs.own_files import FileRows, PlannedOwn, copied
-from dpassay.auditing.many_runs.probes import PlannedProbe, ladder_rows, marks_of, pair_named, place
+from dpassay.auditing.files import MANIFEST, PLAN, version_error
+from dpassay.auditing.many_runs.own_files import FileRows, copied
+from dpassay.auditing.many_runs.plan_content import PlannedDialect, PlannedEvent, PlannedPair, RunsPlan
+from dpassay.auditing.many_runs.probes import ladder_rows, marks_of, pair_named, place
 from dpassay.audits.games.many_runs import (
     MAX_RUNS,
-    GeneratorRun,
-    ManyRuns,
     ManyRunsDesign,
-    Pair,
     Power,
     detectable_leak,
     power,
     power_in_words,
     runs_needed,
 )
-from dpassay.audits.verdict import may_refute
-from dpassay.base import validate
-from dpassay.base.errors import InputError, input_errors, naming
-from dpassay.base.former_name import FORMER_NAME
+from dpassay.base.errors import InputError, input_errors
 from dpassay.base.number_format import format_confidence, format_lower, format_number, format_percent
-from dpassay.data.column_summary import ColumnSummary
-from dpassay.data.columns import Column, Form, Kind
-from dpassay.data.reader import FOUND, Dialect, FileOptions
+from dpassay.data.reader import FOUND, FileOptions
 
-RESULTS: Final = "results.jsonl"
 DATA: Final = "data"
-ARMS: Final = ("claimed", "unprotected")
-"""The generator as it is claimed to be, and with its protection off."""
-
-TRIAL: Final = 2**32 - 1
-"""The number of the first run that only tries a generator, and is not counted. Further ones count down from it."""
-TRIALS: Final = 3
-"""So many times a generator is tried before it counts as one that cannot run."""
-
-_VERSION = 1
-
-
-class PlannedColumn(Part):
-    """A column of the data: what features need of `ColumnFacts`, how its numbers are written, and which words in it
-    mean that a cell is missing. Plans of earlier versions have neither."""
-
-    name: str
-    kind: Use
-    low: FiniteFloat
-    high: FiniteFloat
-    decimals: int = Field(ge=0, le=300)
-    form: Form | None = None
-    marks: list[str] = Field(default_factory=list)
-
-    @classmethod
-    def of(cls, facts: ColumnFacts) -> PlannedColumn:
-        """The column that strategies knew."""
-        known = facts.column
-        return cls(
-            name=facts.name,
-            kind=facts.kind,
-            low=facts.low,
-            high=facts.high,
-            decimals=facts.decimals,
-            form=None if known is None else known.form,
-            marks=[] if known is None else sorted(known.marks),
-        )
-
-    @property
-    def facts(self) -> ColumnFacts:
-        """The column in the form that features take."""
-        form = Form.POINT if self.form is None and self.kind == "number" else self.form
-        kind = Kind.CATEGORY if form is None else form.kind
-        column = Column(self.name, kind, form, 0, 0, 0, 0, marks=frozenset(self.marks))
-        return ColumnFacts(self.name, self.kind, self.low, self.high, self.decimals, column=column)
-
-
-class PlannedDialect(Part):
-    """How the data, if they are CSV, and so the data sets are written (`dpassay.data.reader.Dialect`)."""
-
-    separator: str
-    encoding: str
-    header: bool
-
-    @classmethod
-    def of(cls, dialect: Dialect) -> PlannedDialect:
-        """What the reader of the data found, or was told."""
-        return cls(separator=dialect.separator, encoding=dialect.encoding, header=dialect.header)
-
-    @property
-    def options(self) -> FileOptions:
-        """The same as options of the reader."""
-        return FileOptions(separator=self.separator, encoding=self.encoding, header=self.header)
-
 
 _BEFORE: Final = PlannedDialect(separator=",", encoding="utf-8", header=True)
 """Of plans of earlier versions."""
-
-
-class UnderstoodColumn(Part):
-    """What was understood of a column (`ColumnSummary`)."""
-
-    name: str
-    kind: str
-    form: str
-    missing: dict[str, int]
-    distinct: dict[str, int]
-    used: bool
-    why: str
-    warnings: tuple[str, ...]
-
-
-class Understood(Part):
-    """What was understood of the data: how they are written, in words, and each column."""
-
-    written: str
-    columns: list[UnderstoodColumn]
-
-    @property
-    def summaries(self) -> tuple[ColumnSummary, ...]:
-        """The columns."""
-        return tuple(ColumnSummary(**dict(column)) for column in self.columns)
-
-
-class PlannedEvent(Part):
-    """An event that a strategy expects."""
-
-    feature: str
-    threshold: FiniteFloat
-
-    @property
-    def event(self) -> Event:
-        """The event in the form that audits take."""
-        return Event(self.feature, self.threshold)
-
-
-class PlannedPair(Part):
-    """A pair of neighbours: D, D′, and where they differ."""
-
-    name: str
-    data: int
-    neighbor: int
-    target: dict[str, Any]
-    novel: list[str]
-    events: list[PlannedEvent]
-
-
-class RunsPlan(Part):
-    """What is fixed before the first run (``private/plan.json``).
-
-    Attributes:
-        schema_version: of this file.
-        dpassay: version that planned.
-        seed: from which each run has its own, so that functions and commands that take one can be repeated.
-        like: the file of the data.
-        suffix: of data sets and outputs.
-        data_sets: SHA-256 of each data set, ``private/data/NN``.
-        columns: of the data.
-        pairs: of neighbours.
-        runs: number of runs, pilot runs included.
-        confidence: of the bound.
-        delta: δ of the bound.
-        claim: or None.
-        adjacency, unit: of the claim.
-        failures: whether pairs are tested on whose D′ every pilot run fails.
-        dialect: of the data; None if they are no CSV.
-        header: whether it was stated that the first line of CSV names the columns; None if it was not.
-        understood: of the data; None for plans of earlier versions.
-        held: the features of each data set itself, by pair, as those of an output; empty for plans of earlier versions,
-            in which the first of events that are equally good is tested, not the plainest.
-        title: what the user calls the audit; empty for none.
-        probe: the probing data set; None for none, and for plans of earlier versions.
-        by_growth: how pairs are ranked (`ManyRunsDesign`); false for plans of earlier versions.
-        own: the only pair, if the user gave it; None if strategies made the pairs.
-    """
-
-    schema_version: Literal[1] = 1
-    dpassay: str = Field(validation_alias=AliasChoices("dpassay", FORMER_NAME))
-    seed: int = Field(ge=0)
-    like: str
-    suffix: str = Field(pattern=r"^\.(jsonl|csv|tsv|parquet)(\.gz|\.zst)?$")
-    data_sets: list[str]
-    columns: list[PlannedColumn]
-    pairs: list[PlannedPair]
-    runs: int
-    confidence: float
-    delta: float
-    claim: Claimed | None
-    adjacency: str
-    unit: str
-    failures: bool
-    dialect: PlannedDialect | None = None
-    header: bool | None = None
-    understood: Understood | None = None
-    held: list[dict[str, dict[str, FiniteFloat]]] = Field(default_factory=list)
-    title: str = ""
-    probe: PlannedProbe | None = None
-    by_growth: bool = False
-    own: PlannedOwn | None = None
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The columns of the data."""
-        return frozenset(column.name for column in self.columns)
-
-    @property
-    def is_csv(self) -> bool:
-        """Whether data sets and outputs are text with a separator between cells."""
-        return self.suffix.startswith((".csv", ".tsv"))
-
-    def design(self, *, stop: bool = True) -> ManyRunsDesign:
-        """The design of the audit."""
-        return ManyRunsDesign(
-            pairs=tuple(
-                Pair(
-                    pair.name,
-                    pair.data,
-                    pair.neighbor,
-                    tuple(item.event for item in pair.events),
-                    FINDS[pair.name],
-                    self._differs(pair.name),
-                    self._held(pair),
-                )
-                for pair in self.pairs
-            ),
-            runs=self.runs,
-            confidence=self.confidence,
-            adjacency=Adjacency(self.adjacency),
-            unit=Unit.parse(self.unit),
-            claim=None if self.claim is None else self.claim.guarantee,
-            delta=self.delta,
-            failures=self.failures,
-            stop=stop,
-            plainest=bool(self.held),
-            probe=None if self.probe is None else self.probe.design(len(self.data_sets)),
-            by_growth=self.by_growth,
-        )
-
-    def _differs(self, name: str) -> str:
-        """What D and D′ of a pair are, as one sentence."""
-        adjacency = Adjacency(self.adjacency)
-        if self.own is not None:
-            return self.own.differs(adjacency)
-        return difference_in_words(name, adjacency, Unit.parse(self.unit).size)
-
-    def _held(self, pair: PlannedPair) -> tuple[Features, Features] | None:
-        """The features of a pair's data sets."""
-        if not self.held:
-            return None
-        first, second = ({**self.held[data][""], **self.held[data][pair.name]} for data in (pair.data, pair.neighbor))
-        return first, second
-
-    def pairs_of(self, data: int) -> list[str]:
-        """The names of the pairs, or ladders, that a data set belongs to."""
-        if self.probe is not None and data == self.probe.data:
-            return [ladder.name for ladder in self.probe.ladders]
-        if self.probe is not None and data >= len(self.data_sets):
-            at = place(data, len(self.data_sets))
-            return [pair_name(self.probe.ladders[at.ladder].name, at.level)]
-        return [pair.name for pair in self.pairs if data in (pair.data, pair.neighbor)]
-
-    def check(self) -> None:
-        """Raises `ValueError` or `LookupError` if fields are inconsistent."""
-        design = self.design()
-        if design.claim is not None and not may_refute(design.confidence):
-            raise ValueError("no audit of this confidence refutes a claim")
-        if self.dialect is not None:
-            self.dialect.options  # noqa: B018 - raises if there is no such way to write a file
-        if self.own is not None:
-            self.own.check()
-            if [pair.name for pair in self.pairs] != [OWN] or self.probe is not None:
-                raise ValueError("the user's own pair is the only one")
-        names = {column.name for column in self.columns}
-        if self.probe is not None:
-            numbers = [self.probe.data, *(ladder.data for ladder in self.probe.ladders)]
-            if max(numbers) >= len(self.data_sets) or not all(ladder.marks for ladder in self.probe.ladders):
-                raise ValueError("a probe names a data set that is not there")
-        for pair in self.pairs:
-            if not names <= pair.target.keys() or not names.issuperset(pair.novel):
-                raise ValueError("a target lacks a column")
-            if not 0 <= pair.data < len(self.data_sets) or not 0 <= pair.neighbor < len(self.data_sets):
-                raise ValueError("a pair names a data set that is not there")
-        if self.held:
-            if len(self.held) != len({number for pair in self.pairs for number in (pair.data, pair.neighbor)}):
-                raise ValueError("features belong to data sets")
-            for data, features in enumerate(self.held):
-                _checked(features, self.pairs_of(data))
 
 
 @dataclass(frozen=True)
@@ -334,15 +63,6 @@ class PlannedRuns:
     folder: Path
     plan: RunsPlan
     sha256: str
-
-    def asks_for(self, made: MadeRun) -> bool:
-        """Whether a run may be one of this plan."""
-        return (
-            made.arm in ARMS
-            and made.run.phase in ("pilot", "test")
-            and 0 <= made.run.data < len(self.plan.data_sets) + self.ladder_data_sets
-            and 0 <= made.run.number < self.plan.runs
-        )
 
     @property
     def ladder_data_sets(self) -> int:
@@ -664,185 +384,3 @@ def read_plan(folder: Path) -> PlannedRuns:
     except (ValueError, TypeError, LookupError):
         raise InputError(f"{path}: was not written by this version of dpassay; make a new plan") from None
     return PlannedRuns(folder, plan, hashlib.sha256(content).hexdigest())
-
-
-class MadeRun(NamedTuple):
-    """A run of one of the two generators.
-
-    Attributes:
-        arm: ``claimed`` or ``unprotected``.
-        run: its place in the audit.
-    """
-
-    arm: str
-    run: GeneratorRun
-
-    @property
-    def is_trial(self) -> bool:
-        """Whether it only tries the generator."""
-        return TRIAL - TRIALS < self.run.number <= TRIAL
-
-    @property
-    def name(self) -> str:
-        """Of the run's files."""
-        if self.is_trial:
-            return f"{self.arm}-trial-{TRIAL - self.run.number + 1}"
-        return f"{self.arm}-{self.run.phase}-{self.run.data:02d}-{self.run.number:05d}"
-
-    @property
-    def spawn_key(self) -> int:
-        """A number that no other run has, from which it has its seed."""
-        index = 2 * ARMS.index(self.arm) + (self.run.phase == "test")
-        return (index << 48) | (self.run.data << 32) | self.run.number
-
-
-class Results:
-    """The results of runs, appended to ``private/results.jsonl`` as they arrive.
-
-    Args:
-        planned: the plan that they belong to.
-    """
-
-    def __init__(self, planned: PlannedRuns) -> None:
-        self._planned, self._path = planned, planned.private / RESULTS
-        self._header = {"runs": _VERSION, "plan": planned.sha256}
-        self._file: BinaryIO | None = None
-        self._synced = time.monotonic()
-        self.generators: dict[str, str] = {}
-        self.audited: dict[str, list[AuditedGenerator]] = {}
-        self.ended = ""
-        self.by_run: dict[MadeRun, dict[str, Features]] = {}
-        self.seconds: dict[str, float] = {}
-        if self._path.is_file():
-            self._whole = self._read()
-        else:
-            self._whole = 0
-
-    def _read(self) -> int:
-        whole = 0
-        with input_errors(), self._path.open("rb") as file:
-            for number, line in enumerate(file):
-                if not line.endswith(b"\n"):
-                    break  # a process was killed while it wrote this line; its run is made again
-                try:
-                    row = json.loads(line)
-                    if number == 0:
-                        if {key: row[key] for key in self._header} != self._header:
-                            raise InputError(f"{self._path}: belongs to another plan; delete it, or put back the plan")
-                    elif "generator" in row:
-                        self.generators[str(row["arm"])] = str(row["generator"])
-                        if "audited" in row:
-                            said = AuditedGenerator.model_validate(row["audited"])
-                            self.audited.setdefault(str(row["arm"]), []).append(said)
-                    elif "ended" in row:
-                        self.ended = str(row["ended"])
-                    else:
-                        made = MadeRun(
-                            str(row["arm"]), GeneratorRun(row["phase"], int(row["data"]), int(row["number"]))
-                        )
-                        if made in self.by_run or not self._planned.asks_for(made):
-                            raise ValueError("no run of the plan, or one that is there already")
-                        self.by_run[made] = _checked(row["features"], self._planned.plan.pairs_of(made.run.data))
-                        self._spend(made.arm, validate.non_negative(seconds=float(row.get("seconds", 0.0))))
-                except InputError:
-                    raise
-                except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-                    raise InputError(f"{self._path}: line {number + 1} is not a result; delete the file") from None
-                whole += len(line)
-        return whole
-
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[Results]:
-        """Opens the file for new results. A line that was cut off is dropped."""
-        with input_errors():
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            self._file = open(descriptor, "r+b")  # noqa: SIM115 - closed below, where its errors name it
-        try:
-            self._file.seek(self._whole)
-            self._file.truncate()
-            if self._whole == 0:
-                self._append(self._header)
-            yield self
-        finally:
-            with naming(self._path):
-                self._file.flush()
-                os.fsync(self._file.fileno())
-                self._file.close()
-            self._file = None
-
-    def begin(self, arm: str, generator: str, audited: AuditedGenerator) -> None:
-        """Records which generator the runs of an arm are of, with the files that it consists of; refuses another later.
-
-        Raises:
-            InputError: if runs of another one were recorded.
-        """
-        digest = hashlib.sha256(generator.encode()).hexdigest()
-        if self.generators.setdefault(arm, digest) != digest:
-            raise InputError(
-                f"{self._path.parent.parent}: its runs were made by another command, or by files that were changed "
-                "since; give the same ones, or plan anew"
-            )
-        self.audited.setdefault(arm, []).append(audited)
-        self._append({"arm": arm, "generator": digest, "audited": audited.model_dump()})
-
-    def end(self) -> None:
-        """Records when the last run had ended."""
-        self.ended = now()
-        self._append({"ended": self.ended})
-
-    def failures(self, arm: str) -> dict[str, dict[str, int]]:
-        """How many runs of an arm were made and failed, by phase."""
-        counts = {phase: {"made": 0, "failed": 0} for phase in ("pilot", "test")}
-        for item, features in self.of(arm).items():
-            counts[item.phase]["made"] += 1
-            counts[item.phase]["failed"] += bool(features[""].get(FAILED))
-        return counts
-
-    def add(self, made: MadeRun, features: dict[str, Features], seconds: float = 0.0) -> None:
-        """Appends the result of a run. It is flushed at once, and synced to disk within a second.
-
-        Args:
-            made: the run.
-            features: of its output.
-            seconds: that the generator took; 0 if unknown.
-        """
-        self.by_run[made] = features
-        self._spend(made.arm, seconds)
-        self._append({"arm": made.arm, **made.run._asdict(), "features": features, "seconds": round(seconds, 3)})
-
-    def _spend(self, arm: str, seconds: float) -> None:
-        self.seconds[arm] = self.seconds.get(arm, 0.0) + seconds
-
-    def _append(self, row: Mapping[str, Any]) -> None:
-        assert self._file is not None
-        with naming(self._path):
-            self._file.write(json.dumps(row, allow_nan=False).encode() + b"\n")
-            self._file.flush()
-            if time.monotonic() - self._synced > 1:
-                os.fsync(self._file.fileno())
-                self._synced = time.monotonic()
-
-    def of(self, arm: str) -> dict[GeneratorRun, dict[str, Features]]:
-        """The results of one arm."""
-        return {made.run: features for made, features in self.by_run.items() if made.arm == arm}
-
-    def audit(self, arm: str, *, stop: bool = True) -> ManyRuns:
-        """The audit of one arm by its results so far."""
-        audit = ManyRuns(self._planned.plan.design(stop=stop))
-        for item, features in self.of(arm).items():
-            audit.add(item, features)
-        return audit
-
-
-def _checked(features: Any, pairs: Sequence[str]) -> dict[str, Features]:
-    """Features as they were written: those of each of these pairs, and those of every pair.
-
-    Raises:
-        ValueError: if they are something else.
-    """
-    if set(features) != {"", *pairs}:
-        raise ValueError("features belong to the pairs of a data set")
-    results = {str(pair): {str(name): float(value) for name, value in item.items()} for pair, item in features.items()}
-    if not all(math.isfinite(value) for item in results.values() for value in item.values()):
-        raise ValueError("a feature is a number")
-    return results

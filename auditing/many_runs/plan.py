@@ -33,20 +33,17 @@ from dpassay.attacks.black_box.worst_cases import (
 from dpassay.attacks.canaries.rows import ColumnRange
 from dpassay.auditing.data import SAMPLE, Data, write_rows
 from dpassay.auditing.files import PLAN, Claimed, planned_claim
-from dpassay.auditing.many_runs.files import (
-    DATA,
+from dpassay.auditing.many_runs.files import DATA, PlannedRuns, data_file, read_plan
+from dpassay.auditing.many_runs.own_files import FileRows, PlannedOwn, copied, read_own
+from dpassay.auditing.many_runs.plan_content import (
     PlannedColumn,
     PlannedDialect,
     PlannedEvent,
     PlannedPair,
-    PlannedRuns,
     RunsPlan,
     Understood,
     UnderstoodColumn,
-    data_file,
-    read_plan,
 )
-from dpassay.auditing.many_runs.own_files import FileRows, PlannedOwn, copied, read_own
 from dpassay.auditing.many_runs.probes import PlannedProbe
 from dpassay.audits.games.many_runs import (
     MAX_RUNS,

@@ -42,10 +42,11 @@ from dpassay.attacks.black_box.worst_cases import (
 from dpassay.auditing.files import BOUND
 from dpassay.auditing.many_runs.audited import made_elsewhere, of_generator
 from dpassay.auditing.many_runs.explain import Explanation, write_explanation, write_variant
-from dpassay.auditing.many_runs.files import TRIAL, TRIALS, MadeRun, PlannedRuns, Results, read_plan
+from dpassay.auditing.many_runs.files import PlannedRuns, read_plan
 from dpassay.auditing.many_runs.functions import Function, FunctionProcesses, called, load, source_of
 from dpassay.auditing.many_runs.plan import features_of
 from dpassay.auditing.many_runs.probes import ProbeRows, marks_of, pair_named
+from dpassay.auditing.many_runs.results import TRIAL, TRIALS, MadeRun, Results
 from dpassay.audits.games.many_runs import GeneratorRun, ManyRuns, ManyRunsDesign, Pair
 from dpassay.audits.result import AuditResult
 from dpassay.base import defaults, validate
