@@ -34,6 +34,7 @@ class Entry:
         adjacency: of the claim.
         public: what it documents as public, or takes from the data, in words.
         schema: whether public domains are given to it, so that neighbours keep to them.
+        label: column of the class, which it knows; empty if it knows none.
         data: that it reads.
         runs: most runs.
         reading: what a refutation is due to in its code; or what else a reader should know.
@@ -51,6 +52,7 @@ class Entry:
     adjacency: str = "add_remove"
     public: str
     schema: bool = False
+    label: str = ""
     data: Path = BINNED
     runs: int = 200
     reading: str = ""
@@ -95,7 +97,6 @@ ENTRIES = (
         package="DataSynthesizer",
         script="data_synthesizer",
         options=f"--mode correlated --domains {DOMAINS.name} --epsilon {EPSILON:g} --seed {{seed}}",
-        unprotected=f"--mode correlated --domains {DOMAINS.name} --epsilon 0 --seed {{seed}}",
         claims="ε = 1 for a record that is replaced",
         adjacency="replace_one",
         public=_GIVEN,
@@ -111,6 +112,7 @@ ENTRIES = (
         unprotected="--method mwem --epsilon 1e6",
         claims="ε = 1 for a record",
         public=_READ,
+        runs=40,
     ),
     Entry(
         name="smartnoise_mwem_public",
@@ -174,15 +176,15 @@ ENTRIES = (
     ),
     Entry(
         name="sdv_ctgan",
-        title="SDV CTGAN",
+        title="SDV CTGAN, 10 epochs",
         package="sdv",
         script="sdv_tables",
-        options="--model ctgan",
+        options="--model ctgan --epochs 10",
         claims=_NONE,
         private=False,
         public="–",
         data=PEOPLE,
-        runs=100,
+        runs=60,
     ),
     Entry(
         name="sdv_copula",
@@ -200,9 +202,11 @@ ENTRIES = (
         title="SMOTE of imbalanced-learn",
         package="imbalanced-learn",
         script="smote",
+        options="--label limitation",
         claims=_NONE,
         private=False,
         public="–",
+        label="limitation",
         data=PEOPLE,
     ),
 )

@@ -30,8 +30,10 @@ from entries import BY_NAME, DOMAINS, ENTRIES, EPSILON, Entry  # noqa: E402
 import dpassay  # noqa: E402
 
 RESULTS = HERE / "results"
-SHOWN = {"numpy", "pandas", "scipy", "torch", "opendp", "mbi", "opacus", "scikit-learn", "ctgan", "copulas"}
+SHOWN = {"numpy", "pandas", "torch", "mbi", "opacus", "scikit-learn", "ctgan", "copulas"}
 """Packages whose versions a result names, if the generator asks for them."""
+OWN = {"numpy", "opendp"}
+"""The same for dpassay's own."""
 
 
 def audited(entry: Entry, folder: Path) -> dict[str, Any]:
@@ -45,6 +47,7 @@ def audited(entry: Entry, folder: Path) -> dict[str, Any]:
             adjacency=entry.adjacency,
             runs=entry.runs,
             schema=DOMAINS if entry.schema else None,
+            label=entry.label or None,
             title=entry.title,
         )
     os.environ[as_functions.CPU_FILE] = str((folder / "private" / "cpu.txt").resolve())
@@ -108,7 +111,7 @@ def versions(entry: Entry) -> dict[str, str]:
     package = entry.package or "dpassay"
     asked = {re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in importlib.metadata.requires(package) or ()}
     found = {package: importlib.metadata.version(package)}
-    for name in sorted(asked & SHOWN):
+    for name in sorted(asked & (SHOWN if entry.package else OWN)):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found

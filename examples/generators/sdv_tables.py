@@ -19,6 +19,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("data")
     options.add_argument("out")
     options.add_argument("--model", choices=MODELS, default="copula")
+    options.add_argument("--epochs", type=int, default=300, help="of ctgan and tvae")
     options.add_argument("--rows", type=int, default=200, help="public number of synthetic rows")
     return options
 
@@ -33,7 +34,9 @@ def main(words: Sequence[str] | None = None) -> None:
 
     warnings.simplefilter("ignore")
     data = pandas.read_csv(given.data)
-    synthesizer = getattr(single_table, MODELS[given.model])(Metadata.detect_from_dataframes({"people": data}))
+    about = Metadata.detect_from_dataframes({"people": data})
+    trained = {} if given.model == "copula" else {"epochs": given.epochs}
+    synthesizer = getattr(single_table, MODELS[given.model])(about, **trained)
     synthesizer.fit({"people": data})
     synthesizer.sample(given.rows)["people"].to_csv(given.out, index=False)
 

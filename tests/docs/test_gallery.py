@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -110,6 +112,20 @@ def test_a_script_is_run_as_a_function(page: ModuleType, tmp_path: Path, monkeyp
         functions.smote_unprotected  # noqa: B018 (it has no protection to switch off)
     with pytest.raises(AttributeError):
         functions.nothing  # noqa: B018
+
+
+def test_public_values_are_given_as_they_are_read(page: ModuleType, tmp_path: Path) -> None:
+    """DataSynthesizer reads a column of whole numbers as numbers, and looks them up in the domain that it is given."""
+    given = importlib.import_module("data_synthesizer").public_columns(str(SCRIPTS / "people-binned.yaml"), tmp_path)
+    domains = json.loads(Path(given["categorical_attribute_domain_file"]).read_text(encoding="utf-8"))
+    with (SCRIPTS / "people-binned.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert set(domains) == set(rows[0])
+    for name, values in domains.items():
+        assert {row[name] for row in rows} <= set(map(str, values))
+        whole = all(row[name].isdigit() for row in rows)
+        assert given["attribute_to_datatype"][name] == ("Integer" if whole else "String")
+        assert all(isinstance(value, int) == whole for value in values)
 
 
 @pytest.mark.parametrize("name", ["evolution", "marginals"])
