@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from build_site import claim_keys, command_line
+from build_site import claim_keys, command_line, glossary, python_names
 from build_site.pages import ROOT, write_pages
 
 SCRIPTS = Path(__file__).parent / "assets"
@@ -58,11 +58,15 @@ def build(folder: Path) -> None:
     generated = {
         "reference/command-line.md": command_line.page(),
         "reference/claim-keys.md": claim_keys.page(),
+        "reference/glossary.md": glossary.page(),
+        **python_names.pages(),
     }
     pages = write_pages(folder / "docs", generated)
     check_navigation(pages, named_in_navigation())
     shutil.copytree(SCRIPTS, folder / "docs/assets")
     shutil.copyfile(ROOT / "mkdocs.yml", folder / "mkdocs.yml")
+    shutil.rmtree(folder / "python", ignore_errors=True)
+    python_names.link_packages(folder / "python")
     subprocess.run([sys.executable, "-m", "zensical", "build", "--strict", "--clean"], cwd=folder, check=True)
 
 
