@@ -354,33 +354,24 @@ def summary(results: Mapping[str, Any]) -> str:
     entries = results["events"]
     exact = sum(_is_exact(entry) for entry in entries.values())
     headers = (
-        "accountant", "answers", "below the truth", "within it", "≤ 1e-3 above", "≤ 1e-2 above", "further above",
-        "smaller / as / larger than dpassay, alone", "∞", "refused", "hung, memory", "not offered", "median time",
+        "accountant", "answers", "below the exact ε", "at most 1e-3 above", "at most 1e-2", "further above",
+        "smaller / as / larger than dpassay's bound", "median time",
     )  # fmt: skip
     lines = []
     for name in present(results):
-        items = [
-            (reading(e["answers"][name], e, name), e["answers"][name]) for e in entries.values() if name in e["answers"]
-        ]
+        items = _readings(entries.values(), name)
         kinds = [item.kind for item, _ in items]
-        above = [item.amount for item, _ in items if item.kind == "above"]
+        above = [item.amount for item, _ in items if item.kind in ("within", "above")]
         seconds = [cell["seconds"] for item, cell in items if item.answers]
         lines.append(
             (
                 PEERS[name].shown,
                 f"{sum(item.answers for item, _ in items)} of {len(items)}",
                 f"{kinds.count('below')}",
-                f"{kinds.count('within')}",
                 f"{sum(amount <= 1e-3 for amount in above)}",
                 f"{sum(1e-3 < amount <= 1e-2 for amount in above)}",
                 f"{sum(amount > 1e-2 for amount in above)}",
-                "–"
-                if name == OURS
-                else " / ".join(f"{kinds.count(kind)}" for kind in ("smaller", "equal", "larger", "alone")),
-                f"{kinds.count('infinite')}",
-                f"{kinds.count('refused')}",
-                f"{kinds.count('hung') + kinds.count('memory')}",
-                f"{kinds.count('missing')}",
+                "–" if name == OURS else " / ".join(f"{kinds.count(kind)}" for kind in ("smaller", "equal", "larger")),
                 duration(statistics.median(seconds)) if seconds else "–",
             )
         )
@@ -418,61 +409,41 @@ def dates(results: Mapping[str, Any]) -> str:
     return f"on {days[0]}" if days[0] == days[-1] else f"from {days[0]} to {days[-1]}"
 
 
-def tables(results: Mapping[str, Any]) -> str:
-    """A table for each kind of events, with the accountants that answer any of them, and footnotes."""
-    blocks, notes = [], Notes([])
-    sections = dict.fromkeys(entry["section"] for entry in results["events"].values())
-    for section in sections:
-        entries = {name: entry for name, entry in results["events"].items() if entry["section"] == section}
-        peers = [name for name in present(results) if any(_speaks(entry, name) for entry in entries.values())]
-        lines = [
-            (
-                f"{event}, δ {entry['question']['delta']:g}",
-                truth(entry),
-                *(shown(event, entry, name, notes) for name in peers),
-            )
-            for event, entry in entries.items()
-        ]
-        headers = ("event", "exact ε", *(PEERS[name].shown for name in peers))
-        blocks.append(f"### {section}\n\n{table(headers, lines)}")
+def kinds(results: Mapping[str, Any]) -> str:
+    """Per accountant and kind of events: how many it answers, and how far the worst answer is above the exact ε."""
+    notes = Notes([])
+    sections: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for event, entry in results["events"].items():
+        sections.setdefault(entry["section"], {})[event] = entry
+    lines = [
+        (PEERS[name].shown, *(shown(entries, name, notes) for entries in sections.values()))
+        for name in present(results)
+    ]
+    headers = ("accountant", *(f"{section} ({len(entries)})" for section, entries in sections.items()))
     listed = "\n".join(f"{k + 1}. {text}" for k, text in enumerate(notes.texts))
-    return "\n\n".join([*blocks, "### Notes\n\n" + listed] if listed else blocks)
+    return table(headers, lines) + (f"\n\n{listed}" if listed else "")
 
 
-def _speaks(entry: Mapping[str, Any], name: str) -> bool:
-    cell = entry["answers"].get(name)
-    return cell is not None and "missing" not in cell
-
-
-def truth(entry: Mapping[str, Any]) -> str:
-    """The enclosure, or the upper bound."""
-    lower, upper = entry["enclosures"].get("both", (None, None))
-    if upper is None:
+def shown(entries: Mapping[str, Mapping[str, Any]], name: str, notes: Notes) -> str:
+    """A cell of the table: the answers to these events."""
+    asked = {event: entry for event, entry in entries.items() if name in entry["answers"]}
+    readings = {event: reading(entry["answers"][name], entry, name) for event, entry in asked.items()}
+    answers = [item for item in readings.values() if item.answers]
+    if not answers:
         return "–"
-    if lower is None:
-        return f"≤ {upper:.6g}"
-    if upper - lower <= NARROW * upper:
-        return f"{upper:.6g}"
-    return f"[{lower:.5g}, {upper:.5g}]"
-
-
-def shown(event: str, entry: Mapping[str, Any], name: str, notes: Notes) -> str:
-    """A cell of a table."""
-    cell = entry["answers"].get(name)
-    if cell is None:
-        return ""
-    item = reading(cell, entry, name)
-    if item.kind == "refused":
-        return f"refused: {cell.get('refused', 'nan')}"
-    if not item.answers and item.kind != "infinite":
-        return item.text
-    text = f"**{item.text}**" if item.kind == "below" else item.text
-    if item.kind in ("below", "smaller"):
-        text += notes.mark(_why(event, entry, name, item))
-    if excess := lower_end_too_high(cell, entry):
-        says = f"{PEERS[name].shown}, {event}: its lower end {float(cell['lower']):.6g}"
-        text += notes.mark(f"{says} is above the exact ε by {excess:.1e}. {reproduce(event, name)}")
-    return f"{text}, {duration(cell['seconds'])}"
+    text = f"{len(answers)}"
+    if errors := [item.amount for item in answers if item.kind in ("within", "above")]:
+        text += f", {max(errors):.0e}" if max(errors) else ", exact"
+    if low := sum(item.kind == "below" for item in answers):
+        text += f", **{low} below**"
+    for event, item in readings.items():
+        if item.kind in ("below", "smaller"):
+            text += notes.mark(_why(event, asked[event], name, item))
+        cell = asked[event]["answers"][name]
+        if excess := lower_end_too_high(cell, asked[event]):
+            says = f"{PEERS[name].shown}, {event}: its lower end {float(cell['lower']):.6g}"
+            text += notes.mark(f"{says} is above the exact ε by {excess:.1e}. {reproduce(event, name)}")
+    return text
 
 
 def _why(event: str, entry: Mapping[str, Any], name: str, item: Reading) -> str:
@@ -497,31 +468,24 @@ def peers_list(results: Mapping[str, Any]) -> str:
     for name in present(results):
         package = packages[name]
         version = "this one" if name == OURS else package["version"]
-        lines.append((PEERS[name].shown, PEERS[name].package, version, package["python"], PEERS[name].asked))
+        lines.append((PEERS[name].shown, PEERS[name].package, f"{version}, {package['python']}", PEERS[name].asked))
     about = results["about"]
     last = (
         f"{about['processor']}, one thread; {about['seconds']:g} s of processor time and {about['memory_gib']} GiB for "
         "a question."
     )
-    return table(("accountant", "package", "version", "Python", "asked by"), lines) + f"\n\n{last}"
+    return table(("accountant", "package", "version, Python", "asked by"), lines) + f"\n\n{last}"
 
 
-def claims(results: Mapping[str, Any]) -> str:
-    """Two numbers that this project states of itself."""
-    lines = [
-        (
-            f"group of 10, σ {noise}, q 0.01, 500 steps",
-            "at most 3 times the time of one record",
-            f"{each['ratio']:.2f} times: {each['group_ms']:.1f} ms, {each['one_ms']:.1f} ms",
-        )
-        for noise, each in results["groups"].items()
-    ]
-    own = results["allocation"].get("10000", {}).get(OURS)
-    if own:
-        width = (own["epsilon"] - own["lower"]) / own["epsilon"]
-        measured = f"width {width:.1e} in {duration(own['seconds'])}"
-        lines.append(("1 of 10,000 steps, σ 1", "relative width ≤ 1e-3 in ≤ 5 s", measured))
-    return table(("question", "goal", "measured"), lines)
+def groups(results: Mapping[str, Any]) -> str:
+    """The time of a group beside that of one record."""
+    ratios = [each["ratio"] for each in results["groups"].values()]
+    if not ratios:
+        return "–"
+    return (
+        f"A group of 10 (500 steps at rate 0.01) takes dpassay {min(ratios):.2f} to {max(ratios):.2f} times the time "
+        f"of one record, at σ = {', '.join(results['groups'])}."
+    )
 
 
 def of_figure(results: Mapping[str, Any]) -> dict[str, list[tuple[int, float, float]]]:
@@ -599,9 +563,9 @@ def pages(results: Mapping[str, Any]) -> dict[Path, dict[str, str]]:
     return {
         DOCS / "scoreboard.md": {
             "summary": summary(results),
-            "tables": tables(results),
+            "kinds": kinds(results),
             "accountants": peers_list(results),
-            "goals": claims(results),
+            "groups": groups(results),
             "allocation": allocation_table(results),
         },
     }

@@ -46,6 +46,23 @@ def test_a_number_in_the_page_that_no_result_has_is_found(tables: ModuleType) ->
         tables.filled(page, {})
 
 
+def test_a_page_may_show_a_part_of_a_table(tables: ModuleType) -> None:
+    columns = [{"title": "a", "key": "a"}, {"title": "b, ε", "key": "b", "digits": 1}]
+    whole = {"t": {"columns": columns, "rows": [{"a": "x, y", "b": 1.0}, {"a": "z", "b": 2.0}, {"a": "z", "b": 3.0}]}}
+
+    def shown(clauses: str) -> str:
+        begin = f"<!-- table t{clauses} -->\n"
+        page: str = tables.filled(f"{begin}<!-- end -->\n", whole)
+        return page.removeprefix(begin).removesuffix("<!-- end -->\n")
+
+    assert shown("; columns: b | a; a: x, y") == "| b, ε | a |\n| --- | --- |\n| 1.0 | x, y |\n"
+    assert shown("; b: 1.0 | 3.0") == "| a | b, ε |\n| --- | --- |\n| x, y | 1.0 |\n| z | 3.0 |\n"
+    with pytest.raises(ValueError, match="no column 'c'"):
+        shown("; columns: a | c")
+    with pytest.raises(ValueError, match=r"no row has '1\.0'; rows have 2\.0, 3\.0"):
+        shown("; a: z; b: 1.0")
+
+
 def test_a_list_is_shown_as_mean_and_deviation_of_the_sample(tables: ModuleType) -> None:
     assert tables.cell([1.0, 2.0, 3.0], 2) == "2.00 ± 1.00"  # √((1 + 0 + 1)/2)
     assert tables.cell([4, 4], 2) == "4"

@@ -2,8 +2,10 @@
 
     python docs/reproductions/private_inference/tables.py [--check]
 
-Between ``<!-- table NAME -->`` and ``<!-- end -->`` stands the table NAME of one of the JSON files. With --check
-nothing is written, and the exit code is 1 where a table of the page differs.
+Between ``<!-- table NAME -->`` and ``<!-- end -->`` stands the table NAME of one of the JSON files. A page may show a
+part of it: ``<!-- table NAME; columns: arm | auc; epsilon: 1 | 8 -->`` has two columns, by key and in this order, of
+the rows whose ε is shown as 1 or 8. With --check nothing is written, and the exit code is 1 where a table of the page
+differs.
 """
 
 from __future__ import annotations
@@ -23,24 +25,18 @@ from scipy import stats
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "private-inference.md"
 CONFIDENCE = 0.95
-_BLOCK = re.compile(r"(<!-- table ([\w.-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- table ([\w.-]+)((?:; [^;\n]+)*) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 def read_tables(folder: Path = HERE / "results") -> dict[str, Any]:
-    """All tables of the JSON files, by name, and ``parameters``, which says of each file what was run.
+    """All tables of the JSON files, by name.
 
     Raises:
         ValueError: where two have one name.
     """
-    about: list[dict[str, Any]] = []
-    columns = [{"title": of, "key": of} for of in ("results", "seeds", "parameters")]
-    tables: dict[str, Any] = {"parameters": {"columns": columns, "rows": about}}
+    tables: dict[str, Any] = {}
     for path in sorted(folder.glob("*.json")):
         found = json.loads(path.read_text(encoding="utf-8"))
-        shown = ", ".join(f"{name} {value}" for name, value in found["parameters"].items() if value is not None)
-        seeds = {run["seed"] for run in found["runs"]}
-        if seeds:  # else it only shows what another file has
-            about.append({"results": f"`{path.stem}`", "seeds": len(seeds), "parameters": shown})
         for name, table in found["tables"].items():
             if name in tables:
                 raise ValueError(f"{path}: table {name!r} is in another file too; rename one")
@@ -104,6 +100,36 @@ def render(table: Mapping[str, Any]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def part(whole: Mapping[str, Any], clauses: str) -> dict[str, Any]:
+    """The columns and rows of a table that a page asks for.
+
+    Args:
+        whole: the table.
+        clauses: ``; columns: KEY | KEY; KEY: TEXT | TEXT``; each but ``columns`` keeps the rows whose cell is one of
+            its texts. Empty for all of the table.
+
+    Raises:
+        ValueError: for a column that the table has not, or a text that no row has left.
+    """
+    columns, rows = {column["key"]: column for column in whole["columns"]}, list(whole["rows"])
+    shown = list(columns)
+    for clause in clauses.split("; ")[1:]:
+        key, _, words = clause.partition(": ")
+        wanted = words.split(" | ")
+        named = wanted if key == "columns" else [key]
+        if unknown := [name for name in named if name not in columns]:
+            raise ValueError(f"{clause!r}: there is no column {unknown[0]!r}; there are {', '.join(columns)}")
+        if key == "columns":
+            shown = wanted
+            continue
+        digits = columns[key].get("digits", 3)
+        texts = [cell(row.get(key), digits) for row in rows]
+        if unknown := [text for text in wanted if text not in texts]:
+            raise ValueError(f"{clause!r}: no row has {unknown[0]!r}; rows have {', '.join(dict.fromkeys(texts))}")
+        rows = [row for row, text in zip(rows, texts, strict=True) if text in wanted]
+    return {"columns": [columns[key] for key in shown], "rows": rows}
+
+
 def keep(results: Any, made: Mapping[str, Any]) -> None:
     """Keeps tables in a results file (`runs.Results`), and prints them."""
     results.tables = dict(made)
@@ -116,13 +142,13 @@ def filled(page: str, tables: Mapping[str, Any]) -> str:
     """The page with all of its tables.
 
     Raises:
-        ValueError: for a table that no JSON file has.
+        ValueError: for a table, column or row that no JSON file has.
     """
 
     def block(found: re.Match[str]) -> str:
         if found[2] not in tables:
             raise ValueError(f"the page wants table {found[2]!r}, which no JSON file has; there are {sorted(tables)}")
-        return f"{found[1]}{render(tables[found[2]])}{found[4]}"
+        return f"{found[1]}{render(part(tables[found[2]], found[3]))}{found[5]}"
 
     return _BLOCK.sub(block, page)
 
