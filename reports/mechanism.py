@@ -17,7 +17,10 @@ class DeclaredDraw(DocumentPart):
     draw: str
     query: str
     law: str
-    scale: float
+    scale: float | None
+    scale_argument: str | None = Field(
+        default=None, description="that holds the scale; the sensitivity is in multiples of it"
+    )
     sensitivity: float
     values: int = Field(description="in the first recorded run")
 
@@ -70,8 +73,8 @@ def render(document: MechanismReport) -> str:
                 draw.draw,
                 draw.query,
                 draw.law.replace("_", " "),
-                format_number(draw.scale),
-                format_number(draw.sensitivity),
+                f"argument {draw.scale_argument}" if draw.scale is None else format_number(draw.scale),
+                format_number(draw.sensitivity) + " scales" * (draw.scale is None),
                 str(draw.values),
             )
             for draw in plan.draws

@@ -934,9 +934,32 @@ AUDITS = (
     Mutant(
         "audit of a library: queries are compared with themselves",
         "auditing/mechanism/run.py",
-        "self._queries.append(_numbers(query,",
-        "self._queries.append(0 * _numbers(query,",
+        "self._queries.append(query)",
+        "self._queries.append(0 * query)",
         ("tests/auditing/mechanism/test_mechanism_audit.py::test_a_fault_is_found_and_named",),
+    ),
+    Mutant(
+        "audit of a library: noise alone is drawn anew in a replay",
+        "auditing/mechanism/run.py",
+        "noise, released = (past - query).reshape(shape)[()], past",
+        "noise, released = drawing(*args, **kwargs), past",
+        (
+            "tests/auditing/mechanism/test_mechanism_audit.py::test_a_replay_has_the_same_releases_where_a_draw_returns_noise_alone",
+        ),
+    ),
+    Mutant(
+        "audit of a library: queries are not divided by the scale that an argument holds",
+        "auditing/mechanism/run.py",
+        "return query / scales, noise / scales",
+        "return query, noise / scales",
+        ("tests/auditing/mechanism/test_mechanism_audit.py::test_what_holds_is_not_refuted",),
+    ),
+    Mutant(
+        "audit of a library: a choice that is released is made anew in a replay",
+        "auditing/mechanism/run.py",
+        "known = self._past is not None and number < len(self._past)",
+        "known = self._past is not None and number < 0",
+        ("tests/auditing/mechanism/test_mechanism_audit.py::test_a_choice_that_is_released_is_replayed",),
     ),
     Mutant(
         "bets on scores: δ is not paid for",

@@ -34,19 +34,45 @@ class NoiseDraw(ManifestPart):
 
     Attributes:
         draw: ``module:function`` or ``module:Class.method``.
-        query: the argument that holds the exact value, to which the draw adds noise; ``output`` if the draw returns
-            noise alone, which the function adds to its output.
+        query: the argument that holds the exact value, to which the draw adds noise. If the draw returns noise alone:
+            ``output``, if the function adds it to its output; or ``module:function``, whose last result before the
+            draw is the exact value that noise is added to.
         law: of the noise.
         scale: claimed: b of Laplace noise P(x) ∝ exp(−|x|/b), the standard deviation of Gaussian noise.
+        scale_argument: in its place, the argument of the draw that holds the scale, where draws have different ones.
         sensitivity: claimed: by how much neighbours can change all queries of a call together, in L1 norm for Laplace
-            noise, in L2 norm for Gaussian noise.
+            noise, in L2 norm for Gaussian noise; in multiples of the scale, if an argument holds it.
     """
 
     draw: str
     query: str
     law: Law
-    scale: float = Field(gt=0, allow_inf_nan=False)
+    scale: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    scale_argument: str | None = None
     sensitivity: float = Field(gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _check(self) -> NoiseDraw:
+        if (self.scale is None) is (self.scale_argument is None):
+            raise ValueError("give either scale or scale_argument")
+        if self.scale_argument is not None and self.law == "discrete_laplace":
+            raise ValueError("scale_argument: is for laplace and gaussian noise")
+        return self
+
+    @property
+    def compared_scale(self) -> float:
+        """The scale of the noise as it is compared: 1 if it is divided by that of its draw."""
+        return 1.0 if self.scale is None else self.scale
+
+    @property
+    def returns_noise(self) -> bool:
+        """Whether the draw returns noise alone."""
+        return self.query == OUTPUT or self.follows is not None
+
+    @property
+    def follows(self) -> str | None:
+        """The function whose last result is the exact value; None if it is found elsewhere."""
+        return self.query if ":" in self.query else None
 
 
 class Manifest(ManifestPart):
@@ -56,6 +82,7 @@ class Manifest(ManifestPart):
         name: of the audit, for its report.
         library: the distribution whose version is reported.
         call: the audited function, ``module:function`` or ``module:Class.method``.
+        object: arguments with which the class of a method is called first, for each run anew; None for static methods.
         data_argument: the argument that takes the data; the first one if None.
         arguments: the other arguments, by name.
         tuples: those of them that are lists here, and that the function takes as tuples.
@@ -63,12 +90,15 @@ class Manifest(ManifestPart):
         adjacency: of the claim.
         data: the records, numbers or lists of numbers, or mappings.
         neighbors: at least one neighbour of the data.
+        releases: functions whose results are released as they are, such as a private choice of columns; on neighbours
+            they give the results of the recorded run, and nothing is checked of them.
         noise: all draws of noise.
     """
 
     name: str = Field(min_length=1)
     library: str = Field(min_length=1)
     call: str
+    object: dict[str, Any] | None = None
     data_argument: str | None = None
     arguments: dict[str, Any] = {}
     tuples: list[str] = []
@@ -76,6 +106,7 @@ class Manifest(ManifestPart):
     adjacency: Literal["add_remove", "replace_one", "zero_out"]
     data: list[Any]
     neighbors: list[list[Any]] = Field(min_length=1)
+    releases: list[str] = []
     noise: list[NoiseDraw] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -84,6 +115,8 @@ class Manifest(ManifestPart):
             raise ValueError("noise: each draw may be named once")
         if any(item.query == OUTPUT for item in self.noise) and len(self.noise) > 1:
             raise ValueError("noise: query: output needs a single draw")
+        if self.object is not None and "." not in self.call.partition(":")[2]:
+            raise ValueError(f"object: is for a method, module:Class.method, and the call is {self.call!r}")
         for name in self.tuples:
             if not isinstance(self.arguments.get(name), list):
                 raise ValueError(f"tuples: {name!r} is no argument that is a list")
@@ -202,6 +235,6 @@ def as_data(records: list[Any], form: Form) -> Any:
 def event_multiplier(draw: NoiseDraw, adjacency: Adjacency) -> float:
     """The noise multiplier of the event: scale over one contribution, of which an exchange of records changes two."""
     contributions = 2 if adjacency is Adjacency.REPLACE_ONE else 1
-    multiplier = draw.scale * contributions / draw.sensitivity
+    multiplier = draw.compared_scale * contributions / draw.sensitivity
     assert math.isfinite(multiplier)
     return multiplier

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.metadata
 import inspect
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from dp_accounting import dp_event
@@ -137,11 +138,17 @@ def audit_mechanism(
         validate.integer(minimum=2, runs=runs)
     with _naming(path):
         version = _version(read.library)
-        *_, function = located(read.call, "call")
+        function = _called(read)
         draws = [located(item.draw, f"noise.{index}.draw") for index, item in enumerate(read.noise)]
+        followed = {
+            item.follows: located(item.follows, f"noise.{index}.query")
+            for index, item in enumerate(read.noise)
+            if item.follows is not None
+        }
         for index, (item, (*_, drawing)) in enumerate(zip(read.noise, draws, strict=True)):
             _check_query(item, drawing, index)
-        mechanism = _Adapted(read, function, draws)
+        released = [located(name, f"releases.{index}") for index, name in enumerate(read.releases)]
+        mechanism = _Adapted(read, function, draws, followed, released)
         data, *others = (as_data(records, read.form) for records in (read.data, *read.neighbors))
         with shown.stage("Recording and replaying") as step:
             findings = record_replay_findings(
@@ -181,6 +188,21 @@ def _naming(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: {error}") from error
 
 
+def _called(manifest: Manifest) -> Callable[..., Any]:
+    """The audited function; a method is called of a new object each time."""
+    holder, name, function = located(manifest.call, "call")
+    made = manifest.object
+    if made is None:
+        return function
+    if not inspect.isclass(holder):
+        raise InputError(f"object: {manifest.call} is no method of a class")
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return getattr(holder(**made), name)(*args, **kwargs)
+
+    return method
+
+
 def _version(library: str) -> str:
     try:
         return importlib.metadata.version(library)
@@ -191,35 +213,74 @@ def _version(library: str) -> str:
 
 
 def _check_query(item: NoiseDraw, drawing: Callable[..., Any], index: int) -> None:
-    if item.query == OUTPUT:
-        return
     try:
         names = list(inspect.signature(drawing).parameters)
     except (TypeError, ValueError):
         names = []
-    if item.query not in names:
-        known = ", ".join(name for name in names if name != "self") or "not known"
+    if names and item.scale_argument is not None and item.scale_argument not in names:
         raise InputError(
-            f"noise.{index}.query: {item.draw} has no argument {item.query!r}; its arguments are {known}; or "
-            f"{OUTPUT}, if it returns noise alone"
+            f"noise.{index}.scale_argument: {item.draw} has no argument {item.scale_argument!r}; its arguments are "
+            f"{_in_a_row(names)}"
+        )
+    if item.returns_noise:
+        return
+    if item.query not in names:
+        raise InputError(
+            f"noise.{index}.query: {item.draw} has no argument {item.query!r}; its arguments are {_in_a_row(names)}; "
+            f"or {OUTPUT} or module:function, if it returns noise alone"
         )
 
 
+def _in_a_row(names: Sequence[str]) -> str:
+    return ", ".join(name for name in names if name != "self") or "not known"
+
+
+Draw: TypeAlias = tuple[Any, str, Callable[..., Any]]
+"""The object that holds a function, its name there, and the function."""
+
+
 class _Adapted:
-    """The library's function as a mechanism under test: all calls of a draw in a run are one step of the recorder."""
+    """The library's function as a mechanism under test: all calls of a draw in a run are one step of the recorder.
+
+    Args:
+        manifest: what is audited.
+        function: of data and the other arguments.
+        draws: those of the manifest, in its order.
+        followed: the functions whose last result is an exact value, by name.
+        released: those whose results are released.
+    """
 
     def __init__(
-        self, manifest: Manifest, function: Callable[..., Any], draws: list[tuple[Any, str, Callable[..., Any]]]
+        self,
+        manifest: Manifest,
+        function: Callable[..., Any],
+        draws: Sequence[Draw],
+        followed: Mapping[str, Draw],
+        released: Sequence[Draw],
     ) -> None:
         self._manifest, self._function, self._draws = manifest, function, draws
-        self._drawn: dict[int, list[list[Any]]] = {}  # what each draw returned, by the first step of a recording
+        self._followed, self._released = followed, released
+        self._past: dict[int, tuple[list[list[Any]], list[list[Any]]]] = {}
+        """What each draw and each other function released, by the first step of a recording."""
         self.values: dict[str, int] = {}
 
     def __call__(self, data: Any, recorder: Recorder) -> Any:
         manifest = self._manifest
-        past = None if recorder.past is None else self._drawn[id(recorder.past.steps[0].value)]
-        calls = [_Calls(item, None if past is None else past[number]) for number, item in enumerate(manifest.noise)]
-        with _patched(self._draws, calls):
+        past, others = None, None
+        if recorder.past is not None:
+            past, others = self._past[id(recorder.past.steps[0].value)]
+        results = {name: _LastResult() for name in self._followed}
+        calls = [
+            _Calls(item, None if past is None else past[number], results.get(item.follows or ""))
+            for number, item in enumerate(manifest.noise)
+        ]
+        releases = [_Releases(None if others is None else others[number]) for number in range(len(self._released))]
+        watched = [
+            *((self._followed[name], result.kept) for name, result in results.items()),
+            *zip(self._released, (release.made for release in releases), strict=True),
+            *zip(self._draws, (made.made for made in calls), strict=True),
+        ]
+        with _patched(watched):
             try:
                 if manifest.data_argument is None:
                     output = self._function(data, **manifest.passed())
@@ -231,39 +292,102 @@ class _Adapted:
                 first = (str(error).splitlines() or [""])[0]
                 raise InputError(f"call: {manifest.call} failed with {type(error).__name__}: {first}") from error
         for item, made in zip(manifest.noise, calls, strict=True):
-            if not made.returned:
+            if not made.released:
                 raise InputError(f"noise: {manifest.call} does not call {item.draw}; name the function that it calls")
             query, noise = made.query_and_noise(output)
             self.values.setdefault(item.draw, query.size)
             _release(recorder, item, query, noise, event_multiplier(item, manifest.relation))
         if recorder.past is None:
-            self._drawn[id(recorder.steps[0].value)] = [made.returned for made in calls]
+            self._past[id(recorder.steps[0].value)] = (
+                [made.released for made in calls],
+                [release.results for release in releases],
+            )
         return None if manifest.noise[0].query == OUTPUT else output
 
 
-class _Calls:
-    """The calls of one draw during a run; with `past`, they return what they returned in the recorded run."""
+class _LastResult:
+    """The last result of a function while it is watched."""
 
-    def __init__(self, item: NoiseDraw, past: list[Any] | None) -> None:
-        self._item = item
+    def __init__(self) -> None:
+        self.value: Any = None
+
+    def kept(self, function: Callable[..., Any], signature: inspect.Signature | None, *args: Any, **kwargs: Any) -> Any:
+        self.value = function(*args, **kwargs)
+        return self.value
+
+
+class _Releases:
+    """The results of a function that are released; with `past`, those of the recorded run again."""
+
+    def __init__(self, past: list[Any] | None) -> None:
         self._past = past
-        self.returned: list[Any] = []
-        self._queries: list[Floats] = []
+        self.results: list[Any] = []
 
-    def made(self, drawing: Callable[..., Any], signature: inspect.Signature | None, *args: Any, **kwargs: Any) -> Any:
-        if self._item.query != OUTPUT:
-            assert signature is not None
-            query = signature.bind(*args, **kwargs).arguments.get(self._item.query)
-            self._queries.append(_numbers(query, f"the query of {self._item.draw}"))
-        number = len(self.returned)
+    def made(self, function: Callable[..., Any], signature: inspect.Signature | None, *args: Any, **kwargs: Any) -> Any:
+        number = len(self.results)
         known = self._past is not None and number < len(self._past)
-        result = self._past[number] if known and self._past is not None else drawing(*args, **kwargs)
-        self.returned.append(result)
+        result = self._past[number] if known and self._past is not None else function(*args, **kwargs)
+        self.results.append(copy.deepcopy(result))
         return result
 
+
+class _Calls:
+    """The calls of one draw during a run; with `past`, they release what they released in the recorded run.
+
+    Args:
+        item: the draw.
+        past: what was released by each call of the recorded run.
+        follows: the result that holds the exact value; None if it is found elsewhere.
+    """
+
+    def __init__(self, item: NoiseDraw, past: list[Any] | None, follows: _LastResult | None) -> None:
+        self._item, self._past, self._follows = item, past, follows
+        self.released: list[Any] = []
+        self._queries: list[Floats] = []
+        self._scales: list[Floats] = []
+
+    def made(self, drawing: Callable[..., Any], signature: inspect.Signature | None, *args: Any, **kwargs: Any) -> Any:
+        item, query, shape = self._item, None, ()
+        if self._follows is not None:
+            if self._follows.value is None:
+                raise InputError(f"noise: {item.follows} returned nothing before {item.draw} was called")
+            query, shape = _numbers(self._follows.value, f"what {item.follows} returns"), np.shape(self._follows.value)
+        elif item.query != OUTPUT:
+            assert signature is not None
+            query = _numbers(signature.bind(*args, **kwargs).arguments.get(item.query), f"the query of {item.draw}")
+        if query is not None:
+            self._queries.append(query)
+        number = len(self.released)
+        past = None if self._past is None or number >= len(self._past) else self._past[number]
+        if self._follows is None:
+            released = drawing(*args, **kwargs) if past is None else past
+            noise = released
+        else:
+            assert query is not None
+            if past is not None and past.size == query.size:
+                noise, released = (past - query).reshape(shape)[()], past
+            else:
+                noise = drawing(*args, **kwargs)
+                released = query + self._noise_of(noise, query)
+        self.released.append(released)
+        if item.scale_argument is not None:
+            scale = _numbers(_argument(item, signature, args, kwargs), f"the argument {item.scale_argument!r}")
+            self._scales.append(np.broadcast_to(scale, _numbers(released, f"what {item.draw} returns").shape))
+        return noise
+
+    def _noise_of(self, noise: Any, query: Floats) -> Floats:
+        """The noise that was drawn for a query, as numbers."""
+        values = _numbers(noise, f"what {self._item.draw} returns")
+        if values.size != query.size:
+            raise InputError(
+                f"noise: {self._item.draw} drew {values.size} numbers, and {self._item.follows} returned {query.size} "
+                "before"
+            )
+        return values
+
     def query_and_noise(self, output: Any) -> tuple[Floats, Floats]:
-        """All queries of the run, and the noise that was added to them."""
-        values = np.concatenate([_numbers(item, f"what {self._item.draw} returns") for item in self.returned])
+        """The queries of the run and the noise that was added, both divided by the scale if an argument holds it."""
+        values = np.concatenate([_numbers(item, f"what {self._item.draw} returns") for item in self.released])
         if self._item.query == OUTPUT:
             whole = _numbers(output, "the output")
             if whole.size != values.size:
@@ -271,14 +395,37 @@ class _Calls:
                     f"noise: the output has {whole.size} numbers and {self._item.draw} drew {values.size}; query: "
                     "output needs one value of noise for each number of the output"
                 )
-            return whole - values, values
-        query = np.concatenate(self._queries)
-        if values.size != query.size:
+            query, noise = whole - values, values
+        else:
+            query = np.concatenate(self._queries)
+            if values.size != query.size:
+                raise InputError(
+                    f"noise: {self._item.draw} returned {values.size} numbers, and its query {self._item.query!r} has "
+                    f"{query.size}"
+                )
+            noise = values - query
+        if not self._scales:
+            return query, noise
+        scales = np.concatenate(self._scales)
+        if not (np.isfinite(scales) & (scales > 0)).all():
             raise InputError(
-                f"noise: {self._item.draw} returned {values.size} numbers, and its query {self._item.query!r} has "
-                f"{query.size}"
+                f"noise: {self._item.draw} was called with {self._item.scale_argument} of {scales.min():g}"
             )
-        return query, values - query
+        return query / scales, noise / scales
+
+
+def _argument(
+    item: NoiseDraw, signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
+    """The argument of a call of a draw that holds the scale."""
+    assert item.scale_argument is not None
+    if signature is None:  # of a function in C, the arguments that have no name are not known
+        if item.scale_argument not in kwargs:
+            raise InputError(f"noise: {item.draw} was not called with {item.scale_argument}=…")
+        return kwargs[item.scale_argument]
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.arguments[item.scale_argument]
 
 
 def _numbers(value: Any, what: str) -> Floats:
@@ -289,41 +436,43 @@ def _numbers(value: Any, what: str) -> Floats:
 
 
 def _release(recorder: Recorder, item: NoiseDraw, query: Floats, noise: Floats, multiplier: float) -> None:
+    scale = item.compared_scale
     match item.law:
         case "laplace":
-            recorder.laplace(query, dp_event.LaplaceDpEvent(multiplier), scale=item.scale, noise=lambda size: noise)
+            recorder.laplace(query, dp_event.LaplaceDpEvent(multiplier), scale=scale, noise=lambda size: noise)
         case "gaussian":
-            recorder.gaussian(query, dp_event.GaussianDpEvent(multiplier), scale=item.scale, noise=lambda size: noise)
+            recorder.gaussian(query, dp_event.GaussianDpEvent(multiplier), scale=scale, noise=lambda size: noise)
         case "discrete_laplace":
-            event = dp_event.DiscreteLaplaceDpEvent(1 / item.scale, item.scale / multiplier)
-            recorder.discrete_laplace(query, event, scale=item.scale, noise=lambda size: noise)
+            event = dp_event.DiscreteLaplaceDpEvent(1 / scale, scale / multiplier)
+            recorder.discrete_laplace(query, event, scale=scale, noise=lambda size: noise)
 
 
 @contextmanager
-def _patched(draws: list[tuple[Any, str, Callable[..., Any]]], calls: list[_Calls]) -> Iterator[None]:
-    """Sends the calls of all draws through their records while the block runs."""
-    own = [name in vars(holder) for holder, name, _ in draws]
-    before = [inspect.getattr_static(holder, name) for holder, name, _ in draws]
+def _patched(watched: Sequence[tuple[Draw, Callable[..., Any]]]) -> Iterator[None]:
+    """Sends the calls of functions through others while the block runs."""
+    before = [
+        (holder, name, name in vars(holder), inspect.getattr_static(holder, name)) for (holder, name, _), _ in watched
+    ]
     try:
-        for (holder, name, drawing), made in zip(draws, calls, strict=True):
-            setattr(holder, name, _wrapped(drawing, made))
+        for (holder, name, function), through in watched:
+            setattr(holder, name, _wrapped(function, through))
         yield
     finally:
-        for (holder, name, _), kept, there in zip(draws, before, own, strict=True):
-            if there:
+        for holder, name, own, kept in before:
+            if own:
                 setattr(holder, name, kept)
             else:  # inherited
                 delattr(holder, name)
 
 
-def _wrapped(drawing: Callable[..., Any], made: _Calls) -> Callable[..., Any]:
+def _wrapped(function: Callable[..., Any], through: Callable[..., Any]) -> Callable[..., Any]:
     try:
-        signature: inspect.Signature | None = inspect.signature(drawing)
+        signature: inspect.Signature | None = inspect.signature(function)
     except (TypeError, ValueError):  # of some functions in C
         signature = None
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return made.made(drawing, signature, *args, **kwargs)
+        return through(function, signature, *args, **kwargs)
 
     return call
 

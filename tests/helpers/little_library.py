@@ -16,6 +16,64 @@ def secure_normal(scale: float, size: int) -> Any:
     return np.random.default_rng().normal(0.0, scale, size)
 
 
+def noise_of(scale: float, size: int) -> Any:
+    """Gaussian noise, whose scale is given with each draw."""
+    return np.random.default_rng().normal(0.0, scale, size)
+
+
+def half_noise_of(scale: float, size: int) -> Any:
+    """The same with half of the noise."""
+    return noise_of(scale / 2, size)
+
+
+class Table:
+    """Rows of two whole numbers below 3."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = np.asarray(rows, dtype=int).reshape(-1, 2)
+
+    def counts(self, column: int) -> Any:
+        """How often each number occurs in a column."""
+        return np.bincount(self.rows[:, column], minlength=3).astype(float)
+
+
+class Marginals:
+    """Noisy counts of two columns, by an object that is made first and keeps them.
+
+    Args:
+        scale: of the noise of the first column; the second one has twice as much.
+        of_rows: whether the scale is divided by the number of rows.
+        half: whether half of the noise is drawn.
+        needed: the noisy count of 0 in the first column from which on the second one is measured.
+        chosen: whether the columns are chosen at random, as a private choice would.
+    """
+
+    def __init__(
+        self,
+        scale: float,
+        of_rows: bool = False,
+        half: bool = False,
+        needed: float = -math.inf,
+        chosen: bool = False,
+    ) -> None:
+        self.scale, self.of_rows, self.half, self.needed, self.chosen = scale, of_rows, half, needed, chosen
+        self.measured: list[Any] = []
+
+    def select(self, rows: Any) -> list[int]:
+        """The columns to measure."""
+        return [_RANDOM.randrange(2) for _ in range(2)] if self.chosen else [0, 1]
+
+    def fit(self, rows: Any) -> None:
+        """Measures the columns."""
+        for number, column in enumerate(self.select(rows), 1):
+            if number > 1 and self.measured[0][0] < self.needed:
+                return
+            exact = Table(rows).counts(column)
+            scale = number * self.scale / (len(rows) if self.of_rows else 1)
+            draw = half_noise_of if self.half else noise_of
+            self.measured.append(exact + draw(scale, size=exact.size))
+
+
 class Laplace:
     """The Laplace mechanism."""
 

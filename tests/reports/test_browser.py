@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import toy_functions
 from axe_playwright_python.sync_playwright import Axe
 from many_runs_audit import runs_document
 from planted_audit import document
 from summary_page import summary_document
+from written_pages import PAGES, RESULTS
 
+from dpassay.audits.games import many_runs
 from dpassay.reports import canaries, runs, summary
 from dpassay.reports.assay import Assay
 from dpassay.reports.html import render
@@ -119,6 +122,28 @@ def test_an_audit_by_many_runs_on_every_screen(refuted: bool, open_page: Any) ->
 @pytest.mark.parametrize("counted", [0.975, 0.95])
 def test_several_audits_on_every_screen(counted: float, open_page: Any) -> None:
     holds_on_every_screen(summary.render(summary_document("several audits", counted=counted)), open_page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_that_an_audit_writes_on_every_screen(
+    name: str, tmp_path: Path, open_page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made as the command makes it."""
+    monkeypatch.syspath_prepend(str(Path(toy_functions.__file__).parent))
+    monkeypatch.setattr(many_runs, "REPETITIONS", 20)
+    (tmp_path / "made").mkdir()
+    holds_on_every_screen(PAGES[name](tmp_path / "made").read_text(encoding="utf-8"), open_page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RESULTS)
+def test_an_audit_without_a_page_of_its_own_on_every_screen(
+    name: str, assays: dict[str, Assay], tmp_path: Path, open_page: Any
+) -> None:
+    """In the report of a claim."""
+    assay = assays["refuted"].model_copy(update={"audits": list(RESULTS[name](tmp_path))})
+    holds_on_every_screen(render(assay, side="private"), open_page)
 
 
 def holds_on_every_screen(html: str, open_page: Any) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,27 @@ SUMS: dict[str, Any] = {
 }
 
 
+MARGINALS: dict[str, Any] = {
+    **MEAN,
+    "name": "marginals",
+    "call": "little_library:Marginals.fit",
+    "object": {"scale": 2.0},
+    "arguments": {},
+    "adjacency": "add_remove",
+    "data": [[0, 1], [1, 0], [0, 2]],
+    "neighbors": [[[0, 1], [1, 0]], [[0, 1], [1, 0], [0, 2], [2, 2]]],
+    "noise": [
+        {
+            "draw": "little_library:noise_of",
+            "query": "little_library:Table.counts",
+            "law": "gaussian",
+            "scale_argument": "scale",
+            "sensitivity": math.sqrt(1 / 2**2 + 1 / 4**2),  # one count of each column moves by 1
+        }
+    ],
+}
+
+
 def written(folder: Path, body: dict[str, Any]) -> Path:
     path = folder / "manifest.yaml"
     path.write_text(yaml.safe_dump(body))
@@ -64,7 +87,7 @@ def changed(body: dict[str, Any], **noise: Any) -> dict[str, Any]:
     return {**body, "noise": [{**body["noise"][0], **noise}]}
 
 
-@pytest.mark.parametrize("body", [MEAN, COUNTS, SUMS], ids=lambda body: body["name"])
+@pytest.mark.parametrize("body", [MEAN, COUNTS, SUMS, MARGINALS], ids=lambda body: body["name"])
 def test_what_holds_is_not_refuted(tmp_path: Path, body: dict[str, Any]) -> None:
     """The noise is new in every run of this suite; each of these fails with probability at most 1e-6."""
     before = little_library.Laplace.randomise
@@ -84,6 +107,18 @@ def test_what_holds_is_not_refuted(tmp_path: Path, body: dict[str, Any]) -> None
         (
             {**MEAN, "call": "little_library:mean_without_a_clip", "neighbors": [[2.0, 0.0, 0.5, 1.0]]},
             "declared sensitivity is exceeded on this pair: declared 0.25, found 0.5",
+        ),
+        (
+            changed(MARGINALS, sensitivity=0.5),
+            "declared sensitivity is exceeded on this pair: declared 0.5, found 0.559",
+        ),
+        (
+            {**MARGINALS, "object": {"scale": 2.0, "of_rows": True}},
+            "declared sensitivity is exceeded on this pair: declared 0.559",
+        ),
+        (
+            changed({**MARGINALS, "object": {"scale": 2.0, "half": True}}, draw="little_library:half_noise_of"),
+            "noise does not have the declared law and scale",
         ),
         ({**MEAN, "call": "little_library:half_noise"}, "noise does not have the declared law and scale"),
         (changed(COUNTS, scale=2.0), "noise does not have the declared law and scale"),
@@ -105,14 +140,48 @@ def test_a_fault_is_found_and_named(tmp_path: Path, body: dict[str, Any], found:
     assert any(found in finding for finding in result.to_json()["findings"]), result.to_json()["findings"]
 
 
+def test_a_replay_has_the_same_releases_where_a_draw_returns_noise_alone(tmp_path: Path) -> None:
+    """Whether the second column is measured depends on what was released of the first, and so not on the data."""
+    result = audited(tmp_path, {**MARGINALS, "object": {"scale": 2.0, "needed": 2.0}}, runs=100)
+    assert not result.refuted, result.to_json()["findings"]
+
+
+def test_a_choice_that_is_released_is_replayed(tmp_path: Path) -> None:
+    """Without that, the columns of a replay are others than those of the recorded run."""
+    body = {**MARGINALS, "object": {"scale": 2.0, "chosen": True}}
+    assert not audited(tmp_path, {**body, "releases": ["little_library:Marginals.select"]}, runs=100).refuted
+    assert audited(tmp_path, body, runs=100).refuted
+
+
+def test_the_page_says_that_an_argument_holds_the_scale(tmp_path: Path) -> None:
+    audit.mechanism(written(tmp_path, MARGINALS), runs=20, output=tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "argument scale" in page
+    assert re.search("0[.]559[0-9]* scales", page)
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
         ({**MEAN, "cal": "x"}, "cal: is no key of a manifest; did you mean 'call'?"),
         ({key: value for key, value in MEAN.items() if key != "call"}, "call: is missing"),
         (changed(MEAN, law="cauchy"), "noise.0.law: input should be 'laplace', 'gaussian' or 'discrete_laplace'"),
+        (changed(MEAN, scale_argument="value"), "noise.0: give either scale or scale_argument"),
+        (
+            changed(COUNTS, scale=None, scale_argument="value"),
+            "noise.0: scale_argument: is for laplace and gaussian noise",
+        ),
+        (changed(MARGINALS, scale_argument="sigma"), "has no argument 'sigma'; its arguments are scale, size"),
+        (changed(MARGINALS, scale_argument="size", draw="numpy.random:laplace"), "does not call numpy.random:laplace"),
+        (changed(MARGINALS, query="little_library:Table.count"), "there is no 'count'; did you mean 'counts'?"),
+        (
+            changed(MARGINALS, query="little_library:sums"),
+            "little_library:sums returned nothing before little_library:noise_of was called",
+        ),
+        ({**MEAN, "object": {}}, "object: is for a method, module:Class.method, and the call is 'little_library:mean'"),
+        ({**MARGINALS, "object": {"sigma": 2}}, "little_library:Marginals.fit failed with TypeError"),
         (changed(MEAN, scale=0), "noise.0.scale: input should be greater than 0, not 0"),
-        (changed(MEAN, query="valu"), "has no argument 'valu'; its arguments are value; or output"),
+        (changed(MEAN, query="valu"), "has no argument 'valu'; its arguments are value; or output or module:function"),
         (changed(MEAN, draw="little_library:Laplace.randomize"), "there is no 'randomize'; did you mean 'randomise'?"),
         ({**MEAN, "call": "little_library.mean"}, "call: must be module:function or module:Class.method"),
         ({**MEAN, "call": "no_such_library:mean"}, "call: cannot import 'no_such_library'"),
