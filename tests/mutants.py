@@ -939,6 +939,13 @@ AUDITS = (
         ("tests/auditing/mechanism/test_mechanism_audit.py::test_a_fault_is_found_and_named",),
     ),
     Mutant(
+        "predicates that do not single out a synthetic row are tried on private ones",
+        "attacks/released/singling_out.py",
+        "_all_hold(predicate, synthetic).sum() == 1",
+        "_all_hold(predicate, synthetic).sum() >= 1",
+        ("tests/attacks/released/test_tables.py::test_predicates_of_several_columns_single_out_a_synthetic_row",),
+    ),
+    Mutant(
         "audit of a library: noise alone is drawn anew in a replay",
         "auditing/mechanism/run.py",
         "noise, released = (past - query).reshape(shape)[()], past",

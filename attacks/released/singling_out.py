@@ -22,6 +22,8 @@ from dpassay.base.arrays import Bools, Floats, Integers
 
 ATTEMPTS = 1000
 """Number of predicates of each kind, if there are as many."""
+TRIES = 10
+"""Conjunctions that are tried for each that is wanted; those that do not single out a synthetic row are left out."""
 COLUMNS = 4
 """Number of columns in a conjunction, if there are as many."""
 
@@ -143,16 +145,22 @@ def univariate(synthetic: EncodedTable, rng: np.random.Generator, attempts: int)
 
 
 def multivariate(synthetic: EncodedTable, rng: np.random.Generator, attempts: int, columns: int) -> list[Predicate]:
-    """Conjunctions of several columns of a synthetic row: equal categories, numbers at least as far from the median."""
+    """Conjunctions of several columns of a synthetic row: equal categories, numbers at least as far from the median.
+
+    Those that hold for one synthetic row alone, at most `attempts` of them. Others say little of a row, and rarely
+    single out a private one.
+    """
     medians = _medians(synthetic)
     results: dict[Predicate, None] = {}
     width = synthetic.numbers.shape[1] + synthetic.codes.shape[1]
-    for _ in range(attempts):
+    for _ in range(TRIES * attempts):
         row = int(rng.integers(len(synthetic)))
         chosen = rng.permutation(width)[:columns]
         predicate = _conditions(synthetic.numbers[row], synthetic.codes[row], medians, np.sort(chosen))
-        if predicate:
+        if predicate and predicate not in results and _all_hold(predicate, synthetic).sum() == 1:
             results[predicate] = None
+            if len(results) == attempts:
+                break
     return list(results)
 
 

@@ -16,7 +16,7 @@ from scipy import stats
 
 from dpassay.attacks.released.attribute_inference import attribute_inference
 from dpassay.attacks.released.nearest_record import area_under_curve, closest_records, exact_matches
-from dpassay.attacks.released.singling_out import ColumnCondition, singling_out, univariate
+from dpassay.attacks.released.singling_out import ColumnCondition, multivariate, singling_out, univariate
 from dpassay.attacks.released.tables import EncodedTable, Tables, encode, nearest, nearest_without
 from dpassay.data.columns import Kind, Rules
 
@@ -275,6 +275,27 @@ def test_rows_are_singled_out(leaking: Tables) -> None:
     assert source[0] >= 30
     assert holdout[0] <= 15
     assert source[1] == holdout[1] <= 300
+
+
+def test_predicates_of_several_columns_single_out_a_synthetic_row() -> None:
+    """Counted cell by cell; and if the source is the synthetic table, each of them singles out one of its rows."""
+    made = table(120, 5)
+    coded = encode(made, made, table(120, 6), rules=Rules({"city": Kind.CATEGORY}))
+    predicates = multivariate(coded.synthetic, np.random.default_rng(0), 80, 3)
+    assert len(predicates) == len(set(predicates)) == 80
+    for predicate in predicates:
+        assert sum(all(_is_true(condition, coded.synthetic, row) for condition in predicate) for row in range(120)) == 1
+    counts = {name: (hits, tried) for name, hits, tried in singling_out(coded, seed=0, attempts=80).beside}
+    hits, tried = counts["several columns: predicates true of one of 120 source units"]
+    assert hits == tried == 80
+    assert counts["several columns: predicates true of one of 120 holdout units"][0] < 60
+
+
+def _is_true(condition: ColumnCondition, of: EncodedTable, row: int) -> bool:
+    cell = float(of.numbers[row, condition.index] if condition.numeric else of.codes[row, condition.index])
+    return {"=": cell == condition.value, "<=": cell <= condition.value, ">=": cell >= condition.value}[
+        condition.relation
+    ]
 
 
 def test_one_of_n_by_chance_is_37_percent() -> None:
