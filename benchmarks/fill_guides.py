@@ -24,6 +24,7 @@ GUIDES = {
     "table-evolution.md": "table_evolution",
     "marginals.md": "marginals_beside_opendp",
     "private-inference.md": "centred",
+    "released-data.md": "beside_anonymeter",
     "many-runs.md": "leak_power",
 }
 """Page of docs → results file of which it shows tables."""
