@@ -274,7 +274,9 @@ class _Adapted:
             _Calls(item, None if past is None else past[number], results.get(item.follows or ""))
             for number, item in enumerate(manifest.noise)
         ]
-        releases = [_Releases(None if others is None else others[number]) for number in range(len(self._released))]
+        releases = [
+            _ReplayedResults(None if others is None else others[number]) for number in range(len(self._released))
+        ]
         watched = [
             *((self._followed[name], result.kept) for name, result in results.items()),
             *zip(self._released, (release.made for release in releases), strict=True),
@@ -316,7 +318,7 @@ class _LastResult:
         return self.value
 
 
-class _Releases:
+class _ReplayedResults:
     """The results of a function that are released; with `past`, those of the recorded run again."""
 
     def __init__(self, past: list[Any] | None) -> None:
