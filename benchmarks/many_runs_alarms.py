@@ -1,13 +1,16 @@
 """How often `dpassay audit runs` refutes: false alarms on generators that are right, and power where it is known.
 
     python benchmarks/many_runs_alarms.py [-o FILE.json] [--runs 50 200] [--repetitions 1000] [--workers 2] [--seed 0]
+        [--generators NAME ...] [--alarms]
     python benchmarks/many_runs_alarms.py --tables FILE.json
 
-*False alarms.* The generators are those of `seeded_bugs.py` whose smallest true ε is 1 exactly, one for each adjacency.
-Each repetition is a whole audit: neighbours by the default strategies, pilot runs to choose a pair and an event, and a
-test that stops as soon as the claim, ε = 1, is refuted. At confidence 95% at most 5% of the repetitions may refute. A
-row holds the alarms, their exact 95% interval, and the probability that at least as many happen if the rate is 5%: a
-small one would show that audits err too often.
+*False alarms.* Four generators meet their claim and no smaller one. Two are those of `seeded_bugs.py`, one for each
+adjacency, with ε = 1. `randomised response` has two outcomes, the likelier of which has probability 0.73. `right with
+delta` claims ε = 1 at δ = 0.05: in every twentieth run it publishes its counts without noise, and says so.
+Each repetition is a whole audit: neighbours by all default strategies, probes if there are runs for them, pilot runs to
+choose a pair and an event, and a test that stops as soon as the claim is refuted. At confidence 95% at most 5% of the
+repetitions may refute. A row holds the alarms, their exact 95% interval, and the probability that at least as many
+happen if the rate is 5%: a small one would show that audits err too often.
 
 *Power.* A generator shows a city with one probability if a record has it, and with another if none has. `dpassay audit
 runs plan` states the chance that the test refutes such a leak, if the search finds the pair. Beside it is how often
@@ -22,6 +25,7 @@ holds the digest of the code of audits; lines of other code are not used.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import hashlib
 import json
 import math
@@ -35,9 +39,9 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
-from seeded_bugs import CASES, EPSILON, OLD, RIGHT, USUAL, Case, Rows
+from seeded_bugs import EPSILON, OLD, RIGHT, USUAL, Case, Rows, no_noise, right_for_add_remove
 
-from dpassay.accounting import PureDP
+from dpassay.accounting import ApproxDP, PureDP
 from dpassay.attacks.black_box.worst_cases import Event
 from dpassay.auditing.many_runs.run import audit_function
 from dpassay.audits.games.many_runs import ManyRunsDesign, Pair, power
@@ -114,6 +118,38 @@ class KeptResults(Executor):
             file.write(f"{line}\n")
 
 
+DELTA = 0.05
+
+
+def right_with_delta(rows: Rows, seed: int) -> Rows:
+    """(1, δ)-DP and no more: exact counts with probability δ, with a row that says so, and else those that are right.
+
+    An event among exact outputs has probability at most δ, and any other is at most e times likelier on D′; that the
+    counts are exact and those of D′ has probability δ on D′ and 0 on D.
+    """
+    if np.random.default_rng([seed, 1]).random() >= DELTA:
+        return right_for_add_remove(rows, seed)
+    return [*no_noise(rows, seed), {"city": "exact", "age": None}]
+
+
+EXACT: dict[str, tuple[Case, PureDP | ApproxDP]] = {
+    **{case.name: (case, PureDP(EPSILON)) for case in RIGHT},
+    "randomised_response": (
+        dataclasses.replace(
+            RIGHT[0],
+            name="randomised_response",
+            generate=Response(1 / (1 + math.exp(EPSILON)), 1 / (1 + math.exp(-EPSILON))),
+        ),
+        PureDP(EPSILON),
+    ),
+    "right_with_delta": (
+        dataclasses.replace(RIGHT[0], name="right_with_delta", generate=right_with_delta),
+        ApproxDP(EPSILON, DELTA),
+    ),
+}
+"""Generators that meet a claim and no smaller one, by name, each with its claim."""
+
+
 def leak(index: int) -> Response:
     """The generator with a leak of `LEAKS`."""
     epsilon, share = LEAKS[index]
@@ -163,12 +199,12 @@ def power_table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def audit(case: Case, runs: int, seed: int) -> tuple[bool, str]:
-    """Whether one audit refutes, and the pair that it tested; none if the search found none."""
+def audit(case: Case, claim: PureDP | ApproxDP, runs: int, seed: int) -> tuple[bool, str]:
+    """Whether one audit refutes, and the pair that it tested."""
     result = audit_function(
         case.generate,
         ROWS,
-        claim=PureDP(EPSILON),
+        claim=claim,
         runs=runs,
         seed=seed,
         adjacency=case.adjacency,
@@ -179,13 +215,13 @@ def audit(case: Case, runs: int, seed: int) -> tuple[bool, str]:
 
 def audits(name: str, runs: int, seeds: list[int]) -> list[tuple[bool, str]]:
     """Several audits of a generator by name, for another process."""
-    return [audit(CASES[name], runs, seed) for seed in seeds]
+    return [audit(*EXACT[name], runs, seed) for seed in seeds]
 
 
 def row(case: Case, runs: int, repetitions: int, seed: int, executor: Executor) -> Row:
     """Repeated audits of one generator."""
     start = time.perf_counter()
-    index = [item.name for item in RIGHT].index(case.name)
+    index = list(EXACT).index(case.name)
     drawn = np.random.SeedSequence([seed, runs, index]).generate_state(repetitions, np.uint64) >> np.uint64(1)
     pieces = [drawn[begin : begin + _PIECE].tolist() for begin in range(0, repetitions, _PIECE)]
     tasks = [executor.submit(audits, case.name, runs, piece) for piece in pieces]
@@ -222,8 +258,8 @@ def table(rows: list[Row]) -> str:
 
 
 def tables(body: dict[str, list[Row]]) -> str:
-    """Both tables of the results."""
-    return f"{table(body['alarms'])}\n\n{power_table(body['power'])}"
+    """The tables of the results."""
+    return "\n\n".join([table(body["alarms"]), *([power_table(body["power"])] if body["power"] else [])])
 
 
 def main() -> None:
@@ -233,11 +269,14 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=1000, help="of each audit (1000)")
     parser.add_argument("--workers", type=int, default=2, help="processes (2)")
     parser.add_argument("--seed", type=int, default=0, help="of all runs (0)")
+    parser.add_argument("--generators", nargs="+", choices=EXACT, default=list(EXACT), help="that are right (all)")
+    parser.add_argument("--alarms", action="store_true", help="only count false alarms")
     parser.add_argument("--tables", type=Path, metavar="FILE", help="only print the tables of such a file")
     options = parser.parse_args()
     if options.tables:
         print(tables(json.loads(options.tables.read_text(encoding="utf-8"))))
         return
+    leaks = () if options.alarms else tuple(LEAKS)
     alarms, chances = list[Row](), list[Row]()
 
     def keep() -> None:
@@ -249,10 +288,10 @@ def main() -> None:
         pieces = options.output.with_suffix(".pieces.jsonl") if options.output else None
         executor = KeptResults(processes, pieces) if pieces else processes
         for runs in options.runs:
-            for case in RIGHT:
+            for case, _ in (EXACT[name] for name in options.generators):
                 alarms.append(row(case, runs, options.repetitions, options.seed, executor))
                 keep()
-            for index in LEAKS:
+            for index in leaks:
                 chances.append(power_row(index, runs, options.repetitions, options.seed, executor))
                 keep()
     print(tables({"alarms": alarms, "power": chances}))

@@ -93,6 +93,17 @@ def test_rows_and_tables_of_the_script() -> None:
     )
 
 
+def test_one_in_twenty_runs_is_exact_and_says_so() -> None:
+    """Of 2000 seeds; a binomial law leaves the limits with probability below 1e-4."""
+    exact = [
+        table
+        for seed in range(2000)
+        if {"city": "exact", "age": None} in (table := alarms.right_with_delta(bugs.USUAL, seed))
+    ]
+    assert stats.binom.ppf(5e-5, 2000, alarms.DELTA) <= len(exact) <= stats.binom.isf(5e-5, 2000, alarms.DELTA)
+    assert {bugs.counts(table[:-1]) for table in exact} == {bugs.counts(bugs.no_noise(bugs.USUAL, 0))}
+
+
 def test_finished_audits_are_kept_and_not_made_again(tmp_path: Path) -> None:
     """A result is read from the file, until the code of audits is another; a line that was cut off is dropped."""
     path = tmp_path / "a.pieces.jsonl"

@@ -15,6 +15,7 @@ from pathlib import Path
 import command
 import generators_audited
 import many_runs_alarms
+import most_power
 import pytest
 
 from dpassay.accounting.guarantees import PureDP
@@ -102,6 +103,11 @@ def test_the_numbers_of_the_first_table_are_true() -> None:
     assert "up to ε ≈ 3.9 with 300 runs" in TEXT
     assert "up to ε ≈ 3.5 with 100 right guesses" in TEXT
     assert runs_needed(design) == 20
+
+
+def test_what_no_test_can_find_is_what_the_benchmark_computes() -> None:
+    """The simulated columns are seeded."""
+    assert TEXT.partition("<!-- most power -->")[2].partition("<!-- end -->")[0].strip() == most_power.table()
 
 
 def test_links_lead_somewhere() -> None:
