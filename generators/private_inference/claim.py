@@ -45,7 +45,8 @@ PrivateInferenceParameters: Any = parameters_model(
         Literal["public", "none"] | None,
         Field(
             None,
-            description="public, or none to clip logits as they are; left out, public if other parameters allow it",
+            description="public, or none to clip logits as they are; left out, public if clip/temperature is at most 5 "
+            "and other parameters allow it",
         ),
     ),
 )
@@ -78,10 +79,10 @@ class PrivateInferenceClaim(EmbeddingClaim):
 
     @property
     def center(self) -> Literal["public"] | None:
-        """What rows are clipped about: as stated, and where it is left out the public logits, if they can be it."""
+        """What rows are clipped about: as stated; where it is left out, public logits if the clip is small enough."""
         if self.parameters.center is not None:
             return None if self.parameters.center == "none" else "public"
-        return "public" if self._described(center=None, top_k=None).can_be_centred else None
+        return "public" if self._described(center=None, top_k=None).centred_by_default else None
 
     def resolved(self, begun: Callable[[], Mapping[str, Any] | None]) -> Self:
         if self.parameters.center is not None:

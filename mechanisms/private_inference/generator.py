@@ -56,6 +56,9 @@ RECORD_TOKENS = 64
 """Number of tokens of each record for which a context has room, if the claim states no length."""
 TAIL = 10.0
 """With ``center: public``, public logits more than 2·TAIL·τ below the largest are raised to that."""
+CENTRED_CLIP = 5.0
+"""The largest clip/temperature at which claims have a center unless they say so. A token then costs at most 2·10⁻⁵ more
+by the rounding of its law (`token_sampler.selection_rounding`), which grows by e² for each τ of the clip beyond."""
 MAX_SLOTS = 100_000
 """The largest number of slots of all labels: each is a part of the plan, and has its own documents."""
 MAX_TOKENS = 10**9
@@ -178,10 +181,10 @@ class PrivateInference:
             )
 
     @property
-    def can_be_centred(self) -> bool:
-        """Whether `center` could be public."""
+    def centred_by_default(self) -> bool:
+        """Whether `center` is public in claims that leave it out."""
         sound = self.variant == "sound" and self.aggregate != "none" and not self.anchor
-        return sound and self.clip <= TAIL * self.temperature
+        return sound and self.clip <= CENTRED_CLIP * self.temperature
 
     @property
     def tail(self) -> float | None:

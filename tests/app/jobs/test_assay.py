@@ -59,15 +59,21 @@ def released_page(done: Assay) -> str:
 
 
 @pytest.mark.slow
-def test_median_loss_exact_cost_and_published_cost_are_in_order_in_every_batch(tmp_path: Path) -> None:
-    done = assay.assay(read_claim(claim_file(tmp_path)), tmp_path / "out").document
+@pytest.mark.parametrize("clip", ["10.0", "4.0, center: public"])
+def test_median_loss_exact_cost_and_published_cost_are_in_order_in_every_batch(clip: str, tmp_path: Path) -> None:
+    claim = read_claim(claim_file(tmp_path, SMALL.replace("10.0", clip)))
+    mechanism = claim.generator()
+    assert isinstance(mechanism, PrivateInference)
+    assert mechanism.center == ("public" if "public" in clip else None)
+    done = assay.assay(claim, tmp_path / "out").document
     assert done.verdict == "SUPPORTED"
     assert done.verdict_is_private
     assert len(done.batches) == 4
     for batch in done.batches:
         # Each number is rounded to float64 after at most 24 additions.
         assert batch.leave_one_out <= batch.epsilon + 1e-9
-        assert batch.epsilon <= batch.epsilon_published + 1e-9
+        rounding = 2 * batch.tokens * mechanism.rounding  # of the laws that are drawn from, which the papers leave out
+        assert batch.epsilon <= batch.epsilon_published + rounding + 1e-9
         assert batch.tokens == 24
     ex_post = next(bound for bound in done.bounds if bound.method == "ex_post")
     assert ex_post.value == pytest.approx(max(batch.epsilon for batch in done.batches), abs=1e-9)

@@ -18,7 +18,7 @@ from dpassay.generators.ledger_run import begun_parameters, described
 from dpassay.generators.private_inference.claim import PUBLIC_LOGITS, PrivateInferenceClaim
 from dpassay.generators.registry import read_claim
 from dpassay.mechanisms.primitives.token_sampler import selection_rounding
-from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.generator import CENTRED_CLIP, PrivateInference
 from dpassay.mechanisms.private_inference.slot_inputs import SlotInputs
 
 CLAIMS = Path(__file__).resolve().parents[3] / "examples" / "claims"
@@ -60,26 +60,37 @@ def test_runs_of_earlier_versions_are_recorded_as_they_were(tmp_path: Path) -> N
     ("stated", "centred"),
     [
         ("aggregate: mean, clip: 4.0", True),
-        ("aggregate: median, clip: 10.0", True),
+        ("aggregate: median, clip: 5.0", True),
         ("aggregate: median, clip: 4.0, top_k: 3", True),
-        ("aggregate: median, clip: 10.25", False),
+        ("aggregate: median, clip: 5.25", False),
+        ("aggregate: mean, clip: 10.25", False),
         ("aggregate: mean, clip: 4.0, anchor: true", False),
         ("aggregate: none, clip: 4.0", False),
         ("aggregate: mean, clip: 4.0, center: none", False),
     ],
 )
-def test_what_is_left_out_is_public_where_it_can_be(stated: str, centred: bool, tmp_path: Path) -> None:
+def test_what_is_left_out_is_public_where_a_small_clip_allows_it(stated: str, centred: bool, tmp_path: Path) -> None:
     found = claim(tmp_path, ("aggregate: mean, center: public, clip: 4.0", stated))
     assert isinstance(found, PrivateInferenceClaim)
     mechanism = found.generator()
     assert (mechanism.center == "public") is centred
     assert (PUBLIC_LOGITS in found.assumptions()) is centred
     if "center" not in stated:
-        with contextlib.nullcontext() if centred else pytest.raises(ValueError, match=r"center|clip/temperature"):
+        possible = centred or stated.endswith("clip: 5.25")
+        with contextlib.nullcontext() if possible else pytest.raises(ValueError, match=r"center|clip/temperature"):
             dataclasses.replace(mechanism, center="public")
     resolved = found.resolved(lambda: None)
     assert resolved.parameters.center == ("public" if centred else "none")
     assert resolved.generator() == mechanism
+
+
+def test_rounding_costs_hardly_anything_where_claims_have_a_center_by_default() -> None:
+    """Of the largest clip, and beyond it so much that a token of 2c/τ = 16.7 costs 0.007 more."""
+    for temperature in (0.5, 1.0, 3.0):
+        settings = SETTINGS | {"clip": CENTRED_CLIP * temperature, "temperature": temperature, "center": "public"}
+        assert 2 * PrivateInference(aggregate="median", **settings).rounding < 2e-5
+    far = SETTINGS | {"clip": 10.0, "temperature": 1.2, "center": "public"}
+    assert 2 * PrivateInference(aggregate="median", **far).rounding > 7e-3
 
 
 def test_as_published_has_no_center(tmp_path: Path) -> None:
@@ -92,7 +103,7 @@ SMALL = """
 name: keys
 data: {source: builtin, name: keys}
 mechanism: private_inference
-parameters: {aggregate: median, CENTERclip: 8.0, temperature: 1.0, batch_size: 6, tokens: 4, prefix: "My key is "}
+parameters: {aggregate: median, CENTERclip: 4.0, temperature: 1.0, batch_size: 6, tokens: 4, prefix: "My key is "}
 public: {records: 12, context_tokens: 26}
 guarantee: {type: pure_dp, epsilon: 1.0e+6}
 """
