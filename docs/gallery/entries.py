@@ -87,8 +87,9 @@ ENTRIES = (
         claims="ε = 1 for a record that is replaced",
         adjacency="replace_one",
         public=_READ,
-        reading="If no file of domains is given, `StringAttribute.infer_domain` takes the values of a column from the "
-        "data (`data_dropna.unique()`), and noise adds none. A value of one record is written only if that record is "
+        reading="If no file of domains is given, `infer_domain` takes the values of a category "
+        "(`data_dropna.unique()`) and the ends of a number (`data_dropna.min()`, `data_dropna.max()`) from the data, "
+        "and noise adds none. So a value of one record, or one beyond all others, is written only if that record is "
         "there.",
     ),
     Entry(
