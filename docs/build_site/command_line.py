@@ -42,13 +42,19 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 def options(command: Any) -> list[tuple[str, str]]:
     """The arguments and options of a command: how each is written, and what its help says."""
-    context = command.make_context(command.name, [], resilient_parsing=True)
+    context = _context(command)
     records = [item.get_help_record(context) for item in command.params]
     return [record for record in records if record is not None]
 
 
+def _context(command: Any) -> Any:
+    """A command keeps the option for help of its first context, so that is one of the program, which has `-h`."""
+    program = command_parser().make_context("dpassay", [], resilient_parsing=True)
+    return command.make_context(command.name, [], parent=program, resilient_parsing=True)
+
+
 def _usage(name: str, command: Any) -> str:
-    context = command.make_context(command.name, [], resilient_parsing=True)
+    context = _context(command)
     pieces = [piece for item in command.params for piece in item.get_usage_pieces(context)]
     return f"```text\n{' '.join([name, '[OPTIONS]', *pieces])}\n```\n"
 
