@@ -32,6 +32,7 @@ class MechanismPlan(AuditPlan):
     library: str
     version: str
     arguments: str = Field(description="as the manifest has them")
+    object: str = Field(default="", description="with which the object was made whose method it is; empty for none")
     records: int
     neighbors: int
     runs: int
@@ -63,6 +64,7 @@ def render(document: MechanismReport) -> str:
         plan_rows=[
             ("Function", plan.call),
             ("Library", f"{plan.library} {plan.version}"),
+            *((("Object made with", plan.object),) if plan.object else ()),
             ("Arguments", plan.arguments),
             ("Data", f"{plan.records} records, compared with {plan.neighbors} neighbours"),
             ("Neighbouring data", text.adjacency(plan.adjacency, plan.unit)),

@@ -21,7 +21,7 @@ import numpy as np
 from dp_accounting import DpEvent
 
 from dpassay.accounting.accountants.base import Accountant, Unsupported
-from dpassay.accounting.accountants.basic import Basic, Exact
+from dpassay.accounting.accountants.basic import Basic, Exact, exact_sum
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.conversions import formulas
 from dpassay.accounting.events import RandomAllocationDpEvent
@@ -125,8 +125,7 @@ def _delta(composition: Composition, epsilon: float) -> float:
 
 
 def summed(composition: Composition) -> float:
-    total: Exact = sum((epsilon * n for epsilon, n in composition), start=Fraction(0))
-    return formulas.up(total)
+    return formulas.up(exact_sum(epsilon * n for epsilon, n in composition))
 
 
 def terms_of(composition: Composition) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -26,6 +26,19 @@ Exact = Fraction | float
 """A non-negative rational number, or the float inf."""
 
 
+def exact_sum(costs: Iterable[Exact]) -> Exact:
+    """The sum of the costs; infinity if one of them is, which Python adds only to fractions that a float can hold."""
+    total = Fraction(0)
+    for cost in costs:
+        if not isinstance(cost, float):
+            total += cost
+        elif math.isinf(cost):
+            return cost
+        else:
+            total += Fraction(cost)
+    return total
+
+
 class ExactSum(Accountant[Exact]):
     """An accountant whose cost is a single number that adds up exactly; of disjoint parts the largest counts."""
 
@@ -33,7 +46,7 @@ class ExactSum(Accountant[Exact]):
         return Fraction(0)
 
     def _add(self, costs: Sequence[Exact]) -> Exact:
-        return sum(costs, start=Fraction(0))
+        return exact_sum(costs)
 
     def _times(self, cost: Exact, count: int) -> Exact:
         return cost * count

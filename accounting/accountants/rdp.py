@@ -129,11 +129,13 @@ class RenyiAccountant(Accountant[Renyi]):
         return Renyi(divergence, np.ones(self.orders.shape, dtype=bool))
 
     def _add(self, costs: Sequence[Renyi]) -> Renyi:
-        total = np.sum([cost.divergence for cost in costs], axis=0) * (1 + 2 * len(costs) * _UNIT)
+        with np.errstate(over="ignore"):  # an infinite divergence is an upper bound; likewise below
+            total = np.sum([cost.divergence for cost in costs], axis=0) * (1 + 2 * len(costs) * _UNIT)
         return Renyi(total, np.logical_and.reduce([cost.certified for cost in costs]))
 
     def _times(self, cost: Renyi, count: int) -> Renyi:
-        return Renyi(cost.divergence * float(count) * (1 + 4 * _UNIT), cost.certified)
+        with np.errstate(over="ignore"):
+            return Renyi(cost.divergence * float(count) * (1 + 4 * _UNIT), cost.certified)
 
     def _largest(self, costs: Sequence[Renyi], how_many: int) -> Renyi:
         worst = np.sort([cost.divergence for cost in costs], axis=0)[-how_many:]

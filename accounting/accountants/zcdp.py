@@ -10,7 +10,7 @@ from typing import Any
 from dp_accounting import dp_event
 
 from dpassay.accounting.accountants.base import Accountant, Unsupported, noise
-from dpassay.accounting.accountants.basic import PURE, Exact, pure_epsilon
+from dpassay.accounting.accountants.basic import PURE, Exact, exact_sum, pure_epsilon
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.conversions import formulas
 from dpassay.accounting.events import BoundedRangeSelectionDpEvent, DiscreteGaussianDpEvent, ExPostSelectionDpEvent
@@ -74,14 +74,14 @@ class ZeroConcentrated(Accountant[Pair]):
         return Fraction(0), Fraction(0)
 
     def _add(self, costs: Sequence[Pair]) -> Pair:
-        return sum((rho for rho, _ in costs), start=Fraction(0)), sum((xi for _, xi in costs), start=Fraction(0))
+        return exact_sum(rho for rho, _ in costs), exact_sum(xi for _, xi in costs)
 
     def _times(self, cost: Pair, count: int) -> Pair:
         return cost[0] * count, cost[1] * count
 
     def _largest(self, costs: Sequence[Pair], how_many: int) -> Pair:
         rhos, xis = (sorted(column, reverse=True)[:how_many] for column in zip(*costs, strict=True))
-        return sum(rhos, start=Fraction(0)), sum(xis, start=Fraction(0))
+        return exact_sum(rhos), exact_sum(xis)
 
 
 def _gaussian(accountant: Accountant[Any], event: dp_event.GaussianDpEvent) -> Pair:

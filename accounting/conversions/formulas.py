@@ -93,7 +93,8 @@ def delta_from_zcdp(rho: float, epsilon: float, xi: float = 0.0) -> float:
 
 
 def _renyi_of_zcdp(rho: float, xi: float, order: Floats) -> Floats:
-    return np.asarray((xi + rho * order) * (1 + 4 * UNIT))
+    with np.errstate(over="ignore"):  # an infinite divergence is an upper bound
+        return np.asarray((xi + rho * order) * (1 + 4 * UNIT))
 
 
 def _least(function: Callable[[Floats], Floats]) -> float:
@@ -247,7 +248,8 @@ def rdp_of_pure(epsilon: float, orders: Floats) -> Floats:
     if math.isinf(epsilon):
         return np.full(alpha.shape, math.inf)
     # log of the sum is (α − 1)ε + log1p(e^{(1 − 2α)ε}) − log1p(e^{−ε}): no overflow.
-    head, tail = np.log1p(np.exp((1 - 2 * alpha) * epsilon)), math.log1p(math.exp(-epsilon))
+    with np.errstate(over="ignore"):  # e to minus infinity is 0
+        head, tail = np.log1p(np.exp((1 - 2 * alpha) * epsilon)), math.log1p(math.exp(-epsilon))
     exact = epsilon + (head - tail) / (alpha - 1)
     error = 16 * UNIT * (epsilon + (head + tail) / (alpha - 1))
     return np.asarray(np.clip(exact + error, 0.0, epsilon))

@@ -299,12 +299,13 @@ def nearest_without(
 
 
 class _Columns:
-    """A block of rows, column by column, with what is known of each: its ends, and where cells are missing."""
+    """A block of rows, column by column, with what is known of each: its ends, and which cells are missing."""
 
     def __init__(self, numbers: NDArray[np.float32], codes: NDArray[np.int32]) -> None:
         self._rows = len(numbers)
         self.numbers, self.codes = np.ascontiguousarray(numbers.T), np.ascontiguousarray(codes.T)
-        self.missing = [gone if gone.any() else None for gone in map(np.isnan, self.numbers)]
+        self.missing = np.isnan(self.numbers)
+        self.lacks = self.missing.any(axis=1)
         self.ends = [(column.min(), column.max()) for column in self.numbers]  # NaN if a cell is missing
 
     def __len__(self) -> int:
@@ -312,10 +313,7 @@ class _Columns:
 
 
 def _apart(rows: _Columns, others: _Columns, left_out: Sequence[tuple[bool, int]]) -> Iterator[NDArray[np.float32]]:
-    """Sums over columns, shape (rows, others): over all, and over all but each one that is left out.
-
-    A sum that was given is overwritten when the next one is asked for.
-    """
+    """Sums over columns, shape (rows, others): over all, and over all but each one that is left out."""
     out = np.zeros((len(rows), len(others)), dtype=np.float32)
     item = np.empty_like(out)
     for j in range(len(rows.numbers)):
@@ -346,8 +344,8 @@ def _of_numbers(rows: _Columns, others: _Columns, j: int, item: NDArray[np.float
     (low, high), (least, most) = rows.ends[j], others.ends[j]
     if not (high - least <= 1 and most - low <= 1):
         np.minimum(item, np.float32(1), out=item)
-    if rows.missing[j] is not None or others.missing[j] is not None:
-        missing, gone = np.isnan(rows.numbers[j])[:, None], np.isnan(others.numbers[j])
+    if rows.lacks[j] or others.lacks[j]:
+        missing, gone = rows.missing[j, :, None], others.missing[j]
         np.copyto(item, np.float32(1), where=missing ^ gone)
         np.copyto(item, np.float32(0), where=missing & gone)
     return item

@@ -36,6 +36,9 @@ def write_page(folder: Path, manifest: Manifest, result: Mapping[str, Any], conf
                 "call": manifest.call,
                 "library": manifest.library,
                 "version": result["versions"][manifest.library],
+                "object": ""
+                if manifest.object is None
+                else json.dumps(manifest.object, ensure_ascii=False, default=str),
                 "arguments": json.dumps(manifest.arguments, ensure_ascii=False, default=str),
                 "records": result["records"],
                 "neighbors": result["neighbors"],

@@ -81,6 +81,17 @@ class MechanismAudit:
         """Whether a conclusion is drawn."""
         return self.audit.concluded
 
+    @property
+    def limitations(self) -> tuple[str, ...]:
+        """What such an audit can show, and what this one took for granted."""
+        if not self.manifest.releases:
+            return LIMITS
+        return (
+            f"Assumed, and not checked: what {' and '.join(self.manifest.releases)} returned is released with a "
+            "privacy cost of its own, which the named draws do not pay.",
+            *LIMITS,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """The audit as plain JSON types."""
         return {
@@ -94,7 +105,7 @@ class MechanismAudit:
             "values": self.values,
             "refuted": self.refuted,
             "findings": [in_words(finding, self.manifest) for finding in self.findings],
-            "limitations": list(LIMITS),
+            "limitations": list(self.limitations),
             "audit": self.audit.to_json(),
         }
 
@@ -107,7 +118,7 @@ class MechanismAudit:
             f"{len(manifest.neighbors)} neighbours ({manifest.adjacency}); values of noise in a run: {drawn}.",
             *(in_words(finding, manifest) for finding in self.findings),
             _NOT_PROVEN if self.findings else self.audit.conclusion,
-            *LIMITS,
+            *self.limitations,
         ]
 
 

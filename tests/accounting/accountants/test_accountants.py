@@ -282,6 +282,16 @@ def test_no_noise_is_no_privacy() -> None:
                 assert math.isinf(chosen.compose(event).epsilon(DELTA).value), (name, event)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_privacy_beside_more_than_a_float_holds(name: str) -> None:
+    large = events.EpsilonDeltaDpEvent(1.7e308, 0.0)
+    for last in (dp_event.LaplaceDpEvent(0.0), large):
+        chosen = accountant(name, "add_remove")
+        event = dp_event.ComposedDpEvent([large, large, last])
+        if chosen.supports(event) is None:
+            assert math.isinf(chosen.compose(event).epsilon(DELTA).value)
+
+
 def test_every_event_the_ledger_holds_is_in_the_contract() -> None:
     """A new event type must be added to CASES, or named here with the reason why nobody accounts for it."""
     held = {type(event) for case in CASES.values() for event in walk(case.event)}

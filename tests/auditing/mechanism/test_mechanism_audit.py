@@ -14,6 +14,7 @@ import yaml
 from command import run
 
 from dpassay import audit
+from dpassay.auditing.mechanism.run import LIMITS
 from dpassay.audits.games.replay.record_replay import FALSE_ALARM
 from dpassay.base.errors import InputError
 
@@ -149,7 +150,13 @@ def test_a_replay_has_the_same_releases_where_a_draw_returns_noise_alone(tmp_pat
 def test_a_choice_that_is_released_is_replayed(tmp_path: Path) -> None:
     """Without that, the columns of a replay are others than those of the recorded run."""
     body = {**MARGINALS, "object": {"scale": 2.0, "chosen": True}}
-    assert not audited(tmp_path, {**body, "releases": ["little_library:Marginals.select"]}, runs=100).refuted
+    found = audited(tmp_path, {**body, "releases": ["little_library:Marginals.select"]}, runs=100)
+    assert not found.refuted
+    assert found.to_json()["limitations"][0].startswith(
+        "Assumed, and not checked: what little_library:Marginals.select returned is released"
+    )
+    assert found.limitations[0] in found.in_words()
+    assert audited(tmp_path, body, runs=2).limitations == LIMITS
     assert audited(tmp_path, body, runs=100).refuted
 
 
