@@ -305,7 +305,7 @@ class _Columns:
         self._rows = len(numbers)
         self.numbers, self.codes = np.ascontiguousarray(numbers.T), np.ascontiguousarray(codes.T)
         self.missing = np.isnan(self.numbers)
-        self.lacks = self.missing.any(axis=1)
+        self.lacks: Bools = np.asarray(self.missing.any(axis=1))
         self.ends = [(column.min(), column.max()) for column in self.numbers]  # NaN if a cell is missing
 
     def __len__(self) -> int:
