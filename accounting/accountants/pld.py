@@ -40,7 +40,12 @@ class PrivacyLoss(DistributionAccountant):
     library = "dp_accounting"
 
     def _epsilon_of(self, composition: Composition, delta: float) -> float:
-        return float(_compose(repr(composition), self.adjacency, composition).get_epsilon_for_delta(delta))
+        losses = _compose(repr(composition), self.adjacency, composition)
+        epsilon, step = float(losses.get_epsilon_for_delta(delta)), 2.0**-50
+        # The library solves for ε by a difference that may lose digits, so that its own δ at this ε is larger.
+        while math.isfinite(epsilon) and losses.get_delta_for_epsilon(epsilon) > delta and step < 1:
+            epsilon, step = epsilon + step * max(1.0, epsilon), 2 * step
+        return epsilon
 
     def _delta_of(self, composition: Composition, epsilon: float) -> float:
         return float(_compose(repr(composition), self.adjacency, composition).get_delta_for_epsilon(epsilon))
