@@ -44,7 +44,8 @@ from seeded_bugs import EPSILON, OLD, RIGHT, USUAL, Case, Rows, no_noise, right_
 from dpassay.accounting import ApproxDP, PureDP
 from dpassay.attacks.black_box.worst_cases import Event
 from dpassay.auditing.many_runs.run import audit_function
-from dpassay.audits.games.many_runs import ManyRunsDesign, Pair, power
+from dpassay.audits.games.many_runs_design import ManyRunsDesign, Pair
+from dpassay.audits.games.many_runs_power import power
 from dpassay.audits.statistics.binomial import clopper_pearson
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -171,7 +172,7 @@ def power_row(index: int, runs: int, repetitions: int, seed: int, executor: Exec
     """The stated chance of a leak, and that of whole audits."""
     pair = Pair("rare_category", 0, 1, (Event("novel values of the target", 1.0),))
     design = ManyRunsDesign(pairs=(pair,), runs=runs, claim=PureDP(EPSILON))
-    stated = power(design, design.most_rounds, design.usual_pilots)[index]
+    stated = power(design, design.usual_rounds, 0)[index]
     results: Row = {"leak": stated.leak, "runs": runs, "stated": stated.chance, "repetitions": repetitions}
     for neighbors in (("rare_category",), None):
         drawn = np.random.SeedSequence([seed, runs, index, neighbors is None]).generate_state(repetitions, np.uint64)
@@ -200,7 +201,7 @@ def power_table(rows: list[Row]) -> str:
 
 
 def audit(case: Case, claim: PureDP | ApproxDP, runs: int, seed: int) -> tuple[bool, str]:
-    """Whether one audit refutes, and the pair that it tested."""
+    """Whether one audit refutes, and the pair that it tested last."""
     result = audit_function(
         case.generate,
         ROWS,

@@ -13,8 +13,8 @@ more than e times likelier on one data set than on the other. So the test has at
 test of the true laws against these two, which is computed exactly. An audit also has to find pair and event, does not
 know the scale, and may stop at any time.
 
-The last columns are for bets without a search or pilot runs, by simulation: on the best single event, as audits by
-many runs bet, as if it were known, and on all outcomes at their true ratios (`dpassay.audits.statistics.score_bets`).
+The last columns are for bets without a search, by simulation: on the best single event, as if it were known, and on all
+outcomes at their true ratios (`dpassay.audits.statistics.score_bets`), which audits by many runs estimate.
 """
 
 from __future__ import annotations

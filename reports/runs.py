@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from dpassay.audits import result
-from dpassay.audits.games.many_runs import power_in_words
+from dpassay.audits.games.many_runs_power import power_in_words
 from dpassay.base.number_format import (
     format_confidence,
     format_lower,
@@ -22,6 +22,7 @@ from dpassay.reports.html import date_in_words, how_it_was_done
 from dpassay.reports.json_form import AuditResult, Detectable
 from dpassay.reports.svg import Figure
 
+_LITTLE: Final = 0.05  # of the wealth, in one round
 _DIGITS: Final = 3  # of numbers that are simulated or estimated
 
 
@@ -52,9 +53,13 @@ class ManyRunsPlan(AuditPlan):
     pairs: list[Neighbors]
     own: bool = Field(default=False, description="whether the user gave the pair; no other is tested then")
     runs: int = Field(description="the most, those of the search included")
-    pilots: int = Field(description="the most that the search may use")
-    most_rounds: int = Field(description="of the test, if the search uses all its runs")
-    failures: bool = Field(description="whether pairs are tested on whose D′ every pilot run fails")
+    pilots: int = Field(description="the most that are not bet on")
+    most_rounds: int = Field(description="of two runs that are bet on; by halving, if the search uses all its runs")
+    usual_rounds: int | None = Field(
+        default=None, description="rounds on one pair for which chances are stated; in earlier versions `most_rounds`"
+    )
+    halving: bool = Field(default=True, description="whether pilot runs chose the pair, as in version 0.2")
+    failures: bool = Field(description="whether pairs are tested on whose D′ every run fails")
     plan_sha256: str
     written: str = Field(default="", description="how the data are written; empty for plans of earlier versions")
     columns: list[ColumnUse] = Field(default_factory=list, description="empty for plans of earlier versions")
@@ -152,7 +157,7 @@ def render(document: RunsAudit) -> str:
         "runs.html.j2",
         document,
         nothing="no pair was tested",
-        ceiling="had every round told D and D′ apart",
+        ceiling="no rounds show more",
         tested=_tested(document),
         plan_rows=_plan_rows(document),
         audited_rows=_audited_rows(document),
@@ -190,14 +195,18 @@ def _tested(document: RunsAudit) -> Neighbors | None:
 
 def _plan_rows(document: RunsAudit) -> list[tuple[str, str]]:
     plan = document.plan
-    rounds = f"{plan.most_rounds} rounds of two"
-    failing = "tested like others" if plan.failures else "left out of the test, and named below"
-    pairs = "one, the user's own" if plan.own else f"{len(plan.pairs)}, one of which is tested"
+    if plan.halving:
+        used = f"up to {plan.pilots} for the search, {plan.most_rounds} rounds of two or more for the test"
+    else:
+        rounds = f"up to {plan.most_rounds} rounds of two, one on D and one on D′"
+        used = f"{plan.pilots} for a probe, {rounds}" if plan.pilots else rounds
+    failing = "tested like others" if plan.failures else "left, and named below"
+    pairs = "one, the user's own" if plan.own else f"{len(plan.pairs)}, of which each round tests one"
     return [
         ("Neighbouring data", text.adjacency(plan.adjacency, plan.unit)),
         *((("The data", text.capital(plan.written)),) if plan.written else ()),
         ("Pairs of neighbours", pairs),
-        ("Runs", f"at most {plan.runs}: up to {plan.pilots} for the search, {rounds} or more for the test"),
+        ("Runs", f"at most {plan.runs}: {used}"),
         ("Pairs on which the generator fails", failing),
         ("Confidence", format_confidence(plan.confidence)),
         ("SHA-256 of the plan", plan.plan_sha256),
@@ -253,6 +262,10 @@ def _seeds(audited: Audited) -> str:
 def _size(document: RunsAudit) -> str:
     """That the numbers are for another number of rounds than was planned, in a sentence; empty if they are not."""
     planned = document.plan.most_rounds
+    if not document.plan.halving:
+        usual = document.plan.usual_rounds or planned
+        words = f"These numbers are for {usual} rounds on one pair; the others may be on other pairs."
+        return "" if usual == planned else words
     left = int(document.audit.details.get("most_rounds", planned))
     if left == planned:
         return ""
@@ -278,9 +291,10 @@ def _search_rows(document: RunsAudit) -> list[tuple[str, ...]]:
     def row(pair: Neighbors) -> tuple[str, ...]:
         outcome = compared.get(pair.name)
         if outcome is None:
-            return pair.name, pair.finds, "–", "–", "not tried: too few runs"
+            why = "too few runs" if pair.name in details.get("untried", []) else "the test had ended"
+            return pair.name, pair.finds, "–", "–", f"not tried: {why}"
         if pair.name in failing:
-            event = f"all pilot runs on {outcome['failing_on']} failed"
+            event = f"all runs on {outcome['failing_on']} failed"
         elif outcome["feature"] is None:
             event = "–"
         else:
@@ -296,16 +310,30 @@ def _event(outcome: Any) -> str:
 
 
 def _event_rows(audit: result.AuditResult) -> list[tuple[str, str]]:
-    """The events of the test, with the rounds in which each was counted."""
+    """On what the rounds were bet, with their numbers."""
+    details = audit.details
+    chosen = [(int(item["from_round"]), _event(item)) for item in details.get("events", [])]
+    chosen += [(int(item["from_round"]), _bets(item)) for item in details.get("bets", [])]
+    ends = [start for start, _ in chosen[1:]] + [int(details.get("rounds", 0))]
     rows: list[tuple[int, int, str]] = []
-    events = audit.details.get("events", [])
-    ends = [int(item["from_round"]) for item in events[1:]] + [int(audit.details.get("rounds", 0))]
-    for item, end in zip(events, ends, strict=False):
-        start, words = int(item["from_round"]) + 1, _event(item)
+    for (start, words), end in zip(chosen, ends, strict=False):
+        first = start + 1
         if rows and rows[-1][2] == words:
-            start = rows.pop()[0]
-        rows.append((start, end, words))
-    return [(f"Rounds {start} to {end}", words) for start, end, words in rows if end >= start]
+            first = rows.pop()[0]
+        rows.append((first, end, words))
+    return [
+        (f"Rounds {start} to {end}" if end > start else f"Round {start}", words)
+        for start, end, words in rows
+        if end >= start
+    ]
+
+
+def _bets(item: Any) -> str:
+    """The pair of some rounds, and the event that most was bet on, where that is anything to speak of."""
+    largest = max(item["bets"], key=lambda bet: float(bet["share"]), default=None)
+    if largest is None or largest["share"] < _LITTLE:
+        return f"{item['pair']}: little or nothing was bet"
+    return f"{item['pair']}: most on that {largest['event']}"
 
 
 def _how(document: RunsAudit) -> list[tuple[str, str]]:

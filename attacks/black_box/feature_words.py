@@ -12,9 +12,9 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from dpassay.attacks.black_box.output_features import EQUAL, FAILED, LESS, MORE, PAIR
+from dpassay.attacks.black_box.output_features import FAILED, LESS, MORE, PAIR
 from dpassay.attacks.black_box.row_order import CHANGES, DESCENTS, FIRST, LAST, PLACE
-from dpassay.attacks.black_box.worst_cases import REACHED, SHOWN, TOGETHER, TOWARD, Event
+from dpassay.attacks.black_box.worst_cases import EQUAL, NEARER, REACHED, SHARE, SHOWN, TOGETHER, TOWARD, Event
 from dpassay.base.number_format import format_number
 
 
@@ -196,6 +196,14 @@ _OF_COLUMNS: Final = {
         Plainness.STATISTIC,
         "the texts of column {} have at least {n} characters",
         is_equal="the texts of column {} have as many characters as in the data",
+    ),
+    SHARE: _Kind(
+        Plainness.STATISTIC, "at least a share of {n} of the cells of column {} has the target's value", whole=False
+    ),
+    NEARER: _Kind(
+        Plainness.STATISTIC,
+        "at least a share of {n} of the numbers of column {} is nearer to the target's than to the middle of D",
+        whole=False,
     ),
     "mean": _Kind(
         Plainness.STATISTIC,

@@ -20,7 +20,10 @@ import numpy as np
 from dpassay.attacks.black_box.probes import Mark
 from dpassay.attacks.black_box.row_order import ORDERED, SuccessiveRows, TargetPlace
 from dpassay.attacks.black_box.worst_cases import (
+    EQUAL,
+    NEARER,
     REACHED,
+    SHARE,
     SHOWN,
     TOGETHER,
     TOWARD,
@@ -213,9 +216,14 @@ class _FeatureSums:
         self.reached: dict[str, bool] = {}
         self.place = TargetPlace()
         self.occurred: dict[str, set[tuple[int, ...]]] = {}
+        self.shares: dict[str, list[float]] = {}
 
     def add(self, name: str, count: float) -> None:
         self.counts[name] = self.counts.get(name, 0.0) + count
+
+    def add_to_share(self, name: str, some: float, every: float) -> None:
+        share = self.shares.setdefault(name, [0.0, 0.0])
+        share[0], share[1] = share[0] + some, share[1] + every
 
     def raise_to(self, name: str, value: float) -> None:
         self.most[name] = max(self.most.get(name, -math.inf), value)
@@ -225,11 +233,11 @@ class _FeatureSums:
         triples = {f"{column}: word triples of the target": float(len(seen)) for column, seen in self.triples.items()}
         together = {"pairs of the target's values": float(np.log1p(pairs).sum())} if pairs else {}
         occurred = {name: float(len(sets)) for name, sets in self.occurred.items()}
-        return {**self.counts, **self.most, **triples, **together, **occurred, **self.place.features()}
+        shares = {name: some / every for name, (some, every) in self.shares.items() if every}
+        return {**self.counts, **self.most, **triples, **together, **occurred, **shares, **self.place.features()}
 
 
 PAIR: Final = "rows with the target's "
-EQUAL: Final = "target's value"
 MORE: Final = "most cells with the target's value of a column beyond those of D"
 LESS: Final = "most cells with the target's value of a column short of those of D"
 
@@ -284,6 +292,13 @@ class _Target:
             for column in self._columns:
                 self._held[column.name] += self._count(column, piece)
         self._together = self._combinations(pair)
+        expected = {event.feature for event in pair.events}
+        self._shared = [column.name for column in self._columns if f"{column.name}: {SHARE}" in expected]
+        self._nearer = {
+            column.name: edge
+            for column in self._columns
+            if f"{column.name}: {NEARER}" in expected and (edge := self._edge(column, pair)) is not None
+        }
         others = _Others(columns, pair)
         self._middles = {
             column.name: middle for column in self._columns if (middle := self._middle(column, others)) is not None
@@ -316,11 +331,27 @@ class _Target:
         edge = high if value > high else low
         return (edge + value) / 2, value > edge
 
+    def _edge(self, column: ColumnFacts, pair: NeighboringData) -> tuple[float, bool] | None:
+        """Half-way from the middle of the two numbers of D to the target's, and whether that is above; None if D has
+        no other number than the target's."""
+        value = self._values[column.name]
+        held = {column.value(row.get(column.name)) for row in pair.data}
+        others = [number for number in held if isinstance(number, float) and number != value]
+        if not others or not isinstance(value, float):
+            return None
+        return others[0] / 4 + 3 * (value / 4), value > others[0]
+
     def add(self, cells: Mapping[str, _Cells], into: _FeatureSums) -> None:
         count = len(next(iter(cells.values())).raw) if cells else 0
         equal = {column.name: self._equal(column, cells[column.name]) for column in self._columns}
         for name, mask in equal.items():
             into.add(f"{name}: {EQUAL}", float(mask.sum()))
+        for name in self._shared:
+            into.add_to_share(f"{name}: {SHARE}", float(equal[name].sum()), float(count))
+        for name, (edge, above) in self._nearer.items():
+            numbers = cells[name].numbers
+            near = numbers >= edge if above else numbers <= edge
+            into.add_to_share(f"{name}: {NEARER}", float(near.sum()), float((~np.isnan(numbers)).sum()))
         into.add("novel values of the target", float(sum(equal[name].sum() for name in self._novel if name in equal)))
         toward = 0.0
         for name, (middle, above) in self._middles.items():

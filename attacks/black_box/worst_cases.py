@@ -58,6 +58,16 @@ TOGETHER: Final = {2: "pairs of the target's values that occur", 3: "triples of 
 """Names of features, by a number of columns: how many combinations of so many columns an output has a row for that has
 the target's values in all of them. They are of pairs only that expect them."""
 
+EQUAL: Final = "target's value"
+"""End of the name of a feature of a column: how many cells have the target's value."""
+
+SHARE: Final = "share of cells with the target's value"
+"""End of the name of a feature of a column. It is of pairs only that expect it, as is the next one."""
+
+NEARER: Final = "share of numbers nearer to the target's than to the middle of D"
+"""The same, where all numbers of D are the target's or another one: the median of an output in which it is at least one
+half is nearer to the target's than to the middle of both."""
+
 _LAST_DAY = datetime.date(2261, 12, 31).toordinal()  # libraries that count nanoseconds in 64 bits hold no later one
 _NEW_WORDS = 100  # words that are made up for a column, at most
 _MANY = 1_000_000  # ids that are made up, at most
@@ -450,8 +460,8 @@ Strategy: TypeAlias = Callable[[Sample, np.random.Generator], NeighboringData | 
 def neighboring_data(
     sample: Sample, rng: np.random.Generator, strategies: Sequence[str] | None = None
 ) -> tuple[NeighboringData, ...]:
-    """The pairs of the strategies that are named, or else of all that need not be asked for, if they apply to the data,
-    in the order of `STRATEGIES`; `rng` is of public choices, such as made-up words.
+    """The pairs of the strategies that are named, or else of all, if they apply to the data, in the order of
+    `STRATEGIES`; `rng` is of public choices, such as made-up words.
 
     Raises:
         ValueError: if a name is unknown, or no strategy applies.
@@ -461,7 +471,7 @@ def neighboring_data(
     results = [
         pair
         for name, strategy in STRATEGIES.items()
-        if (name not in ASKED if strategies is None else name in strategies)
+        if strategies is None or name in strategies
         if (pair := strategy(sample, rng)) is not None
     ]
     if not results:
@@ -563,9 +573,14 @@ def _tie(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
     second = max(sample.rows, key=lambda row: len(different(row)))
     if not (names := different(second)):
         return None
-    used = [column.name for column in sample.columns if column.kind in ("number", "category")]
-    event = Event(FIRST, 1.0 + sum(name not in names for name in used))
-    return _pair(sample, "tie", (first, second) * (len(sample.rows) // 2), second, (event,))
+    used = [column for column in sample.columns if column.kind in ("number", "category")]
+    events = [Event(FIRST, 1.0 + sum(column.name not in names for column in used))]
+    for column in used:
+        if column.name in names:
+            empty = any(column.is_missing(row[column.name]) for row in (first, second))
+            numbers = column.kind == "number" and not empty
+            events.append(Event(f"{column.name}: {NEARER if numbers else SHARE}", 0.5))
+    return _pair(sample, "tie", (first, second) * (len(sample.rows) // 2), second, tuple(events))
 
 
 def _extreme_value(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
@@ -597,10 +612,11 @@ def _outlier(sample: Sample, rng: np.random.Generator) -> NeighboringData | None
         if 2 * len(fewer) >= len(sample.rows) and len(fewer) > sample.copies + 2:
             rest, target[column.name] = fewer, column.cells[value]
     rare = [column for column in sample.of_kind("category") if not sample.holds(rest, column, target)]
-    columns = len(rare) + len(_make_extreme(sample, target, NEAR))
-    if columns < 2 or not rare:
+    columns = [*(column.name for column in rare), *_make_extreme(sample, target, NEAR)]
+    if len(columns) < 2 or not rare:
         return None
-    return _pair(sample, "outlier", rest, target, (Event(REACHED, float(columns)),))
+    events = [Event(REACHED, float(len(columns))), *(Event(f"{name}: {EQUAL}", 1.0) for name in columns)]
+    return _pair(sample, "outlier", rest, target, tuple(events))
 
 
 def _rarest_of_each(sample: Sample) -> list[tuple[ColumnFacts, Hashable]]:
@@ -997,9 +1013,6 @@ _TABLE: Final[dict[str, _Strategy]] = {
         "the most frequent value, a median, or an order by counts, taken from the data",
     ),
 }
-
-ASKED: Final = frozenset(["absent_pair", "absent_triple", "tie"])
-"""Strategies that are only used if they are named: every pair costs the others pilot runs."""
 
 STRATEGIES: Final[dict[str, Strategy]] = {name: strategy.make for name, strategy in _TABLE.items()}
 """All strategies by name. Where there are too few runs for all of them, the first are tried."""

@@ -14,7 +14,8 @@ from dpassay.auditing.files import OF_THE_TIME, Claimed, recomputed_bound, seale
 from dpassay.auditing.many_runs.explain import read_explanation
 from dpassay.auditing.many_runs.files import PlannedRuns, read_plan
 from dpassay.auditing.many_runs.results import ARMS, Results
-from dpassay.audits.games.many_runs import detectable_leak, power
+from dpassay.audits.games.many_runs_halving import usual_pilots
+from dpassay.audits.games.many_runs_power import detectable_leak, power
 from dpassay.audits.result import AuditResult, refuted_where_concluded
 from dpassay.audits.verdict import decide
 from dpassay.base.errors import InputError
@@ -65,7 +66,7 @@ class RunsBound:
                 "generator."
             )
         if self.unprotected.details["exhausted"]:
-            return "Without protection, the generator failed in all pilot runs, so the control shows nothing."
+            return "Without protection, the generator failed in all runs that were tried, so the control shows nothing."
         if not self.unprotected.bounds:
             return "Without protection, the audit is not finished."
         shown = self.unprotected.bounds[0].value
@@ -78,7 +79,7 @@ class RunsBound:
     def to_json(self) -> dict[str, Any]:
         """The result as plain JSON types, sealed with ``sha256``."""
         design = self.planned.plan.design(stop=False)  # that of `computed`, whose power is known
-        size = design.most_rounds, design.usual_pilots  # as the plan says it
+        size = design.usual_rounds, usual_pilots(design)  # as the plan says it
         return sealed(
             {
                 "schema": 1,
@@ -108,7 +109,7 @@ def bound(folder: str | Path) -> RunsBound:
         Whether the claim is refuted, and the audit with its lower bound and conclusion.
 
     Raises:
-        InputError: if a file is missing or invalid, or the search is not finished.
+        InputError: if a file is missing or invalid, or no round is finished.
     """
     planned = read_plan(Path(folder))
     with one_process(planned.private):
@@ -156,7 +157,7 @@ def computed(planned: PlannedRuns) -> RunsBound:
     audit, claim = arms["claimed"], planned.plan.claim
     if not audit.bounds and not audit.details["exhausted"]:
         raise InputError(
-            f"{planned.folder}: the search for neighbours is not finished, so nothing was tested; go on with "
+            f"{planned.folder}: no round is finished, so nothing was tested; go on with "
             f"`dpassay audit runs run {planned.folder} …` or `score`"
         )
     refuted = None

@@ -20,7 +20,7 @@ from dpassay.attacks.canaries.rows import ColumnRange
 from dpassay.auditing.data import Data, write_rows
 from dpassay.auditing.many_runs.files import PlannedRuns
 from dpassay.auditing.many_runs.plan_content import PlannedPair
-from dpassay.audits.games.many_runs import GeneratorRun
+from dpassay.audits.games.many_runs_design import GeneratorRun
 from dpassay.audits.result import AuditResult
 from dpassay.base.private_files import write_private
 from dpassay.data.reader import FOUND
@@ -112,8 +112,8 @@ class Explanation:
         self.pair = planned.pair(result.details["tested"]["pair"])
         self.variants, self._left_out = variants(planned, self.pair)
         self.first = len(planned.plan.data_sets) + planned.ladder_data_sets
-        last = result.details["events"][-1]
-        self._event = Event(last["feature"], last["threshold"])
+        tested = result.details["tested"]
+        self._event = Event(tested["feature"], tested["threshold"])
         self._happened: dict[GeneratorRun, bool] = {}
 
     def wanted(self, ahead: int = 1) -> list[GeneratorRun]:

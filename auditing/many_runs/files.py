@@ -31,15 +31,9 @@ from dpassay.auditing.files import MANIFEST, PLAN, version_error
 from dpassay.auditing.many_runs.own_files import FileRows, copied
 from dpassay.auditing.many_runs.plan_content import PlannedDialect, PlannedEvent, PlannedPair, RunsPlan
 from dpassay.auditing.many_runs.probes import ladder_rows, marks_of, pair_named, place
-from dpassay.audits.games.many_runs import (
-    MAX_RUNS,
-    ManyRunsDesign,
-    Power,
-    detectable_leak,
-    power,
-    power_in_words,
-    runs_needed,
-)
+from dpassay.audits.games.many_runs_design import MAX_RUNS, ManyRunsDesign
+from dpassay.audits.games.many_runs_halving import usual_pilots
+from dpassay.audits.games.many_runs_power import Power, detectable_leak, power, power_in_words, runs_needed
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.number_format import format_confidence, format_lower, format_number, format_percent
 from dpassay.data.reader import FOUND, FileOptions
@@ -245,7 +239,7 @@ class PlannedRuns:
     @functools.cached_property
     def power(self) -> tuple[Power, ...]:
         """What the test shows of leaks of known size."""
-        return power(self.design, self.design.most_rounds, self.design.usual_pilots)
+        return power(self.design, self.design.usual_rounds, usual_pilots(self.design))
 
     def words(self) -> list[str]:
         """The plan in sentences."""
@@ -253,17 +247,15 @@ class PlannedRuns:
         lines = [
             self._about_pairs,
             *self._about_probes,
-            f"At most {plan.runs} runs: up to {design.pilots} to choose the {'pair' if plan.own is None else 'event'}, "
-            f"and the rest, {2 * design.most_rounds} or more, to test it, at confidence "
-            f"{format_confidence(plan.confidence)}.",
-            f"By simulation, the test {'refutes the claim' if plan.claim else 'shows ε > 0'} with this chance, if the "
-            "search finds an event that tells D′ from D",
+            f"At most {plan.runs} runs, {self._about_rounds}, at confidence {format_confidence(plan.confidence)}.",
+            f"By simulation, {design.usual_rounds} rounds on one pair "
+            f"{'refute the claim' if plan.claim else 'show ε > 0'} with this chance, if an event tells D′ from D",
         ]
         lines += [
             f"  {item.leak}: {format_percent(item.chance)}; the bound is {format_lower(item.median)} in the median"
             for item in self.power
         ]
-        half = power_in_words(detectable_leak(design, design.most_rounds, design.usual_pilots))
+        half = power_in_words(detectable_leak(design, design.usual_rounds, usual_pilots(design)))
         return [*lines, f"{half} Leaks that only other neighbours would reveal are not counted.", *self.warnings]
 
     @property
@@ -273,6 +265,23 @@ class PlannedRuns:
             return f"One pair of neighbours {of}, your own. {plan.own.in_words(Adjacency(plan.adjacency))}"
         count = len(plan.pairs)
         return f"{count} pair{'s'[: count != 1]} of neighbours {of}: {', '.join(pair.name for pair in plan.pairs)}."
+
+    @property
+    def _finds_some_share(self) -> bool:
+        """Whether the usual rounds refute the claim with 50 % power if every run on D′ and none on D has the event."""
+        design = self.design
+        return design.halving or detectable_leak(design, design.usual_rounds, 0).share is not None
+
+    @property
+    def _about_rounds(self) -> str:
+        """How the runs are used."""
+        design = self.design
+        if design.halving:
+            return (
+                f"up to {design.pilots} to choose the pair, and the rest, {2 * design.most_rounds} or more, to test it"
+            )
+        pilots = f"{design.pilots} for the probe and the others " if design.pilots else ""
+        return f"{pilots}in rounds of two, one on D and one on D′"
 
     @property
     def _about_probes(self) -> list[str]:
@@ -306,10 +315,13 @@ class PlannedRuns:
                 f"Warning: no outcome of {design.runs} runs refutes a claim of {claim}; at least {needed} are needed "
                 "(--runs)."
             ]
-        if design.state(design.usual_pilots).ceiling(design.most_rounds) <= design.limit:
+        if (
+            design.state(usual_pilots(design)).ceiling(design.usual_rounds) <= design.limit
+            or not self._finds_some_share
+        ):
             return [
-                f"Warning: if the search uses all its runs, no outcome of the test refutes a claim of {claim}; plan "
-                "more runs (--runs)."
+                f"Warning: if the search for a pair takes its share of the runs, no outcome of the others refutes a "
+                f"claim of {claim}; plan more runs (--runs)."
             ]
         return []
 
@@ -330,7 +342,7 @@ class PlannedRuns:
             "probes": [ladder.name for ladder in plan.probe.ladders] if plan.probe is not None else [],
             "runs_needed": self.runs_needed if plan.claim else None,
             "power": [dataclasses.asdict(item) for item in self.power],
-            "detectable": detectable_leak(design, design.most_rounds, design.usual_pilots).to_json(),
+            "detectable": detectable_leak(design, design.usual_rounds, usual_pilots(design)).to_json(),
         }
 
 

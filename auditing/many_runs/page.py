@@ -8,7 +8,7 @@ from typing import Any
 from dpassay.auditing.files import report_header, write_report
 from dpassay.auditing.many_runs.bound import read_bound
 from dpassay.auditing.many_runs.files import PlannedRuns, read_plan
-from dpassay.audits.games.many_runs import ManyRunsDesign
+from dpassay.audits.games.many_runs_design import ManyRunsDesign
 from dpassay.reports import text
 from dpassay.reports.runs import RunsAudit, render
 
@@ -43,6 +43,8 @@ def _document(planned: PlannedRuns, result: dict[str, Any]) -> dict[str, Any]:
             "runs": plan.runs,
             "pilots": design.pilots,
             "most_rounds": design.most_rounds,
+            "usual_rounds": design.usual_rounds,
+            "halving": design.halving,
             "confidence": plan.confidence,
             "adjacency": plan.adjacency,
             "unit": plan.unit,
@@ -88,7 +90,7 @@ def _ceilings(design: ManyRunsDesign, result: dict[str, Any]) -> list[tuple[int,
     """The most that can have been shown after some of the rounds that were planned."""
     details = result["audit"]["details"]
     most = int(details.get("most_rounds", design.most_rounds))
-    state, points = design.state(details.get("pilots_each")), min(most, _POINTS)
+    state, points = design.state(details.get("pilots_each", design.pilots // 2)), min(most, _POINTS)
     return [(rounds, state.ceiling(rounds)) for rounds in (most * (item + 1) // points for item in range(points))]
 
 
@@ -104,7 +106,7 @@ def _limitations(planned: PlannedRuns) -> list[str]:
     ]
     if not plan.failures:
         lines.append(
-            "Pairs on whose D′ every pilot run failed were not tested. Where somebody can see that it fails, that "
+            "Pairs on whose D′ every run failed were not tested. Where somebody can see that it fails, that "
             "is a leak, too; plan with --failures."
         )
     return lines

@@ -45,12 +45,8 @@ from dpassay.auditing.many_runs.plan_content import (
     UnderstoodColumn,
 )
 from dpassay.auditing.many_runs.probes import PlannedProbe
-from dpassay.audits.games.many_runs import (
-    MAX_RUNS,
-    MIN_RUNS,
-    ManyRunsDesign,
-    runs_needed,
-)
+from dpassay.audits.games.many_runs_design import MAX_RUNS, MIN_RUNS, ManyRunsDesign
+from dpassay.audits.games.many_runs_power import runs_needed
 from dpassay.base import defaults, validate
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.number_format import format_number, format_upper
@@ -122,7 +118,7 @@ def plan(
         ids: columns of ids, which are no value of a record. Where no two records share one, each new record gets a new
             one.
         reading: how the data are written; what is not stated is found out.
-        failures: whether pairs are tested on which every pilot run fails if the record is in the data.
+        failures: whether pairs are tested on which every run fails if the record is in the data.
         title: what the audit is called on its page; empty for the name of the folder.
         progress: where to show progress.
 
@@ -208,7 +204,7 @@ def plan(
             held=held,
             title=title,
             probe=planned_probe,
-            by_growth=True,
+            halving=False,
         )
         if runs is None:
             content = content.model_copy(update={"runs": _default_runs(content.design())})

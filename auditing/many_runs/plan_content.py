@@ -22,10 +22,7 @@ from dpassay.attacks.black_box.worst_cases import (
 from dpassay.auditing.files import Claimed, Part
 from dpassay.auditing.many_runs.own_files import PlannedOwn
 from dpassay.auditing.many_runs.probes import PlannedProbe, place
-from dpassay.audits.games.many_runs import (
-    ManyRunsDesign,
-    Pair,
-)
+from dpassay.audits.games.many_runs_design import ManyRunsDesign, Pair
 from dpassay.audits.verdict import may_refute
 from dpassay.base.former_name import FORMER_NAME
 from dpassay.data.column_summary import ColumnSummary
@@ -151,7 +148,7 @@ class RunsPlan(Part):
         delta: δ of the bound.
         claim: or None.
         adjacency, unit: of the claim.
-        failures: whether pairs are tested on whose D′ every pilot run fails.
+        failures: whether pairs are tested on whose D′ every run fails.
         dialect: of the data; None if they are no CSV.
         header: whether it was stated that the first line of CSV names the columns; None if it was not.
         understood: of the data; None for plans of earlier versions.
@@ -159,7 +156,7 @@ class RunsPlan(Part):
             in which the first of events that are equally good is tested, not the plainest.
         title: what the user calls the audit; empty for none.
         probe: the probing data set; None for none, and for plans of earlier versions.
-        by_growth: how pairs are ranked (`ManyRunsDesign`); false for plans of earlier versions.
+        halving: whether pairs are compared by halving (`ManyRunsDesign`), as in plans of version 0.2.
         own: the only pair, if the user gave it; None if strategies made the pairs.
     """
 
@@ -184,7 +181,7 @@ class RunsPlan(Part):
     held: list[dict[str, dict[str, FiniteFloat]]] = Field(default_factory=list)
     title: str = ""
     probe: PlannedProbe | None = None
-    by_growth: bool = False
+    halving: bool = True
     own: PlannedOwn | None = None
 
     @property
@@ -222,7 +219,7 @@ class RunsPlan(Part):
             stop=stop,
             plainest=bool(self.held),
             probe=None if self.probe is None else self.probe.design(len(self.data_sets)),
-            by_growth=self.by_growth,
+            halving=self.halving,
         )
 
     def _differs(self, name: str) -> str:

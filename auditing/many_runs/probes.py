@@ -14,7 +14,7 @@ from pydantic import Field, FiniteFloat
 from dpassay.attacks.black_box.probes import FINDS, MAX_LEVEL, PLANTED, Ladder, Mark, Probe, pair_name
 from dpassay.attacks.black_box.worst_cases import Event, NeighboringData, Row
 from dpassay.auditing.files import Part
-from dpassay.audits.games.many_runs import Pair, PairLadder, ProbePlan
+from dpassay.audits.games.many_runs_design import Pair, PairLadder, ProbePlan
 
 
 class PlannedMark(Part):

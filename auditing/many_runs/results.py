@@ -14,10 +14,8 @@ from dpassay.attacks.black_box.output_features import FAILED, Features
 from dpassay.auditing.many_runs.audited import AuditedGenerator, now
 from dpassay.auditing.many_runs.files import PlannedRuns
 from dpassay.auditing.many_runs.plan_content import checked_features
-from dpassay.audits.games.many_runs import (
-    GeneratorRun,
-    ManyRuns,
-)
+from dpassay.audits.games.many_runs import ManyRuns
+from dpassay.audits.games.many_runs_design import GeneratorRun
 from dpassay.base import validate
 from dpassay.base.errors import InputError, input_errors, naming
 

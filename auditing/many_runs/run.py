@@ -47,7 +47,8 @@ from dpassay.auditing.many_runs.functions import Function, FunctionProcesses, ca
 from dpassay.auditing.many_runs.plan import features_of
 from dpassay.auditing.many_runs.probes import ProbeRows, marks_of, pair_named
 from dpassay.auditing.many_runs.results import TRIAL, TRIALS, MadeRun, Results
-from dpassay.audits.games.many_runs import GeneratorRun, ManyRuns, ManyRunsDesign, Pair
+from dpassay.audits.games.many_runs import ManyRuns
+from dpassay.audits.games.many_runs_design import GeneratorRun, ManyRunsDesign, Pair
 from dpassay.audits.result import AuditResult
 from dpassay.base import defaults, validate
 from dpassay.base.errors import InputError, input_errors

@@ -21,7 +21,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,17 +68,22 @@ class Wealth:
             np.broadcast_to(np.asarray(counts, dtype=np.float64), self.hits.shape) for counts in (hits, runs)
         )
 
-    def update(self, on_d: ArrayLike, on_d_prime: ArrayLike) -> None:
-        """Adds one round to every audit; arguments of shape (audits): whether its event happened on D and on D′."""
+    def update(self, on_d: ArrayLike, on_d_prime: ArrayLike, share: Floats | None = None) -> None:
+        """Adds one round to every audit; arguments of shape (audits): whether its event happened on D and on D′, and
+        the share of the wealth that is bet; None for all."""
         happened = np.stack([np.asarray(side, dtype=np.float64) for side in (on_d, on_d_prime)], axis=-1)
-        rates = (self.hits + _VIRTUAL) / (self.runs + 2 * _VIRTUAL)
+        rates = estimated_rate(self.hits, self.runs)
         # Of many audits in parallel, several have seen the same.
         seen, index = np.unique(rates[..., 0] + 1j * rates[..., 1], return_inverse=True)
         hit, miss = log_bets(seen.real, seen.imag, self._grow, self._delta)
         index = index.reshape(rates.shape[:-1])
         bets = np.where(happened[..., None] > 0, hit[index], miss[index]).sum(axis=-2)
-        self.logs = self.logs + np.where(bets == 0, 0.0, bets - _ROUNDING)
         self.hits, self.runs = self.hits + happened, self.runs + 1
+        self.bet(bets if share is None else np.log1p(share[..., None] * np.expm1(bets)))
+
+    def bet(self, factors: Floats) -> None:
+        """Adds one round to every audit by the logarithms of its factors, shape (audits, G)."""
+        self.logs = self.logs + np.where(factors == 0, 0.0, factors - _ROUNDING)
         self.rounds += 1
         self.best = np.maximum(self.best, self.logs)
 
@@ -96,6 +101,11 @@ class Wealth:
         """The number of ε of the grid that are rejected before the first that is not, shape (audits)."""
         kept = ~(self.best >= -np.log1p(-confidence))  # log 1/β
         return np.asarray(np.where(kept.any(axis=-1), kept.argmax(axis=-1), kept.shape[-1]), dtype=np.int64)
+
+
+def estimated_rate(hits: Any, runs: Any) -> Any:
+    """The estimate of a rate after so many runs, from which events are bet on: numbers, or arrays of one shape."""
+    return (hits + _VIRTUAL) / (runs + 2 * _VIRTUAL)
 
 
 def _most_gained(grown: Floats, delta: float, runs: int, rounds: int) -> Floats:
@@ -181,6 +191,21 @@ class Sequential:
         if self.rounds >= MAX_ROUNDS:
             raise ValueError(f"an audit has at most {MAX_ROUNDS} rounds")
         self.wealth.update(bool(on_d), bool(on_d_prime))
+
+    def bet(self, factors: Floats) -> None:
+        """Adds one round that is bet on in any other way.
+
+        Args:
+            factors: shape (G,), for every ε of the grid the logarithm of a factor that has a mean of at most 1 under
+                (ε, δ)-DP, given what was seen before. Of a gain as much is kept as a bet on an event could make in
+                this round, so that the ceiling holds.
+
+        Raises:
+            ValueError: if there were `MAX_ROUNDS` rounds.
+        """
+        if self.rounds >= MAX_ROUNDS:
+            raise ValueError(f"an audit has at most {MAX_ROUNDS} rounds")
+        self.wealth.bet(np.minimum(factors, self.wealth.most(self.earlier, 1)))
 
     def update_all(self, rounds: Iterable[tuple[bool, bool]]) -> None:
         """Adds several rounds, in order."""
@@ -283,6 +308,7 @@ def simulated_bounds(
     confidence: float,
     grid: Floats,
     earlier: int = 0,
+    share: Callable[[Floats, int], Floats] | None = None,
     repetitions: int = 2000,
     seed: int = 0,
 ) -> Floats:
@@ -294,6 +320,8 @@ def simulated_bounds(
         delta, confidence: of the bound.
         grid: ascending ε from 0, shape (G,). The bound is one of them, or −1 if not even ε = 0 is rejected.
         earlier: number of runs on each data set from which the rates are estimated at first.
+        share: of the wealth that is bet on the event after so many hits on D and on D′, shape (audits, 2), in so many
+            runs on each; None for all of it.
     """
     validate.probability(on_d=on_d)
     validate.probability(on_d_prime=on_d_prime)
@@ -302,7 +330,8 @@ def simulated_bounds(
     rejected, going = np.zeros(repetitions, dtype=np.int64), np.arange(repetitions)
     for number in range(count(rounds=rounds)):
         happened = rng.random(repetitions) < on_d, rng.random(repetitions) < on_d_prime
-        wealth.update(happened[0][going], happened[1][going])
+        bet = None if share is None else share(wealth.hits, earlier + number)
+        wealth.update(happened[0][going], happened[1][going], bet)
         if number % 8 == 7:  # audits that have rejected all ε show no more
             rejected[going] = wealth.rejected(confidence)
             more = rejected[going] < grid.size

@@ -20,7 +20,8 @@ import pytest
 
 from dpassay.accounting.guarantees import PureDP
 from dpassay.attacks.black_box.worst_cases import FINDS, NEIGHBORS, STRATEGIES
-from dpassay.audits.games.many_runs import ManyRunsDesign, Pair, detectable_leak, runs_needed
+from dpassay.audits.games.many_runs_design import ManyRunsDesign, Pair
+from dpassay.audits.games.many_runs_power import detectable_leak, runs_needed
 from dpassay.audits.statistics import OneRun, ceiling
 from dpassay.base.number_format import format_percent, format_upper
 
@@ -68,7 +69,7 @@ def test_commands_come_out_as_the_page_says(
         assert (tmp_path / "runs" / "report.html").is_file()
         assert re.search(r"\(neighbours '(new_category|rare_category|outlier|empty_class|duplicates)'\)", printed)
     else:
-        assert re.search(r"every pilot run on one data set failed: missing_value \(\d+ on D′\)", printed)
+        assert re.search(r"every run on one data set failed: missing_value \(\d+ on D′\)", printed)
 
 
 def test_the_code_prints_what_the_page_says() -> None:
@@ -86,11 +87,11 @@ def test_the_table_of_neighbours_is_that_of_the_code() -> None:
 @pytest.mark.parametrize("runs", [60, 100, *(pytest.param(n, marks=pytest.mark.slow) for n in (300, 1000))])
 def test_the_table_of_power_is_that_of_the_code(runs: int) -> None:
     design = ManyRunsDesign(pairs=TEN, runs=runs, claim=PureDP(1.0))
-    rounds, pilots = design.most_rounds, design.usual_pilots
-    leak = detectable_leak(design, rounds, pilots)
+    rounds = design.usual_rounds
+    leak = detectable_leak(design, rounds, 0)
     assert leak.epsilon is not None
     assert leak.share is not None
-    expected = [str(runs), str(rounds), str(pilots), format_upper(design.state(pilots).ceiling(rounds))]
+    expected = [str(runs), str(rounds), format_upper(design.state(0).ceiling(design.most_rounds))]
     expected += [format_upper(leak.epsilon, 3), format_percent(leak.share, "up")]
     assert expected in rows("power")
     assert len(rows("power")) == 4
@@ -98,9 +99,9 @@ def test_the_table_of_power_is_that_of_the_code(runs: int) -> None:
 
 def test_the_numbers_of_the_first_table_are_true() -> None:
     design = ManyRunsDesign(pairs=TEN, runs=300, claim=PureDP(1.0))
-    assert round(design.state(design.usual_pilots).ceiling(design.most_rounds), 1) == 3.9
+    assert round(design.state(0).ceiling(design.most_rounds), 1) == 4.2
     assert round(ceiling(OneRun(100, 100), confidence=0.95), 1) == 3.5
-    assert "up to ε ≈ 3.9 with 300 runs" in TEXT
+    assert "up to ε ≈ 4.2 with 300 runs" in TEXT
     assert "up to ε ≈ 3.5 with 100 right guesses" in TEXT
     assert runs_needed(design) == 20
 

@@ -15,7 +15,7 @@ from planted_audit import document
 from summary_page import summary_document
 from written_pages import PAGES, RESULTS
 
-from dpassay.audits.games import many_runs
+from dpassay.audits.games import many_runs_power
 from dpassay.reports import canaries, runs, summary
 from dpassay.reports.assay import Assay
 from dpassay.reports.html import render
@@ -131,7 +131,7 @@ def test_the_page_that_an_audit_writes_on_every_screen(
 ) -> None:
     """Made as the command makes it."""
     monkeypatch.syspath_prepend(str(Path(toy_functions.__file__).parent))
-    monkeypatch.setattr(many_runs, "REPETITIONS", 20)
+    monkeypatch.setattr(many_runs_power, "REPETITIONS", 20)
     (tmp_path / "made").mkdir()
     holds_on_every_screen(PAGES[name](tmp_path / "made").read_text(encoding="utf-8"), open_page)
 

@@ -63,16 +63,16 @@ def test_the_page_is_well_formed_and_self_contained(document: RunsAudit, headlin
     assert (two_forms(page), other_forms(page)) == ([], [])
 
 
-def test_every_pair_is_listed_with_what_its_pilot_runs_suggest() -> None:
+def test_every_pair_is_listed_with_what_its_runs_suggest() -> None:
     """The tested pair first, then those that were compared longest; what failed or was not tried is said."""
     page = render(runs_document())
-    table = page[page.index("what their pilot runs suggest") : page.index("An output is described")]
+    table = page[page.index("what their runs suggest") : page.index("An output is described")]
     rows = [words_of(row).split() for row in re.findall(r'<tr role="row".*?</tr>', table, flags=re.DOTALL)[1:]]
     assert [row[0] for row in rows] == ["tested", "second", "failing", "untried"]
     assert [" ".join(row[1:]) for row in rows] == [
         "tested words 9 + 9 1.23 words",
         "words 4 + 4 0.5 words",
-        "words 2 + 2 – all pilot runs on D′ failed",
+        "words 2 + 2 – all runs on D′ failed",
         "words – – not tried: too few runs",
     ]
 
@@ -94,6 +94,30 @@ def test_what_the_reader_asks_is_answered() -> None:
         "all planned runs were made",
     ):
         assert part in words.replace("\u00a0", " "), part
+
+
+def test_bets_are_listed_by_round() -> None:
+    """With the pair and the event that most was bet on; rounds with the same one stand in one row."""
+    audit = audit_of_runs("words")
+    del audit["details"]["events"]
+    bet = {"feature": "words", "threshold": 1.0, "event": "a cell shows it", "share": 0.6, "by_levels": False}
+    audit["details"]["bets"] = [
+        {"from_round": 0, "pair": "second", "bets": [{**bet, "share": 0.01}]},
+        {"from_round": 1, "pair": "tested", "bets": [{**bet, "share": 0.1, "event": "less"}, bet]},
+        {"from_round": 4, "pair": "tested", "bets": [bet]},
+        {"from_round": 6, "pair": "second", "bets": []},
+    ]
+    plan = {**runs_document().plan.model_dump(), "halving": False, "pilots": 3, "usual_rounds": 10}
+    words = words_of(render(runs_document(audit=audit, plan=plan))).replace("\u00a0", " ")
+    for part in (
+        "Round 1 second: little or nothing was bet",
+        "Rounds 2 to 6 tested: most on that a cell shows it",
+        "Rounds 7 to 12 second: little or nothing was bet",
+        "at most 60: 3 for a probe, up to 18 rounds of two, one on D and one on D′",
+        "These numbers are for 10 rounds on one pair; the others may be on other pairs.",
+        "Pair and bets of a round were fixed before the round",
+    ):
+        assert part in words, part
 
 
 def test_numbers_for_more_rounds_than_were_planned_say_so() -> None:

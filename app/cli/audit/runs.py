@@ -97,7 +97,7 @@ def plan(
     reading: FileOptions = FOUND,
     failures: Annotated[
         bool,
-        typer.Option("--failures", help="Also test pairs on which every pilot run fails if the record is in the data."),
+        typer.Option("--failures", help="Also test pairs on which every run fails if the record is in the data."),
     ] = False,
     title: Annotated[
         str, typer.Option(help="What the audit is called on its page. Default: the name of the folder.")
@@ -218,7 +218,7 @@ def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
             say(f"{rate.name}: {rate.hits} of {rate.trials}")
         say("Tried: " + "; ".join(audit.multiplicity))
         if audit.details["failing"]:
-            say(f"Not tested, because every pilot run on one data set failed: {_failing(audit.details)}.")
+            say(f"Not tested, because every run on one data set failed: {_failing(audit.details)}.")
         if audit.details["untried"]:
             say(f"Too few runs to try the neighbours {', '.join(audit.details['untried'])}.")
         if audit.details.get("stopped") == UNFINISHED:
@@ -232,7 +232,7 @@ def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
 
 
 def _failing(details: Mapping[str, Any]) -> str:
-    """The pairs on which every pilot run failed, with the number of these runs."""
+    """The pairs on which every run failed, with the number of these runs."""
     results = {item["pair"]: item for item in details["search"]}
 
     def runs(item: Mapping[str, Any]) -> str:

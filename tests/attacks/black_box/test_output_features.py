@@ -9,6 +9,7 @@ import json
 import math
 import warnings
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -203,6 +204,21 @@ def slow_pair(rows: Sequence[dict[str, Any]], pair: NeighboringData) -> Features
             results[f"{'pairs' if size == 2 else 'triples'} of the target's values that occur"] = sum(
                 any(all(row[place] for place in places) for row in same) for places in sets
             )
+    if pair.name == "tie":
+        other = next(row for row in pair.data if any(not equal(column, row[column.name]) for column in used))
+        for column in used:
+            if equal(column, other[column.name]):
+                continue
+            if column.kind != "number":
+                share = sum(equal(column, row.get(column.name)) for row in rows) / len(rows)
+                results[f"{column.name}: share of cells with the target's value"] = share
+                continue
+            values = [item for row in rows if (item := number(column.name, row.get(column.name))) is not None]
+            mine, others = (Fraction(number(column.name, row[column.name]) or 0.0) for row in (pair.target, other))
+            near = [abs(Fraction(item) - mine) <= abs(Fraction(item) - (mine + others) / 2) for item in values]
+            if values:
+                name = f"{column.name}: share of numbers nearer to the target's than to the middle of D"
+                results[name] = sum(near) / len(near)
     gaps = [math.fsum(gap(column, row.get(column.name)) for column in used) for row in rows]
     results["nearness of the nearest row"] = 1 - min(gaps) / len(used)
     together = 0.0

@@ -19,9 +19,10 @@ from property_settings import examples
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.attacks.black_box.worst_cases import (
-    ASKED,
     FINDS,
+    NEARER,
     OWN,
+    SHARE,
     STRATEGIES,
     NeighboringData,
     Row,
@@ -282,10 +283,9 @@ def test_pairs_of_absence_lack_what_independent_columns_make() -> None:
     assert "absent_row" not in pairs_of([{"x": "ab"[index % 2]} for index in range(9)]), "one column has no combination"
 
 
-def test_some_strategies_must_be_asked_for() -> None:
+def test_all_strategies_apply_by_default() -> None:
     sample = Sample(tuple(people()), describe_columns(people()), Adjacency.ADD_REMOVE)
-    made = {pair.name for pair in neighboring_data(sample, np.random.default_rng(0))}
-    assert made == set(STRATEGIES) - ASKED
+    assert [pair.name for pair in neighboring_data(sample, np.random.default_rng(0))] == list(STRATEGIES)
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
@@ -298,6 +298,10 @@ def test_a_tie_is_broken_by_one_record(adjacency: str, size: int) -> None:
     assert len(set(map(key, pair.neighbor))) == 2
     different = [name for name in ("age", "paid", "city", "plan") if pair.data[0][name] != pair.target[name]]
     assert pair.events[0].threshold == 4 - len(different) + 1
+    ends = {"age": NEARER, "paid": NEARER, "city": SHARE, "plan": SHARE}
+    assert [(event.feature, event.threshold) for event in pair.events[1:]] == [
+        (f"{name}: {ends[name]}", 0.5) for name in different
+    ]
 
 
 def test_types_and_ways_of_writing_are_kept() -> None:

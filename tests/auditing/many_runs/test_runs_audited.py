@@ -16,12 +16,12 @@ import pytest
 from whole_pages import outside
 
 from dpassay.auditing.many_runs.audited import of_generator
-from dpassay.audits.games import many_runs
+from dpassay.audits.games import many_runs_power
 
 
 @pytest.fixture(autouse=True)
 def fewer_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many_runs, "REPETITIONS", 50)
+    monkeypatch.setattr(many_runs_power, "REPETITIONS", 50)
 
 
 def done(*arguments: object, code: int = 0) -> str:
@@ -71,7 +71,7 @@ def test_the_page_says_what_was_audited(tmp_path: Path, monkeypatch: pytest.Monk
         "SHA-256 of gen.py",
         digests["gen.py"],
         f"python {platform.python_version()}, numpy {numpy.__version__}",
-        f"0 of {arm['failures']['pilot']['made']} pilot runs",
+        f"0 of {arm['failures']['test']['made']} test runs",
     ):
         assert said in words.replace("\u00a0", " "), said
     for content in (page, json.dumps(document)):

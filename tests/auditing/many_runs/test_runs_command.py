@@ -29,7 +29,7 @@ from dpassay.accounting.guarantees import PureDP
 from dpassay.attacks.black_box.output_features import FAILED
 from dpassay.auditing.many_runs import run as job
 from dpassay.auditing.many_runs.files import read_plan
-from dpassay.audits.games import many_runs
+from dpassay.audits.games import many_runs, many_runs_power
 from dpassay.testing import assert_never_exceeds
 
 TOY = toy_generator.__file__
@@ -39,7 +39,7 @@ COPY = "cp {input} {output}"
 
 @pytest.fixture(autouse=True)
 def fewer_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many_runs, "REPETITIONS", 20)
+    monkeypatch.setattr(many_runs_power, "REPETITIONS", 20)
     monkeypatch.syspath_prepend(str(Path(TOY).parent))
 
 
@@ -485,7 +485,7 @@ def test_a_control_that_always_fails_shows_nothing(tmp_path: Path) -> None:
         "tried.touch()\nshutil.copyfile(*sys.argv[1:])\n"
     )
     done("run", audit, "--command", f"{PYTHON} --do noisy --seed {{seed}}", "--unprotected", failing)
-    assert "failed in all pilot runs, so the control shows nothing" in done("bound", audit)["control"]
+    assert "failed in all runs that were tried, so the control shows nothing" in done("bound", audit)["control"]
 
 
 def test_after_the_bound_no_run_is_made(tmp_path: Path) -> None:
@@ -501,14 +501,14 @@ def test_after_the_bound_no_run_is_made(tmp_path: Path) -> None:
     assert "exists and is not an empty folder" in refused("plan", "--like", tmp_path / "people.csv", "-o", audit)
 
 
-def test_a_search_that_is_not_finished_is_not_bounded(tmp_path: Path) -> None:
+def test_an_audit_without_a_finished_round_is_not_bounded(tmp_path: Path) -> None:
     """A bound would end the audit with nothing tested; so it is refused, and the audit goes on."""
     audit = plan(tmp_path)
     done("run", audit, "--command", COPY)
     path = audit / "private" / "results.jsonl"
     whole = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(whole[:4]))
-    assert "the search for neighbours is not finished, so nothing was tested; go on with" in refused("bound", audit)
+    path.write_text("".join(whole[:3]))
+    assert "no round is finished, so nothing was tested; go on with" in refused("bound", audit)
     assert not (audit / "bound.json").exists()
     done("run", audit, "--command", COPY)
     done("bound", audit, code=1)
@@ -569,7 +569,7 @@ def test_the_command_and_the_assertion_agree(tmp_path: Path, name: str) -> None:
     done("run", audit, "--command", f"{PYTHON} --do response --rates {given} --seed {{seed}}")
     done("run", tmp_path / "second", "--function", f"toy_functions:{name}")
     first, second = (done("bound", folder, code=code) for folder in (audit, tmp_path / "second"))
-    assert first["audit"]["details"]["events"][0] == second["audit"]["details"]["events"][0]
+    assert first["audit"]["details"]["bets"][0] == second["audit"]["details"]["bets"][0]
     assert code == 0 or first["audit"]["bounds"] == second["audit"]["bounds"]  # seeds of commands have 32 bits
     planned = read_plan(audit)
     (pair,) = planned.plan.pairs
@@ -838,7 +838,7 @@ def test_data_that_were_changed_are_refused(finished: Path, tmp_path: Path) -> N
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An audit whose runs are made."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(many_runs, "REPETITIONS", 20)
+        patch.setattr(many_runs_power, "REPETITIONS", 20)
         audit = plan(tmp_path_factory.mktemp("finished"))
         done("run", audit, "--command", COPY)
     return audit

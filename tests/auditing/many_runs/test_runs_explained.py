@@ -11,7 +11,7 @@ import pytest
 
 from dpassay.auditing.many_runs.explain import NO_BOUND, RUNS_EACH, variants
 from dpassay.auditing.many_runs.files import read_plan
-from dpassay.audits.games import many_runs
+from dpassay.audits.games import many_runs_power
 
 HEAD = """import csv, random, sys
 rows = list(csv.DictReader(open(sys.argv[1])))
@@ -30,7 +30,7 @@ BOTH = "n = 40 if any(row['city'] not in 'ABC' and row['plan'] not in 'xy' for r
 
 @pytest.fixture(autouse=True)
 def fewer_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many_runs, "REPETITIONS", 50)
+    monkeypatch.setattr(many_runs_power, "REPETITIONS", 50)
 
 
 def done(*arguments: object, code: int = 0) -> str:

@@ -23,7 +23,7 @@ from dpassay.auditing.many_runs import plan as planning
 from dpassay.auditing.many_runs.explain import RUNS_EACH, variants
 from dpassay.auditing.many_runs.files import read_plan
 from dpassay.auditing.many_runs.own_files import FileRows
-from dpassay.audits.games import many_runs
+from dpassay.audits.games import many_runs_power
 from dpassay.base.errors import InputError
 
 COPY = "cp {input} {output}"
@@ -33,7 +33,7 @@ SECRET: dict[str, Any] = {"age": 90, "city": "SECRET-town", "note": "SECRET word
 
 @pytest.fixture(autouse=True)
 def fewer_simulations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(many_runs, "REPETITIONS", 20)
+    monkeypatch.setattr(many_runs_power, "REPETITIONS", 20)
     monkeypatch.syspath_prepend(str(Path(toy_functions.__file__).parent))
     monkeypatch.chdir(tmp_path)
 
@@ -119,7 +119,7 @@ def test_the_plan_says_which_file_became_which() -> None:
         "One pair of neighbours (add_remove, unit record), your own. D: the user's own file b.csv. D′: the user's own "
         "file a.csv, which has one record more, the target. They have 30 and 31 records." in said
     )
-    assert "to choose the event" in said
+    assert "in rounds of two, one on D and one on D′" in said
     assert "semicolons between cells" in said
     readme = Path("audit/README.md").read_text()
     assert "holds copies of `b.csv` and `a.csv`" in readme

@@ -17,7 +17,7 @@ from written_tables import Writing, as_json_lines, people, writings
 from dpassay import audit
 from dpassay.auditing.many_runs.files import PlannedRuns
 from dpassay.auditing.many_runs.run import failed_output
-from dpassay.audits.games import many_runs
+from dpassay.audits.games import many_runs_power
 from dpassay.audits.games.many_runs import ManyRuns
 from dpassay.base.errors import InputError
 from dpassay.data.records import read_rows, written_as
@@ -28,7 +28,7 @@ PEOPLE = people(60, 1)
 
 @pytest.fixture(autouse=True)
 def fewer_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many_runs, "REPETITIONS", 20)
+    monkeypatch.setattr(many_runs_power, "REPETITIONS", 20)
 
 
 def planned(file: Path, folder: Path, **options: Any) -> PlannedRuns:
@@ -55,18 +55,18 @@ def found(plan: PlannedRuns) -> list[Any]:
     result = game.result()
     pairs = [(pair.name, pair.novel, [item.feature for item in pair.events]) for pair in plan.plan.pairs]
     counts = [(rate.hits, rate.trials) for rate in result.rates]
-    return [pairs, result.details["tested"], result.details["events"][-1]["feature"], counts, result.bounds[0].value]
+    return [pairs, result.details["tested"], result.details["tested"]["feature"], counts, result.bounds[0].value]
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     folder = tmp_path_factory.mktemp("plain")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(many_runs, "REPETITIONS", 20)
+        patch.setattr(many_runs_power, "REPETITIONS", 20)
         result = found(planned(Writing().write(PEOPLE, folder / "people"), folder / "audit"))
     assert [name for name, *_ in result[0]] == [
         "outlier", "extreme_value", "new_category", "rare_category", "repeated_category", "empty_class",
-        "missing_value", "duplicates", "cluster_edge", "ordinary", "absent_row",
+        "missing_value", "duplicates", "cluster_edge", "ordinary", "absent_row", "absent_pair", "absent_triple", "tie",
     ]  # fmt: skip
     assert result[-1] > 0.1, "the audit finds the leak"
     return result

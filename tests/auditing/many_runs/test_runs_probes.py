@@ -13,12 +13,12 @@ import pytest
 import toy_functions
 
 from dpassay.auditing.many_runs.files import PlannedRuns, read_plan
-from dpassay.audits.games import many_runs
+from dpassay.audits.games import many_runs, many_runs_power
 
 
 @pytest.fixture(autouse=True)
 def fewer_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many_runs, "REPETITIONS", 20)
+    monkeypatch.setattr(many_runs_power, "REPETITIONS", 20)
     monkeypatch.syspath_prepend(str(Path(toy_functions.__file__).parent))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import command
 import pytest
 
-from dpassay.audits.games import many_runs
+from dpassay.audits.games import many_runs_power
 
 
 @pytest.mark.grid
@@ -16,7 +16,7 @@ from dpassay.audits.games import many_runs
     ("epsilon", "says"),
     [
         (1, None),
-        (4, "if the search uses all its runs, no outcome of the test refutes a claim of ε = 4"),
+        (4, "if the search for a pair takes its share of the runs, no outcome of the others refutes a claim of ε = 4"),
         (6, "no outcome of 300 runs refutes a claim of ε = 6; at least 1776 are needed"),
         (16, "no outcome of 10000 runs, the most that are possible"),
     ],
@@ -24,8 +24,8 @@ from dpassay.audits.games import many_runs
 def test_a_plan_says_if_no_outcome_could_refute_the_claim(
     epsilon: float, says: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bound of 90 rounds after 30 pilot runs on each side is at most 3.9; that of 150 rounds is at most 4.2."""
-    monkeypatch.setattr(many_runs, "REPETITIONS", 50)
+    """The bound of 90 rounds is at most 3.8; that of 150 rounds is at most 4.2."""
+    monkeypatch.setattr(many_runs_power, "REPETITIONS", 50)
     like = tmp_path / "people.csv"
     like.write_text("city,age\n" + "".join(f"{'ABCD'[i % 4]},{20 + i % 37}\n" for i in range(40)))
     arguments = ("audit", "runs", "plan", "--like", like, "--runs", 300, "--epsilon", epsilon)

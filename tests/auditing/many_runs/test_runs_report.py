@@ -14,14 +14,14 @@ from seeded_entropy import seed_entropy
 from whole_pages import Nesting, outside
 
 from dpassay.auditing.files import sealed
-from dpassay.audits.games import many_runs
+from dpassay.audits.games import many_runs_power
 
 CITIES = ["Antwerp", "Bergen", "Coimbra", "Delft", "Esbjerg"]
 
 
 @pytest.fixture(autouse=True)
 def fewer_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many_runs, "REPETITIONS", 50)
+    monkeypatch.setattr(many_runs_power, "REPETITIONS", 50)
 
 
 def dpassay(*arguments: object) -> command.Result:

@@ -17,7 +17,7 @@ from shipped_tables import shipped_tables
 from dpassay import audit
 from dpassay.attacks.black_box.output_features import FAILED
 from dpassay.auditing.many_runs.files import PlannedRuns, read_plan
-from dpassay.audits.games import many_runs
+from dpassay.audits.games import many_runs_power
 from dpassay.base.errors import InputError
 
 EARLIER = Path(__file__).with_name("earlier_plan")
@@ -26,7 +26,7 @@ EARLIER = Path(__file__).with_name("earlier_plan")
 
 @pytest.fixture(autouse=True)
 def fewer_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many_runs, "REPETITIONS", 20)
+    monkeypatch.setattr(many_runs_power, "REPETITIONS", 20)
 
 
 def dpassay(*arguments: object) -> command.Result:
@@ -215,7 +215,7 @@ def test_a_claim_that_the_rounds_could_not_refute_has_no_conclusion(tmp_path: Pa
     assert re.search(r'<p class="word withheld">No conclusion</p>', (folder / "report.html").read_text())
 
 
-def test_pilot_runs_that_all_fail_have_no_conclusion(tmp_path: Path) -> None:
+def test_runs_that_all_fail_have_no_conclusion(tmp_path: Path) -> None:
     folder, tried = tmp_path / "audit", tmp_path / "tried"
     dpassay("plan", "--like", visits(tmp_path / "visits.csv"), "-o", folder, "--runs", 20, "--epsilon", 1, "-q")
     code = f"tried = pathlib.Path({str(tried)!r})\nif tried.exists():\n    sys.exit(1)\ntried.touch()\n"
@@ -224,7 +224,7 @@ def test_pilot_runs_that_all_fail_have_no_conclusion(tmp_path: Path) -> None:
     bound = dpassay("bound", folder)
     assert bound.returncode == 4
     said = " ".join(bound.stdout.split())
-    assert "No conclusion: the generator failed in all pilot runs" in said
+    assert "No conclusion: the generator failed in all runs" in said
     assert json.loads((folder / "bound.json").read_text())["refuted"] is None
     assert "correct its command, ask for other neighbours, or test failures, too (--failures)" in said
 
@@ -250,7 +250,7 @@ def test_a_function_that_renames_columns_of_some_data_only_has_failed_runs() -> 
 
     result = audit.function(renames, people, claim=None, runs=40, seed=0)
     assert len(set(first)) > 1
-    assert "failed in all pilot runs" in result.conclusion or result.details["failing"]
+    assert "failed in all runs" in result.conclusion or result.details["failing"]
 
 
 def test_features_of_an_earlier_plan_are_those_that_were_recorded() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import random
@@ -19,20 +20,14 @@ from scipy import stats
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.attacks.black_box.output_features import FAILED, Features
 from dpassay.attacks.black_box.worst_cases import Event
-from dpassay.audits.games.many_runs import (
-    MIN_RUNS,
-    REPETITIONS,
-    GeneratorRun,
-    ManyRuns,
-    ManyRunsDesign,
-    Pair,
-    Phase,
-    choose_event,
-    detectable_leak,
-    power,
-)
+from dpassay.audits.games import many_runs_halving
+from dpassay.audits.games.event_choice import choose_event
+from dpassay.audits.games.many_runs import ManyRuns
+from dpassay.audits.games.many_runs_design import MIN_RUNS, GeneratorRun, ManyRunsDesign, Pair
+from dpassay.audits.games.many_runs_power import REPETITIONS, chance_to_refute, detectable_leak, power
 from dpassay.audits.result import AuditResult
 from dpassay.audits.statistics.sequential import Sequential, Wealth
+from dpassay.audits.statistics.two_sample import log_bets
 
 EXPECTED = Event("seen", 1.0)
 
@@ -101,11 +96,12 @@ LEAKS = {"one": {2: 0.9}, "none": {}, "all": {0: 0.0, **dict.fromkeys(range(1, 1
 
 
 @pytest.mark.grid
+@pytest.mark.parametrize("halving", [False, True])
 @pytest.mark.parametrize("leak", LEAKS)
 @pytest.mark.parametrize("pairs", [shared(4), apart(3), shared(1)], ids=["shared", "apart", "one"])
-def test_the_order_of_arrival_does_not_matter(leak: str, pairs: tuple[Pair, ...]) -> None:
+def test_the_order_of_arrival_does_not_matter(leak: str, pairs: tuple[Pair, ...], halving: bool) -> None:
     """Also not how many are asked for at a time, or whether the audit was begun anew with what had arrived."""
-    plan, mechanism = design(pairs), Mechanism(pairs, LEAKS[leak])
+    plan, mechanism = design(pairs, halving=halving), Mechanism(pairs, LEAKS[leak])
     whole, made = played(plan, mechanism)
     for seed, ahead in itertools.product(range(3), (1, 4)):
         drawn, audit, arrived = random.Random(seed), ManyRuns(plan), list[GeneratorRun]()
@@ -130,45 +126,52 @@ def test_the_order_of_arrival_does_not_matter(leak: str, pairs: tuple[Pair, ...]
     st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=24, max_size=24),
     st.booleans(),
     st.integers(1, 5),
+    st.booleans(),
 )
 @examples(12, 25)
 def test_no_audit_makes_more_runs_than_planned(
-    runs: int, count: int, share: bool, fails: list[float], failures: bool, ahead: int
+    runs: int, count: int, share: bool, fails: list[float], failures: bool, ahead: int, halving: bool
 ) -> None:
     pairs = shared(count) if share else apart(count)
-    plan = design(pairs, runs, failures=failures, stop=False)
+    plan = design(pairs, runs, failures=failures, stop=False, halving=halving)
     audit, made = played(plan, Mechanism(pairs, {1: 1.0}, dict(enumerate(fails))), ahead)
     assert len(made) <= runs
     pilots = [run for run in made if run.phase == "pilot"]
-    assert 0 < len(pilots) <= plan.pilots
+    assert halving <= len(pilots) <= plan.pilots
     result = audit.result()
     assert result.details["runs"] == len(made)
     tested = [run for run in made if run.phase == "test"]
-    assert result.trials == len(tested)
-    if tested:
+    if result.details["exhausted"]:
+        assert not result.bounds
+    else:
+        assert result.trials == len(tested) == 2 * result.details["most_rounds"]
         assert {run.data for run in tested} <= {pair.data for pair in pairs} | {pair.neighbor for pair in pairs}
-        assert len(tested) == 2 * result.details["most_rounds"]
         assert runs - len(made) <= 1
     tried = {item["pair"] for item in result.details["search"]}
     assert tried | set(result.details["untried"]) == {pair.name for pair in pairs}
     result.to_json()
 
 
-def test_a_tiny_budget_tries_the_first_pairs_and_names_the_others() -> None:
+def test_a_tiny_budget_names_the_pairs_that_it_did_not_try() -> None:
     pairs = shared(11)
-    audit, made = played(design(pairs, 20, stop=False), Mechanism(pairs, {}))
+    audit, made = played(design(pairs, 20, stop=False, halving=True), Mechanism(pairs, {}))
     assert sum(run.phase == "pilot" for run in made) == 8
     assert audit.result().details["untried"] == [f"pair {index}" for index in range(7, 11)]
     assert audit.result().details["most_rounds"] == 6
+    details = played(design(pairs, 20, stop=False), Mechanism(pairs, {}))[0].result().details
+    assert details["most_rounds"] == 10
+    assert len(details["untried"]) + len(details["search"]) == 11
+    assert len(details["search"]) <= 10
 
 
-def test_a_claim_that_no_outcome_could_refute_is_not_tested() -> None:
+@pytest.mark.parametrize("halving", [False, True])
+def test_a_claim_that_no_outcome_could_refute_is_not_tested(halving: bool) -> None:
     pairs = shared(2)
-    plan = design(pairs, 20, claim=PureDP(10.0))
+    plan = design(pairs, 20, claim=PureDP(10.0), halving=halving)
     audit, made = played(plan, Mechanism(pairs, {1: 1.0, 0: 0.0}))
     result = audit.result()
-    assert {run.phase for run in made} == {"pilot"}
-    assert result.trials == result.details["rounds"] == 0
+    assert {run.phase for run in made} == {"pilot" if halving else "test"}
+    assert result.trials == 2 * result.details["rounds"] == 2 * (not halving)
     assert result.details["stopped"] == "no outcome of the other runs could refute the claim"
     assert "nothing follows for the claim" in result.conclusion
     assert not result.concluded
@@ -203,12 +206,52 @@ def happens(result: Mapping[str, Features], pair: Pair, event: Mapping[str, Any]
     return bool({**result[""], **result[pair.name]}.get(event["feature"], -math.inf) >= event["threshold"])
 
 
-def test_the_bound_is_a_replay_of_the_events_that_are_recorded() -> None:
-    """With the module's words: the event of each round, and on which data set it happened."""
+def test_the_bound_is_a_replay_of_the_bets_that_are_recorded() -> None:
+    """With what the result says of each round: its pair, its events, and their shares."""
     pairs = shared(3)
     for seed, leak in ((0, 0.9), (1, 0.4)):
         mechanism = Mechanism(pairs, {2: leak}, seed=seed)
         audit, made = played(design(pairs, 300, stop=False), mechanism)
+        result = audit.result()
+        starts = [item["from_round"] for item in result.details["bets"]]
+        assert starts[0] == 0
+        assert starts == sorted(set(starts))
+        seen: dict[int, list[dict[str, Features]]] = {data: [] for data in range(4)}
+        state, bounds = Sequential(delta=0.0, confidence=0.95), []
+        for number in range(result.details["rounds"]):
+            chosen = [item for item in result.details["bets"] if item["from_round"] <= number][-1]
+            (pair,) = [pair for pair in pairs if pair.name == chosen["pair"]]
+            sides = pair.data, pair.neighbor
+            new = [mechanism(GeneratorRun("test", data, number)) for data in sides]
+            shares = [bet["share"] for bet in chosen["bets"]]
+            factor = np.full(state.grid.size, 1 - sum(shares))
+            assert 0 <= sum(shares) <= 1
+            for bet in chosen["bets"]:
+                hits = [sum(happens(run, pair, bet) for run in seen[data]) for data in sides]
+                rates = [(hit + 0.2) / (len(seen[data]) + 0.4) for hit, data in zip(hits, sides, strict=True)]
+                logs = log_bets(np.array(rates[0]), np.array(rates[1]), np.exp(state.grid), 0.0)
+                shown = [logs.hit[side] if happens(new[side], pair, bet) else logs.miss[side] for side in (0, 1)]
+                factor += bet["share"] * np.exp(shown[0] + shown[1])
+            state.bet(np.log(factor))
+            for data, output in zip(sides, new, strict=True):
+                seen[data].append(output)
+            bounds.append(state.epsilon)
+        assert result.details["bounds_by_round"] == bounds
+        assert result.bounds[0].value == state.epsilon
+        assert result.bounds[0].ceiling == state.ceiling(state.rounds)
+        assert 2 * state.rounds == len(made)
+        (pair,) = [pair for pair in pairs if pair.name == result.details["tested"]["pair"]]
+        for rate, data in zip(result.rates, (pair.neighbor, pair.data), strict=True):
+            assert rate.hits == sum(happens(run, pair, result.details["tested"]) for run in seen[data])
+            assert rate.trials == len(seen[data])
+
+
+def test_by_halving_the_bound_is_a_replay_of_the_events_that_are_recorded() -> None:
+    """With the module's words: the event of each round, and on which data set it happened."""
+    pairs = shared(3)
+    for seed, leak in ((0, 0.9), (1, 0.4)):
+        mechanism = Mechanism(pairs, {2: leak}, seed=seed)
+        audit, made = played(design(pairs, 300, stop=False, halving=True), mechanism)
         result = audit.result()
         (pair,) = [pair for pair in pairs if pair.name == result.details["tested"]["pair"]]
         events = result.details["events"]
@@ -242,7 +285,7 @@ def test_the_bound_is_a_replay_of_the_events_that_are_recorded() -> None:
 def test_pilot_runs_do_not_enter_the_bound() -> None:
     """Other pilot features that choose the same pair and event give the same bound; so do the rounds' own features."""
     pairs = shared(2)
-    plan, mechanism = design(pairs, 200, stop=False), Mechanism(pairs, {1: 0.9})
+    plan, mechanism = design(pairs, 200, stop=False, halving=True), Mechanism(pairs, {1: 0.9})
     audit, made = played(plan, mechanism)
     other = ManyRuns(plan)
     for run in made:
@@ -271,12 +314,96 @@ def test_the_pair_that_leaks_is_tested_and_the_claim_is_refuted() -> None:
     assert result.bounds[0].private
 
 
+@pytest.mark.parametrize("lucky", [0, 1])
+def test_another_pair_is_tested_if_rounds_show_that_the_first_is_not_it(lucky: int) -> None:
+    """In its first three rounds one pair seems to leak, and the other does after its first."""
+
+    class Turned(Mechanism):
+        def __call__(self, run: GeneratorRun) -> dict[str, Features]:
+            first = run.number < 5
+            wrong, right = 2 * lucky, 2 - 2 * lucky
+            self._rates = {wrong: float(not first), wrong + 1: 1.0, right: 0.0, right + 1: float(not first)}
+            return super().__call__(run)
+
+    audit, made = played(design(apart(2), 200), Turned(apart(2), {}))
+    result = audit.result()
+    details = result.details
+    tested = [run.data // 2 for run in made if run.data % 2]
+    assert sorted(tested[:2]) == [0, 1]
+    assert tested[2:6] == [lucky] * 4
+    assert tested[-5:] == [1 - lucky] * 5
+    assert details["tested"]["pair"] == f"pair {1 - lucky}"
+    assert details["refuted"]
+    others = tested.count(lucky)
+    assert f"(neighbours 'pair {1 - lucky}', {others} of {len(tested)} rounds were on others)" in result.conclusion
+    assert [rate.trials for rate in result.rates] == [len(tested) - others] * 2
+    assert result.multiplicity[0].startswith("2 of 2 pairs of neighbours were tested")
+
+
+def test_a_pair_without_expected_events_is_tried_and_found() -> None:
+    """It shows by a feature that nobody expected, beside one that shows nothing."""
+    pairs = (Pair("named", 0, 1, (EXPECTED,)), Pair("unnamed", 2, 3))
+
+    def run(item: GeneratorRun) -> dict[str, Features]:
+        made = Mechanism(pairs, {})(item)
+        return {**made, "": {**made[""], "rows": 100.0 + (item.data == 3)}}
+
+    audit = ManyRuns(design(pairs, 200))
+    while wanted := audit.wanted():
+        for item in wanted:
+            audit.add(item, run(item))
+    details = audit.result().details
+    assert (details["refuted"], details["tested"]["pair"]) == (True, "unnamed")
+
+
+@pytest.mark.parametrize("count", [5, 9, 12])
+def test_failures_are_not_bet_on_unless_they_are_asked_for(count: int) -> None:
+    """A generator that refuses the records of many pairs, which share their D, is not refuted for that."""
+    pairs = shared(count)
+    fails = dict.fromkeys(range(1, count), 1.0)
+    audit, _ = played(design(pairs, 120, stop=False), Mechanism(pairs, {}, fails))
+    result = audit.result()
+    assert result.details["failing"] == [pair.name for pair in pairs[: count - 1]]
+    assert result.bounds[0].value == 0
+    asked, _ = played(design(pairs, 120, failures=True), Mechanism(pairs, {}, fails))
+    assert asked.result().details["refuted"]
+
+
+def test_an_audit_by_halving_that_stops_at_a_choice_says_the_same_when_it_is_bounded() -> None:
+    """At eight rounds an event is chosen anew; if the claim is refuted by then, it is not."""
+    pairs = shared(1)
+    for claim in np.arange(0.9, 1.6, 0.05).tolist():
+        plan = design(pairs, 60, claim=PureDP(claim), halving=True)
+        audit, made = played(plan, Mechanism(pairs, {0: 0.0, 1: 1.0}))
+        again = ManyRuns(dataclasses.replace(plan, stop=False))
+        for run in made:
+            again.add(run, Mechanism(pairs, {0: 0.0, 1: 1.0})(run))
+        assert audit.result().details["events"] == again.result().details["events"]
+        assert audit.result().attack == again.result().attack
+
+
+def test_pairs_for_which_the_test_ended_too_soon_had_not_too_few_runs() -> None:
+    pairs = shared(6)
+    result = played(design(pairs, 200), Mechanism(pairs, {0: 0.0, 1: 1.0}))[0].result()
+    assert result.details["refuted"]
+    assert result.details["untried"] == []
+
+
+def test_looks_get_rarer_so_that_long_audits_are_not_slow() -> None:
+    pairs = shared(1)
+    audit, _ = played(design(pairs, 2000, stop=False), Mechanism(pairs, {}))
+    starts = [item["from_round"] for item in audit.result().details["bets"]]
+    assert starts[:9] == [0, 1, 2, 3, 4, 6, 8, 16, 24]
+    assert len(starts) < 50
+
+
 def test_the_search_ends_when_a_pair_shows_more_than_the_claim() -> None:
     """By then its estimate is above the claim; a larger claim takes more pilot runs, and no claim takes most."""
     pairs = shared(6)
     used = []
     for claim in (PureDP(0.2), PureDP(1.0), PureDP(2.0), None):
-        audit, _ = played(design(pairs, 300, claim=claim, stop=False), Mechanism(pairs, {4: 1.0, 0: 0.0}))
+        plan = design(pairs, 300, claim=claim, stop=False, halving=True)
+        audit, _ = played(plan, Mechanism(pairs, {4: 1.0, 0: 0.0}))
         details = audit.result().details
         (chosen,) = [item for item in details["search"] if item["pair"] == "pair 3"]
         assert details["tested"]["pair"] == "pair 3"
@@ -303,12 +430,15 @@ def test_a_pair_on_which_the_generator_fails_is_named_and_tested_only_if_asked(f
 @pytest.mark.parametrize("fails", [{0: 1.0}, {1: 1.0, 2: 1.0, 3: 1.0}], ids=["D", "every D′"])
 def test_a_generator_that_fails_everywhere_gives_no_bound(fails: dict[int, float]) -> None:
     pairs = shared(3)
-    audit, made = played(design(pairs), Mechanism(pairs, {}, fails))
-    result = audit.result()
-    assert not result.bounds
-    assert "failed in all pilot runs on D, or in all on D′, of every pair that was tried" in result.conclusion
-    assert result.details["failing"] == [pair.name for pair in pairs]
-    assert {run.phase for run in made} == {"pilot"}
+    for halving in (False, True):
+        audit, made = played(design(pairs, halving=halving), Mechanism(pairs, {}, fails))
+        result = audit.result()
+        assert not result.bounds
+        assert "failed in all runs on D, or in all on D′, of every pair that was tried" in result.conclusion
+        assert result.details["exhausted"]
+        assert result.details["failing"] == [item["pair"] for item in result.details["search"]]
+        assert halving is ({run.phase for run in made} == {"pilot"})
+        assert len(made) <= 40
 
 
 @pytest.mark.slow
@@ -319,7 +449,7 @@ def test_a_data_set_on_which_some_runs_fail_does_not_spoil_its_pairs() -> None:
     rates = {0: 0.0, **dict.fromkeys(range(1, 11), 1.0)}
     lost = 0
     for seed in range(200):
-        result = played(design(pairs, 60), Mechanism(pairs, rates, {0: 0.2}, seed))[0].result()
+        result = played(design(pairs, 60, halving=True), Mechanism(pairs, rates, {0: 0.2}, seed))[0].result()
         lost += bool(result.details["exhausted"])
         for item in result.details["search"]:
             assert item["failing_on"] in (None, "D")
@@ -336,7 +466,7 @@ def test_pairs_that_were_dropped_are_taken_if_those_that_were_left_fail() -> Non
             return super().__call__(run)
 
     pairs = apart(2)
-    audit, _ = played(design(pairs, 60, claim=None), Later(pairs, {0: 0.0, 1: 0.0, 2: 0.0, 3: 0.0}))
+    audit, _ = played(design(pairs, 60, claim=None, halving=True), Later(pairs, {0: 0.0, 1: 0.0, 2: 0.0, 3: 0.0}))
     assert audit.result().details["tested"]["pair"] == "pair 0"
 
 
@@ -352,7 +482,7 @@ def test_the_power_against_the_claim_is_that_of_the_claim() -> None:
 def test_before_the_first_round_there_is_no_bound() -> None:
     result = ManyRuns(design(shared(2))).result()
     assert not result.bounds
-    assert "not finished" in result.conclusion
+    assert "nothing was tested" in result.conclusion
     assert result.details["runs"] == 0
 
 
@@ -413,43 +543,27 @@ def test_audits_refute_as_often_as_stated(claim: PureDP | ApproxDP | None, rates
     Both counts are binomial. If the chances are equal, a two-sided Fisher test has a p-value below 1e-4 with
     probability at most 1e-4 a case.
     """
-    from dpassay.audits.games import many_runs
-
     pairs = (Pair("pair", 0, 1, (EXPECTED,)),)
     delta = claim.delta if isinstance(claim, ApproxDP) else 0.0
     plan = design(pairs, 60, claim=claim, delta=delta, stop=False)
-    stated, pilots = many_runs.chance_to_refute(plan, plan.most_rounds, 5, rates), 5
+    stated = chance_to_refute(plan, plan.usual_rounds, 0, rates)
     refuted, repetitions = 0, 200
     for seed in range(repetitions):
-        rng = np.random.default_rng([7, seed])
-        phases: tuple[tuple[Phase, int], ...] = (("pilot", pilots), ("test", plan.most_rounds))
-        results = {
-            GeneratorRun(phase, data, number): {"": {}, "pair": {"seen": float(rng.random() < rates[data])}}
-            for phase, most in phases
-            for number in range(most)
-            for data in (0, 1)
-        }
-        test = many_runs.RunsTest(plan, _chosen(plan, pilots), results)
-        test.update(results)
-        assert test.rounds == plan.most_rounds
-        refuted += test.state.epsilon > plan.limit
+        rng, audit = np.random.default_rng([7, seed]), ManyRuns(plan)
+        while wanted := audit.wanted(8):
+            for run in wanted:
+                audit.add(run, {"": {}, "pair": {"seen": float(rng.random() < rates[run.data])}})
+        result = audit.result()
+        assert result.details["rounds"] == plan.most_rounds
+        refuted += result.bounds[0].value > plan.limit
     table = [[refuted, repetitions - refuted], [round(stated * REPETITIONS), REPETITIONS - round(stated * REPETITIONS)]]
     assert stats.fisher_exact(np.array(table)).pvalue > 1e-4, table
 
 
-def _chosen(plan: ManyRunsDesign, pilots: int) -> Any:
-    """A search that has used all its runs and found the expected event."""
-    from dpassay.audits.games import many_runs
-
-    search = many_runs.PairSearch(plan)
-    search.chosen = many_runs.PilotResult("pair", (pilots, pilots), 0.0, EXPECTED, 0.0)
-    search.used = plan.pilots
-    return search
-
-
-def test_power_is_that_of_the_test_that_is_planned() -> None:
-    plan = design(shared(2), 300)
-    result = power(plan, plan.most_rounds, plan.usual_pilots)
+@pytest.mark.parametrize("halving", [False, True])
+def test_power_is_that_of_the_test_that_is_planned(halving: bool) -> None:
+    plan = design(shared(2), 300, halving=halving)
+    result = power(plan, plan.usual_rounds, many_runs_halving.usual_pilots(plan))
     chances = [item.chance for item in result]
     assert "a false alarm" in result[0].leak
     assert chances[0] <= stats.binom.isf(1e-4, REPETITIONS, 0.05) / REPETITIONS
@@ -459,11 +573,12 @@ def test_power_is_that_of_the_test_that_is_planned() -> None:
     assert all(0 <= item.median <= 8 for item in result)
 
 
+@pytest.mark.parametrize("halving", [False, True])
 @pytest.mark.parametrize("cut", [0, 7, None])
-def test_power_and_ceiling_are_stated_for_the_rounds_that_an_audit_has(cut: int | None) -> None:
+def test_power_and_ceiling_are_stated_for_the_rounds_that_an_audit_has(cut: int | None, halving: bool) -> None:
     """One that somebody stops early must not claim the power of all the rounds that were planned."""
     pairs = shared(1)
-    plan, mechanism = design(pairs, stop=False), Mechanism(pairs, {})
+    plan, mechanism = design(pairs, stop=False, halving=halving), Mechanism(pairs, {})
     whole, made = played(plan, mechanism)
     most = whole.result().details["most_rounds"]
     audit = ManyRuns(plan)
@@ -471,10 +586,15 @@ def test_power_and_ceiling_are_stated_for_the_rounds_that_an_audit_has(cut: int 
         if run.phase == "pilot" or cut is None or run.number < cut:
             audit.add(run, mechanism(run))
     result, rounds = audit.result(), most if cut is None else cut
+    if not (halving or rounds):
+        assert "nothing was tested" in result.conclusion
+        return
     assert result.details["rounds"] == rounds
     pilots = result.details["pilots_each"]
     assert result.details["detectable"] == detectable_leak(plan, rounds, pilots).to_json()
-    assert result.bounds[0].ceiling == plan.state(pilots).ceiling(rounds) <= plan.state().ceiling(rounds)
+    assert (
+        result.bounds[0].ceiling == plan.state(pilots).ceiling(rounds) <= plan.state(plan.pilots // 2).ceiling(rounds)
+    )
     assert ("nothing follows for the claim" in result.conclusion) == (plan.state(pilots).ceiling(rounds) <= 1.0)
     assert result.details["stopped"] == ("all planned runs were made" if cut is None else "more runs are planned")
 

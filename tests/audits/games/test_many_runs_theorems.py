@@ -13,7 +13,9 @@ import pytest
 from dpassay.accounting.guarantees import PureDP
 from dpassay.attacks.black_box.output_features import FAILED, Features
 from dpassay.attacks.black_box.worst_cases import Event
-from dpassay.audits.games.many_runs import GeneratorRun, ManyRuns, ManyRunsDesign, Pair, Phase, runs_needed
+from dpassay.audits.games.many_runs import ManyRuns
+from dpassay.audits.games.many_runs_design import GeneratorRun, ManyRunsDesign, Pair
+from dpassay.audits.games.many_runs_power import runs_needed
 from dpassay.audits.result import AuditResult
 from dpassay.audits.statistics.sequential import Sequential, Wealth
 from dpassay.base.arrays import Floats
@@ -125,25 +127,28 @@ def leaking(data: int) -> Law:
 
 
 def replayed(audit: AuditResult, results: Results) -> list[float]:
-    """The bound after each round, by what the audit says of its events: only rounds are bet on."""
-    pair = next(pair for pair in PAIRS if pair.name == audit.details["tested"]["pair"])
-    pilots = audit.details["pilots_each"]
-    state, bounds = Sequential(delta=0.0, confidence=0.95, earlier=pilots), []
+    """The bound after each round, by what the audit says of its bets: only rounds are bet on."""
+    state, bounds = Sequential(delta=0.0, confidence=0.95), []
+    seen: dict[int, list[GeneratorRun]] = {0: [], 1: [], 2: [], 3: []}
 
-    def happened(run: GeneratorRun, event: Mapping[str, Any]) -> bool:
+    def happened(run: GeneratorRun, bet: Mapping[str, Any], pair: Pair) -> bool:
         features = results[run]
-        return bool({**features[""], **features[pair.name]}.get(event["feature"], -math.inf) >= event["threshold"])
+        return bool({**features[""], **features[pair.name]}.get(bet["feature"], -math.inf) >= bet["threshold"])
 
     for number in range(audit.details["rounds"]):
-        event = [item for item in audit.details["events"] if item["from_round"] <= number][-1]
-        if event["from_round"] == number:
-            earlier: list[tuple[Phase, int]] = [("pilot", index) for index in range(pilots)]
-            earlier += [("test", index) for index in range(number)]
-            seen = [
-                [happened(GeneratorRun(phase, data, index), event) for phase, index in earlier] for data in _of(pair)
-            ]
-            state.expect(*((sum(item), len(item)) for item in seen))
-        state.update(*(happened(GeneratorRun("test", data, number), event) for data in _of(pair)))
+        chosen = [item for item in audit.details["bets"] if item["from_round"] <= number][-1]
+        pair = next(pair for pair in PAIRS if pair.name == chosen["pair"])
+        runs = [GeneratorRun("test", data, number) for data in _of(pair)]
+        factors = [np.full(state.grid.size, 1 - sum(bet["share"] for bet in chosen["bets"]))]
+        for bet in chosen["bets"]:
+            one = Wealth(state.grid, 0.0)
+            hits = [sum(happened(run, bet, pair) for run in seen[data]) for data in _of(pair)]
+            one.expect(hits, [len(seen[data]) for data in _of(pair)])
+            one.update(happened(runs[0], bet, pair), happened(runs[1], bet, pair))
+            factors.append(bet["share"] * np.exp(one.logs))
+        state.bet(np.log(sum(factors)))
+        for run in runs:
+            seen[run.data].append(run)
         bounds.append(state.epsilon)
     return bounds
 
@@ -157,12 +162,12 @@ DESIGN = ManyRunsDesign(pairs=PAIRS, runs=150, claim=PureDP(1.0), stop=False)
 
 @pytest.mark.parametrize("law", [at_the_claim, leaking])
 def test_the_bound_is_that_of_the_rounds_of_the_test_alone(law: Callable[[int], Law]) -> None:
-    """Pilot runs decide what is counted, and are not counted; the bound never falls."""
+    """Nothing else is counted; the bound never falls."""
     audit, results = audited(DESIGN, 1, law)
     bounds = replayed(audit, results)
     assert audit.details["bounds_by_round"] == bounds == sorted(bounds)
     assert audit.bounds[0].value == bounds[-1]
-    assert audit.details["runs"] == len(results) == 2 * len(bounds) + sum(run.phase == "pilot" for run in results)
+    assert audit.details["runs"] == len(results) == 2 * len(bounds)
     assert (audit.bounds[0].value > 1) is (law is leaking)
 
 
@@ -176,7 +181,7 @@ def test_results_may_arrive_in_any_order_and_be_read_at_any_time(law: Callable[[
     for ahead in (1, 2, 7):
         shuffled, made = audited(design, 2, law, ahead=ahead, shuffle=True)
         assert shuffled.details["bounds_by_round"] == calm.details["bounds_by_round"]
-        assert shuffled.details["events"] == calm.details["events"]
+        assert shuffled.details["bets"] == calm.details["bets"]
         assert shuffled.bounds == calm.bounds
         assert calm.details["runs"] <= len(made) <= calm.details["runs"] + 2 * ahead
 
@@ -212,7 +217,7 @@ def test_some_claims_need_more_runs_than_there_can_be() -> None:
 
 
 def test_a_failure_is_an_outcome() -> None:
-    """On D no run fails, on D′ every second one: 22 rounds at most, of which half show it, refute ε = 0.25."""
+    """On D no run fails, on D′ every second one, and ε = 0.25 is claimed."""
     design = ManyRunsDesign(pairs=PAIRS, runs=120, claim=PureDP(0.25))
     audit, _ = audited(design, 3, lambda data: (0.25, 0.25, 0.5) if data else (0.5, 0.5, 0.0))
     assert audit.details["refuted"]

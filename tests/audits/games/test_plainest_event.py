@@ -20,7 +20,7 @@ from dpassay.attacks.black_box.worst_cases import (
     describe_columns,
     neighboring_data,
 )
-from dpassay.audits.games.many_runs import choose_event
+from dpassay.audits.games.event_choice import choose_event
 from dpassay.audits.games.plainest_event import CHANCE, by_chance, is_copied
 
 NOVEL = Event("novel values of the target", 1.0)

@@ -76,6 +76,18 @@ def test_the_ceiling_is_what_perfect_guesses_reach() -> None:
     assert bound.value > 1.5
 
 
+def test_other_bets_gain_no_more_than_the_ceiling() -> None:
+    """Factors that are larger than a bet on an event could be are cut, so that the ceiling holds whatever they are."""
+    state = Sequential(delta=0.0, confidence=0.95)
+    for _ in range(40):
+        state.bet(np.full(state.grid.size, 5.0))
+    assert state.epsilon == state.ceiling(40) < 4
+    lost = Sequential(delta=0.0, confidence=0.95)
+    lost.bet(np.full(lost.grid.size, -5.0))
+    assert lost.wealth.logs == pytest.approx(-5.0)
+    assert lost.rounds == 1
+
+
 @pytest.mark.slow
 def test_bounds_and_ceilings_are_decimals_of_the_step() -> None:
     """Multiples of 0.01 in floating point print as 1.89001 when they are rounded up."""
