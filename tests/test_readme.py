@@ -1,4 +1,5 @@
-"""The README's own code runs and prints what it says; its claim is the one that ships."""
+"""The code of the README and of the guide to a first claim runs and prints what it says; their claim is the one that
+ships."""
 
 from __future__ import annotations
 
@@ -7,26 +8,35 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text()
+README, GUIDE = (ROOT / name for name in ("README.md", "docs/check-a-claim.md"))
+LINES = 150
+"""Of the README, at most."""
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
 
 
-def test_python_prints_what_the_next_block_says(tmp_path: Path) -> None:
-    code, expected = blocks("python"), blocks("text")
-    assert len(code) == len(expected) >= 2
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text().splitlines()) <= LINES
+
+
+@pytest.mark.parametrize("page", [README, GUIDE], ids=lambda page: page.stem)
+def test_python_prints_what_the_next_block_says(page: Path, tmp_path: Path) -> None:
+    code, expected = blocks(page, "python"), blocks(page, "text")
+    assert len(code) == len(expected) >= 1
     command = [sys.executable, "-c", "\n".join(code)]
     result = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert result.stdout == "".join(expected)
 
 
-def test_the_shown_claim_is_the_shipped_one() -> None:
-    shown = yaml.safe_load(blocks("yaml")[0])
+@pytest.mark.parametrize("page", [README, GUIDE], ids=lambda page: page.stem)
+def test_the_shown_claim_is_the_shipped_one(page: Path) -> None:
+    shown = yaml.safe_load(blocks(page, "yaml")[0])
     shipped = yaml.safe_load((ROOT / "examples" / "claims" / "keys-median.yaml").read_text())
     assert {key: shipped[key] for key in shown if key != "parameters"} == {
         key: shown[key] for key in shown if key != "parameters"
@@ -35,11 +45,12 @@ def test_the_shown_claim_is_the_shipped_one() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for link in re.findall(r"\]\(([^)]+)\)", README):
-        assert (ROOT / link.partition("#")[0]).exists(), link
+    for page in (README, GUIDE):
+        for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+            assert (page.parent / link.partition("#")[0]).exists(), link
 
 
 def test_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"`?make (\w+)", README):
+    for target in re.findall(r"`?make (\w+)", README.read_text()):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
