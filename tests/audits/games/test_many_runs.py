@@ -148,7 +148,8 @@ def test_no_audit_makes_more_runs_than_planned(
         assert {run.data for run in tested} <= {pair.data for pair in pairs} | {pair.neighbor for pair in pairs}
         assert runs - len(made) <= 1
     tried = {item["pair"] for item in result.details["search"]}
-    assert tried | set(result.details["untried"]) == {pair.name for pair in pairs}
+    if not result.details["exhausted"]:  # then pairs whose D failed three times are left without a run of their own
+        assert tried | set(result.details["untried"]) == {pair.name for pair in pairs}
     result.to_json()
 
 
