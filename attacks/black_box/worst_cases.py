@@ -1015,7 +1015,7 @@ _TABLE: Final[dict[str, _Strategy]] = {
 }
 
 STRATEGIES: Final[dict[str, Strategy]] = {name: strategy.make for name, strategy in _TABLE.items()}
-"""All strategies by name. Where there are too few runs for all of them, the first are tried."""
+"""All strategies by name. Of those that promise alike, the first are tried first."""
 
 OWN: Final = "own"
 """The name of a pair that the user gives (`dpassay.attacks.black_box.own_neighbors`), which no strategy makes."""

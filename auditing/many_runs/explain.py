@@ -1,8 +1,9 @@
 """Why a claim was refuted: which single column of the target gives it away.
 
 After a refutation the generator runs on data sets in which an ordinary record stands in the place of the target, as it
-is, and with the cell of one column of the target at a time, each alone. How often the last event of the test happens
-there says what carries it. This is an explanation and no bound: no confidence was spent on it, and none is claimed.
+is, and with the cell of one column of the target at a time, each alone. How often the event that the result names
+happens there says what carries it. This is an explanation and no bound: no confidence was spent on it, and none is
+claimed.
 """
 
 from __future__ import annotations

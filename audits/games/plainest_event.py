@@ -6,9 +6,8 @@ A plainer event takes the place of the best one if, on the runs that were seen,
 - the hypergeometric tail of its numbers of hits, times the number of plainer features, is at most `CHANCE`: with few
   runs one of many features is bound to fit.
 
-Both use earlier runs only, so the event is fixed before the runs in which it is counted, and the rule costs no
-confidence (docs/proofs/many-runs.md, theorem 2). If the plainer event is the worse one in truth, it costs power, until
-the event is chosen anew from more runs.
+The rule names an event after all rounds, which were bet on by others, so it costs no confidence. Plans of version 0.2
+bet on the named event, too; there it uses earlier runs only (docs/proofs/many-runs.md, theorem 1).
 """
 
 from __future__ import annotations
