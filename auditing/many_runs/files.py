@@ -315,13 +315,13 @@ class PlannedRuns:
                 f"Warning: no outcome of {design.runs} runs refutes a claim of {claim}; at least {needed} are needed "
                 "(--runs)."
             ]
-        if (
-            design.state(usual_pilots(design)).ceiling(design.usual_rounds) <= design.limit
-            or not self._finds_some_share
-        ):
+        search = "Warning: if the search for a pair takes its share of the runs,"
+        if design.state(usual_pilots(design)).ceiling(design.usual_rounds) <= design.limit:
+            return [f"{search} no outcome of the others refutes a claim of {claim}; plan more runs (--runs)."]
+        if not self._finds_some_share:
             return [
-                f"Warning: if the search for a pair takes its share of the runs, no outcome of the others refutes a "
-                f"claim of {claim}; plan more runs (--runs)."
+                f"{search} the others refute a claim of {claim} in fewer than half of all audits, even if every run on "
+                "D′ and none on D shows the record; plan more runs (--runs)."
             ]
         return []
 

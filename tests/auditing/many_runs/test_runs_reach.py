@@ -36,3 +36,13 @@ def test_a_plan_says_if_no_outcome_could_refute_the_claim(
     assert says is None or says in (tmp_path / "a" / "README.md").read_text()
     outcome = json.loads(command.run(*arguments, "-o", tmp_path / "b", "--json").stdout)
     assert outcome["runs_needed"] == {1: 20, 4: 244, 6: 1776, 16: None}[int(epsilon)]
+
+
+def test_a_plan_says_if_even_a_perfect_leak_would_often_be_missed(tmp_path: Path) -> None:
+    """60 runs leave 16 rounds for one pair, which show at most ε = 1.91, and less while bets are small."""
+    like = tmp_path / "people.csv"
+    like.write_text("city,age\n" + "".join(f"{'ABCD'[i % 4]},{20 + i % 37}\n" for i in range(40)))
+    for epsilon, warned in ((1.9, True), (1.6, False)):
+        arguments = ("audit", "runs", "plan", "--like", like, "--runs", 60, "--epsilon", epsilon)
+        said = " ".join(command.run(*arguments, "-o", tmp_path / str(epsilon)).stdout.split())
+        assert (f"the others refute a claim of ε = {epsilon} in fewer than half of all audits" in said) is warned
