@@ -1,6 +1,6 @@
 """ε of the audits of other libraries beside ours, on the same scores, and how often each is above the true ε.
 
-    python benchmarks/other_audits.py [--repetitions 2000] [--peer-python NAME=PATH …] [--json]
+    python benchmarks/other_audits.py [--repetitions 2000] [--peer-python NAME=PATH …] [-o FILE.json]
 
 A library is asked in this Python where it is installed, or in the one of a virtual environment of its own:
 --peer-python jax_privacy=/path/to/venv/bin/python. Rows of libraries that are not installed say so. Names and packages:
@@ -12,6 +12,8 @@ Both mechanisms have ε = 1: randomised response of one bit, and Laplace noise o
 unit and 400 without; "one run" is 60 candidates, each in by its own coin. At β = 5% a bound may be above 1 in 5% of the
 repetitions. A method fails where the exact 99.9% interval of its rate lies above 5%. A rate with a star is
 that of the same rule in our code, where the library is too slow to be asked 2000 times and both agree on those asked.
+
+FILE.json holds the rows, and the table that `fill_guides.py` writes into `docs/other-bounds.md`.
 """
 
 from __future__ import annotations
@@ -45,19 +47,29 @@ NO_EPSILON = {
     "dp_auditorium": "is in no package of PyPI",
 }
 
+NO_STATISTIC = "no statistic of ours, and no bound"
+
+MECHANISMS = {"response": "randomised response", "laplace": "Laplace"}
+
+JUDGED = {"yes": "yes, by ", "no, measured": "fails: ", "did not fail here": "did not fail here: "}
+"""What the guide writes before the basis of an answer."""
+
 BASIS = {
     ("jax_privacy", "clopper_pearson, fixed"): "proof",
     ("jax_privacy", "clopper_pearson, split"): "proof",
     ("jax_privacy", "clopper_pearson, default"): "corrects for the frontier's thresholds only, which the scores choose",
     ("jax_privacy", "from_gdp"): "assumes a Gaussian",
-    ("jax_privacy", "one_run, default"): "as above; the scores choose how many are guessed",
+    (
+        "jax_privacy",
+        "one_run, default",
+    ): "corrects for the frontier's thresholds only; the scores choose how many are guessed",
     ("jax_privacy", "one_run, fixed"): "the scores choose how many are guessed, at δ > 0",
     ("jax_privacy", "one_run_fdp, fixed"): "assumes a Gaussian",
     ("privacyguard", "eps_cp"): "the best of all thresholds, not corrected for multiple tests",
     ("privacyguard", "fdp"): "assumes a Gaussian",
     ("privacy_estimates", "beta"): "proof, at 1 − 2β: β if the attack is above chance, β if below",
-    ("privacy_estimates", "jeffreys"): "a posterior",
-    ("privacy_estimates", "joint-beta"): "a posterior",
+    ("privacy_estimates", "jeffreys"): "credible, not a confidence bound",
+    ("privacy_estimates", "joint-beta"): "credible, not a confidence bound",
     ("tensorflow_privacy", "clopper-pearson, fixed"): "proof, at 1 − 2β: β if the attack is above chance, β if below",
     ("tensorflow_privacy", "clopper-pearson, default"): "the best of all thresholds, not corrected for multiple tests",
     ("tensorflow_privacy", "katz-log, fixed"): "asymptotic",
@@ -66,12 +78,12 @@ BASIS = {
     ("dpassay", "scores, split"): "proof",
     ("dpassay", "scores, band"): "proof",
     ("dpassay", "mu as ε"): "assumes a Gaussian",
-    ("dpassay", "jeffreys"): "a posterior",
+    ("dpassay", "jeffreys"): "credible, not a confidence bound",
     ("dpassay", "katz_log"): "asymptotic",
     ("dpassay", "one_run, tight"): "proof",
     ("dpassay", "one_run, adaptive"): "proof",
     ("dpassay", "one_run_f_dp, gdp"): "assumes a Gaussian",
-    ("dpassay", "best of all thresholds"): "no statistic of ours, and no bound",
+    ("dpassay", "best of all thresholds"): NO_STATISTIC,
 }
 """What stands behind an answer, from reading the installed source."""
 
@@ -220,12 +232,41 @@ def table_of(rows: list[dict[str, Any]], repetitions: int) -> Table:
     return table
 
 
+def in_the_guide(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The table of the guide: its columns, and a row for each method."""
+    columns = [{"title": title, "key": title} for title in ("library", "method")]
+    columns += [{"title": f"{words}: ε, false alarms", "key": key} for key, words in MECHANISMS.items()]
+    columns += [{"title": "a bound?", "key": "bound"}]
+    shown = []
+    for row in rows:
+        if row["basis"] == NO_STATISTIC:
+            continue
+        library = row["library"] if row["library"] == "dpassay" else f"{row['library']} {row['version']}"
+        cells = {name: cell_of(row.get(name)) for name in MECHANISMS}
+        shown.append(
+            {"library": library, "method": row["method"], **cells, "bound": JUDGED[row["valid"]] + row["basis"]}
+        )
+    return {"columns": columns, "rows": shown}
+
+
+def cell_of(result: dict[str, Any] | None) -> str:
+    """The median ε and the rate of false alarms with its interval, for the guide."""
+    if result is None:
+        return "–"
+    epsilon = f"{result['epsilon']:.2f}"
+    if result["counted"] == 1:
+        return f"{epsilon}, asked once"
+    low, high = (100 * end for end in result["interval"])
+    star = "*" if result["counted"] > result["asked"] else ""
+    return f"{epsilon}, {100 * result['false_alarms']:.1f}%{star} ({low:.1f}–{high:.1f})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=2000, help="audits of each kind (2000)")
     parser.add_argument("--seed", type=int, default=0, help="of the scores (0)")
     parser.add_argument("--peer-python", action="append", default=[], metavar="NAME=PATH", help="where a library is")
-    parser.add_argument("--json", action="store_true", help="rows for programs")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where rows are kept, as JSON")
     options = parser.parse_args()
     pythons = dict(pair.partition("=")[::2] for pair in options.peer_python)
     if unknown := sorted(set(pythons) - set(LIBRARIES)):
@@ -242,9 +283,9 @@ def main() -> None:
                 missing[library] = theirs["missing"]
             else:
                 rows += rows_of(library, theirs, answer["found"])
-    if options.json:
-        print(json.dumps({"rows": rows, "missing": missing}))
-        return
+    if options.output:
+        body = {"repetitions": options.repetitions, "rows": rows, "tables": {"bounds": in_the_guide(rows)}}
+        options.output.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     Console(width=220).print(table_of(rows, options.repetitions))
     for name, reason in missing.items():
         print(f"{name}: {reason}")
