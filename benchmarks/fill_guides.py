@@ -25,7 +25,7 @@ GUIDES = {
     "marginals.md": "marginals_beside_opendp",
     "private-inference.md": "centred",
     "released-data.md": "beside_anonymeter",
-    "many-runs.md": "leak_power",
+    "many-runs-power.md": "leak_power",
 }
 """Page of docs → results file of which it shows tables."""
 

@@ -1,6 +1,6 @@
 """How often `dpassay audit runs` refutes eleven generators with a planted leak, and which cause it names.
 
-    python benchmarks/leak_power.py [--label after] [--runs 50 200 1000] [--repetitions 5] [--generators …] [--twins]
+    python benchmarks/leak_power.py [--runs 50 200 1000] [--repetitions 5] [--generators …] [--twins]
     python benchmarks/leak_power.py --by-hand | --tables
 
 The generators are the five of `seeded_bugs.py`, the six of `seeded_leaks.py`, and with --twins the twins of these, on
@@ -8,9 +8,7 @@ which every refutation is false. Each audit is a whole one, of the claim ε = 1,
 all of its runs. `leak_power.json` has a row for each audit: whether it refuted, what it gave as the cause, and its
 seconds of processor time. Audits that are in the file are not made again, so the same command resumes.
 
-Two versions are compared if the command is given twice, with an interpreter that has dpassay of the older version
-installed and `--label before`. That version named no cause; its row has the feature that its event was about. Whether a
-cause is the planted one is decided by `RIGHT_CAUSES`, for all audits alike.
+Whether a cause is the planted one is decided by `RIGHT_CAUSES`.
 
 *By hand*, 200 runs on the neighbours and with the score that a leak was planted for show what a search could reach.
 """
@@ -24,7 +22,7 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +38,6 @@ from dpassay.audits.statistics.binomial import epsilons_clopper_pearson
 from dpassay.base.number_format import format_lower
 
 FILE = Path(__file__).with_name("leak_power.json")
-LABELS = ("before", "after")
 RUNS = (50, 200, 1000)
 THRESHOLDS = tuple(range(1, 13))
 """Of scores by hand; none has more values."""
@@ -116,12 +113,12 @@ RIGHT_CAUSES = {
 """What a cause must say to be the planted one, a regular expression."""
 
 
-def rows_of(name: str, label: str, runs: int, repetitions: int, known: set[tuple[Any, ...]]) -> Iterator[Row]:
+def rows_of(name: str, runs: int, repetitions: int, known: set[tuple[Any, ...]]) -> Iterator[Row]:
     """A row for each audit of a generator that is not known."""
     audited = generators()[name]
     seeds = np.random.SeedSequence([runs, *name.encode()]).generate_state(repetitions, np.uint64) >> np.uint64(1)
     for seed in seeds.tolist():
-        if (label, name, runs, seed) in known:
+        if (name, runs, seed) in known:
             continue
         start = time.process_time()
         result = audit_function(
@@ -135,25 +132,16 @@ def rows_of(name: str, label: str, runs: int, repetitions: int, known: set[tuple
         )
         details = result.details
         yield {
-            "label": label,
             "generator": name,
             "runs": runs,
             "seed": seed,
             "refuted": bool(details["refuted"]),
-            "cause": named_cause(details),
+            "cause": str(details["cause"]),
             "pair": details["tested"]["pair"],
             "ran": details["runs"],
             "seconds": round(time.process_time() - start, 3),
             "commit": commit(),
         }
-
-
-def named_cause(details: Mapping[str, Any]) -> str:
-    """What an audit gives as the cause, or, in a version that gives none, the feature of its last event."""
-    if "cause" in details:
-        return str(details["cause"])
-    events = details["events"]
-    return str(events[-1]["feature"]) if events else ""
 
 
 def commit() -> str:
@@ -188,25 +176,25 @@ def tables(audits: list[Row], hand: list[Row]) -> dict[str, Any]:
     known = generators()
     reached = {row["generator"]: row for row in hand}
 
-    def share(label: str, name: str, runs: int) -> str:
-        rows = [row for row in audits if (row["label"], row["generator"], row["runs"]) == (label, name, runs)]
+    def share(name: str, runs: int) -> str:
+        rows = [row for row in audits if (row["generator"], row["runs"]) == (name, runs)]
         return f"{sum(row['refuted'] for row in rows)} of {len(rows)}" if rows else "–"
 
     def named(name: str) -> str:
-        rows = [row for row in audits if row["label"] == "after" and row["generator"] == name and row["refuted"]]
+        rows = [row for row in audits if row["generator"] == name and row["refuted"]]
         return f"{sum(is_right(row) for row in rows)} of {len(rows)}" if rows else "–"
 
     columns = [{"title": "generator", "key": "generator"}, {"title": "planted cause", "key": "cause"}]
-    columns += [{"title": f"{label}, {n} runs", "key": f"{label} {n}"} for label in LABELS for n in RUNS]
+    columns += [{"title": f"{runs} runs", "key": str(runs)} for runs in RUNS]
     columns += [{"title": "cause named right", "key": "named"}, {"title": "by hand, 200 runs", "key": "hand"}]
     rows = []
     for name, audited in known.items():
         if audited.cause:
             row = {"generator": name.replace("_", " "), "cause": audited.cause.removesuffix("."), "named": named(name)}
-            row |= {f"{label} {n}": share(label, name, n) for label in LABELS for n in RUNS}
+            row |= {str(runs): share(name, runs) for runs in RUNS}
             rows.append({**row, "hand": by_hand_in_words(reached.get(name))})
     twins = [name for name, audited in known.items() if not audited.cause]
-    alarms = [{"generator": name.replace("_", " "), "alarms": share("after", name, 200)} for name in twins]
+    alarms = [{"generator": name.replace("_", " "), "alarms": share(name, 200)} for name in twins]
     shown = [{"title": "generator", "key": "generator"}, {"title": "refuted at 200 runs", "key": "alarms"}]
     return {"leaks": {"columns": columns, "rows": rows}, "twins": {"columns": shown, "rows": alarms}}
 
@@ -237,7 +225,6 @@ def write(audits: list[Row], hand: list[Row]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = generators()
-    parser.add_argument("--label", choices=LABELS, default="after", help="which version is installed (after)")
     parser.add_argument("--runs", nargs="+", type=int, default=list(RUNS), help="of an audit (50 200 1000)")
     parser.add_argument("--repetitions", type=int, default=5, help="audits of each kind (5)")
     parser.add_argument("--generators", nargs="+", choices=known, help="(all that have a leak)")
@@ -253,10 +240,10 @@ def main() -> None:
     if options.by_hand or options.tables:
         write(audits, hand)
         return
-    made = {(row["label"], row["generator"], row["runs"], row["seed"]) for row in audits}
+    made = {(row["generator"], row["runs"], row["seed"]) for row in audits}
     for runs in options.runs:
         for name in names:
-            for row in rows_of(name, options.label, runs, options.repetitions, made):
+            for row in rows_of(name, runs, options.repetitions, made):
                 audits.append(row)
                 print(name, runs, "refuted:" if row["refuted"] else "not refuted:", row["cause"], flush=True)
                 write(audits, hand)

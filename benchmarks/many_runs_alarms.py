@@ -1,22 +1,17 @@
-"""How often `dpassay audit runs` refutes: false alarms on generators that are right, and power where it is known.
+"""How often `dpassay audit runs` refutes generators that are right.
 
-    python benchmarks/many_runs_alarms.py [-o FILE.json] [--runs 50 200] [--repetitions 1000] [--workers 2] [--seed 0]
-        [--generators NAME ...] [--alarms]
-    python benchmarks/many_runs_alarms.py --tables FILE.json
+    python benchmarks/many_runs_alarms.py [-o FILE.json] [--runs 60] [--repetitions 1000] [--workers 2] [--seed 0]
+        [--generators NAME ...]
+    python benchmarks/many_runs_alarms.py --table FILE.json
 
-*False alarms.* Four generators meet their claim and no smaller one. Two are those of `seeded_bugs.py`, one for each
-adjacency, with ε = 1. `randomised response` has two outcomes, the likelier of which has probability 0.73. `right with
-delta` claims ε = 1 at δ = 0.05: in every twentieth run it publishes its counts without noise, and says so.
-Each repetition is a whole audit: neighbours by all default strategies, probes if there are runs for them, pilot runs to
-choose a pair and an event, and a test that stops as soon as the claim is refuted. At confidence 95% at most 5% of the
-repetitions may refute. A row holds the alarms, their exact 95% interval, and the probability that at least as many
-happen if the rate is 5%: a small one would show that audits err too often.
+Four generators meet their claim and no smaller one. Two are those of `seeded_bugs.py`, one for each adjacency, with
+ε = 1. `randomised response` has two outcomes, the likelier of which has probability 0.73. `right with delta` claims
+ε = 1 at δ = 0.05: in every twentieth run it publishes its counts without noise, and says so. Each repetition is a whole
+audit: neighbours by all default strategies, a probe if there are runs for it, and rounds until the claim is refuted. At
+confidence 95% at most 5% of the repetitions may refute. A row holds the alarms, their exact 95% interval, and the
+probability that at least as many happen if the rate is 5%: a small one would show that audits err too often.
 
-*Power.* A generator shows a city with one probability if a record has it, and with another if none has. `dpassay audit
-runs plan` states the chance that the test refutes such a leak, if the search finds the pair. Beside it is how often
-whole audits do, with that pair alone and with all default strategies, where the search may fail.
-
-RUNS are the most runs of an audit. Rows are printed as Markdown.
+RUNS are the most runs of an audit. The table is printed as Markdown.
 
 Finished audits are kept beside FILE.json, ten to a line of FILE.pieces.jsonl, and the same command resumes. A line
 holds the digest of the code of audits; lines of other code are not used.
@@ -31,7 +26,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,10 +37,7 @@ from scipy import stats
 from seeded_bugs import EPSILON, OLD, RIGHT, USUAL, Case, Rows, no_noise, right_for_add_remove
 
 from dpassay.accounting import ApproxDP, PureDP
-from dpassay.attacks.black_box.worst_cases import Event
 from dpassay.auditing.many_runs.run import audit_function
-from dpassay.audits.games.many_runs_design import ManyRunsDesign, Pair
-from dpassay.audits.games.many_runs_power import power
 from dpassay.audits.statistics.binomial import clopper_pearson
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,8 +45,6 @@ BETA = 0.05
 ROWS = [*USUAL, OLD]
 """The records that neighbours are made like; one of them is from the south."""
 
-LEAKS = {1: (2.0, None), 2: (4.0, None), 4: (None, 0.5), 5: (None, 1.0)}
-"""By the place of a leak in `power`: its ε, or the share of runs that show what no run on D shows."""
 _PIECE = 10  # repetitions that a worker makes at a time
 
 Row = dict[str, Any]
@@ -151,57 +141,8 @@ EXACT: dict[str, tuple[Case, PureDP | ApproxDP]] = {
 """Generators that meet a claim and no smaller one, by name, each with its claim."""
 
 
-def leak(index: int) -> Response:
-    """The generator with a leak of `LEAKS`."""
-    epsilon, share = LEAKS[index]
-    if epsilon is None:
-        return Response(0.0, float(share or 0.0))
-    return Response(1 / (1 + math.exp(epsilon)), 1 / (1 + math.exp(-epsilon)))
-
-
-def refutes(generator: Response, runs: int, neighbors: Sequence[str] | None, seeds: list[int]) -> int:
-    """How many of several audits refute ε = 1."""
-    audits = (
-        audit_function(generator, ROWS, claim=PureDP(EPSILON), runs=runs, seed=seed, neighbors=neighbors)
-        for seed in seeds
-    )
-    return sum(bool(item.details["refuted"]) for item in audits)
-
-
-def power_row(index: int, runs: int, repetitions: int, seed: int, executor: Executor) -> Row:
-    """The stated chance of a leak, and that of whole audits."""
-    pair = Pair("rare_category", 0, 1, (Event("novel values of the target", 1.0),))
-    design = ManyRunsDesign(pairs=(pair,), runs=runs, claim=PureDP(EPSILON))
-    stated = power(design, design.usual_rounds, 0)[index]
-    results: Row = {"leak": stated.leak, "runs": runs, "stated": stated.chance, "repetitions": repetitions}
-    for neighbors in (("rare_category",), None):
-        drawn = np.random.SeedSequence([seed, runs, index, neighbors is None]).generate_state(repetitions, np.uint64)
-        seeds = (drawn >> np.uint64(1)).tolist()
-        pieces = [seeds[begin : begin + _PIECE] for begin in range(0, repetitions, _PIECE)]
-        tasks = [executor.submit(refutes, leak(index), runs, neighbors, piece) for piece in pieces]
-        refuted = sum(task.result() for task in tasks)
-        interval = clopper_pearson(refuted, repetitions, confidence=0.95)
-        results["default neighbours" if neighbors is None else "its pair"] = {
-            "refuted": refuted,
-            "interval": [interval.lower, interval.upper],
-        }
-    return results
-
-
-def power_table(rows: list[Row]) -> str:
-    """The rows in Markdown."""
-    lines = ["| leak | most runs | stated, of the test | its pair alone | default neighbours |", "| --- " * 5 + "|"]
-    for item in rows:
-        cells = [item["leak"], str(item["runs"]), f"{100 * item['stated']:.0f}%"]
-        for name in ("its pair", "default neighbours"):
-            low, high = (100 * end for end in item[name]["interval"])
-            cells.append(f"{100 * item[name]['refuted'] / item['repetitions']:.0f}% ({low:.0f}–{high:.0f})")
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
 def audit(case: Case, claim: PureDP | ApproxDP, runs: int, seed: int) -> tuple[bool, str]:
-    """Whether one audit refutes, and the pair that it tested last."""
+    """Whether one audit refutes, and the pair that it names."""
     result = audit_function(
         case.generate,
         ROWS,
@@ -244,9 +185,7 @@ def row(case: Case, runs: int, repetitions: int, seed: int, executor: Executor) 
 
 def table(rows: list[Row]) -> str:
     """The rows in Markdown."""
-    lines = [
-        "| generator | most runs | alarms | rate, 95% interval | at least as many if 5% | different pairs tested |"
-    ]
+    lines = ["| generator | most runs | alarms | rate, 95% interval | at least as many if 5% | different pairs named |"]
     lines.append("| --- " * 6 + "|")
     for item in rows:
         low, high = (100 * end for end in item["interval"])
@@ -258,44 +197,30 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def tables(body: dict[str, list[Row]]) -> str:
-    """The tables of the results."""
-    return "\n\n".join([table(body["alarms"]), *([power_table(body["power"])] if body["power"] else [])])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where rows are kept, as JSON")
-    parser.add_argument("--runs", nargs="+", type=int, default=[50, 200], help="most runs of an audit (50 200)")
+    parser.add_argument("--runs", nargs="+", type=int, default=[60], help="most runs of an audit (60)")
     parser.add_argument("--repetitions", type=int, default=1000, help="of each audit (1000)")
     parser.add_argument("--workers", type=int, default=2, help="processes (2)")
     parser.add_argument("--seed", type=int, default=0, help="of all runs (0)")
     parser.add_argument("--generators", nargs="+", choices=EXACT, default=list(EXACT), help="that are right (all)")
-    parser.add_argument("--alarms", action="store_true", help="only count false alarms")
-    parser.add_argument("--tables", type=Path, metavar="FILE", help="only print the tables of such a file")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="only print the table of such a file")
     options = parser.parse_args()
-    if options.tables:
-        print(tables(json.loads(options.tables.read_text(encoding="utf-8"))))
+    if options.table:
+        print(table(json.loads(options.table.read_text(encoding="utf-8"))["alarms"]))
         return
-    leaks = () if options.alarms else tuple(LEAKS)
-    alarms, chances = list[Row](), list[Row]()
-
-    def keep() -> None:
-        if options.output:
-            body = {"alarms": alarms, "power": chances}
-            options.output.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
+    alarms = list[Row]()
     with ProcessPoolExecutor(options.workers) as processes:
         pieces = options.output.with_suffix(".pieces.jsonl") if options.output else None
         executor = KeptResults(processes, pieces) if pieces else processes
         for runs in options.runs:
             for case, _ in (EXACT[name] for name in options.generators):
                 alarms.append(row(case, runs, options.repetitions, options.seed, executor))
-                keep()
-            for index in leaks:
-                chances.append(power_row(index, runs, options.repetitions, options.seed, executor))
-                keep()
-    print(tables({"alarms": alarms, "power": chances}))
+                if options.output:
+                    text = json.dumps({"alarms": alarms}, indent=1, ensure_ascii=False)
+                    options.output.write_text(f"{text}\n", encoding="utf-8")
+    print(table(alarms))
 
 
 if __name__ == "__main__":

@@ -214,9 +214,8 @@ ENTRIES = (
         private=False,
         public="–",
         data=PEOPLE,
-        reading="The audit was not told the class and took `deductible` for it. SMOTE writes rows of the rarer class "
-        "of `limitation` only, and the target of the tested pair is of the other. An [earlier "
-        "audit](many-runs.md#measured) that was given `--label limitation` refutes ε = 1.",
+        reading="The audit was not told the class (`--label limitation`) and took `deductible` for it. SMOTE writes "
+        "rows of the rarer class of `limitation` only, and the target of the tested pair is of the other.",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The page on statistics of audits shows what the committed results of the comparison say."""
+"""The numbers of the page on statistics of audits, and of those that compare audits, are computed or measured."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from dpassay.base.number_format import format_lower, format_percent, format_uppe
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/audit-statistics.md").read_text(encoding="utf-8")
+COMPARED = (ROOT / "docs/black-box-audits.md").read_text(encoding="utf-8")
 ROWS = power.read(ROOT / "benchmarks/black_box_power.json")
 
 
 def test_the_tables_of_black_box_audits_are_those_of_the_results() -> None:
-    assert power.filled(PAGE, ROWS) == PAGE
-    assert power.filled(PAGE, ROWS[1:]) != PAGE
+    assert power.filled(COMPARED, ROWS) == COMPARED
+    assert power.filled(COMPARED, ROWS[1:]) != COMPARED
     with pytest.raises(ValueError, match="the page has no"):
         power.filled("", ROWS)
 
@@ -82,5 +83,5 @@ def test_the_leaks_found_half_of_the_time_are_computed() -> None:
 def test_the_generators_of_the_page_are_those_that_run() -> None:
     for name, case in CASES.items():
         epsilon = "∞" if math.isinf(case.epsilon) else f"{case.epsilon:g}"
-        (line,) = [line for line in PAGE.splitlines() if line.startswith(f"| {name.replace('_', ' ')} |")]
+        (line,) = [line for line in COMPARED.splitlines() if line.startswith(f"| {name.replace('_', ' ')} |")]
         assert line.endswith(f"| `{case.adjacency}` | {epsilon} |")
