@@ -151,24 +151,32 @@ class Explanation:
             }
             for variant, count in zip(self.variants, hits, strict=True)
         ]
+        ordinary = hits[0] / RUNS_EACH
+        nearer = [item for item in tried[1:] if (item["hits"] / RUNS_EACH - ordinary) * (on_d_prime - on_d) > 0]
         body = {"event": in_words(self._event), "runs_each": RUNS_EACH, "ordinary": tried[0], "columns": tried[1:]}
-        return {**body, "left_out": self._left_out, "says": f"{_says(tried[0], tried[1:])} {NO_BOUND}"}
+        return {**body, "left_out": self._left_out, "says": f"{_says(tried[0], tried[1:], nearer)} {NO_BOUND}"}
 
 
-def _says(ordinary: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -> str:
-    """What carries the event, in a sentence."""
+def _says(
+    ordinary: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], nearer: Sequence[Mapping[str, Any]]
+) -> str:
+    """What carries the event, in a sentence; `nearer` are the columns that make it more like on D′ than none does."""
     if ordinary["carries"]:
         return (
             f"An ordinary record in the place of the target gives itself away, too ({ordinary['hits']} of {RUNS_EACH} "
             "runs): it takes no value of the target."
         )
-    carrying = [f"{item['column']!r} ({item['hits']} of {RUNS_EACH} runs)" for item in columns if item["carries"]]
-    if not carrying:
+    carrying = [item for item in columns if item["carries"]]
+    if not carrying and not nearer:
         return "No single column of the target carries it: it takes several together."
-    return (
-        f"An ordinary record with the target's value in one column alone gives itself away by {', '.join(carrying)}; "
-        f"without any it does in {ordinary['hits']} of {RUNS_EACH} runs."
-    )
+    named = ", ".join(f"{item['column']!r} ({item['hits']} of {RUNS_EACH} runs)" for item in carrying or nearer)
+    without = f"without any it does in {ordinary['hits']} of {RUNS_EACH} runs."
+    if not carrying:
+        return (
+            "No single column of the target carries it as often. An ordinary record with the target's value in one "
+            f"column alone gives itself away less by {named}; {without}"
+        )
+    return f"An ordinary record with the target's value in one column alone gives itself away by {named}; {without}"
 
 
 def write_explanation(planned: PlannedRuns, explanation: Explanation) -> dict[str, Any]:

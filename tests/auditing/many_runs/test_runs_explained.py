@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import command
 import pytest
 
-from dpassay.auditing.many_runs.explain import NO_BOUND, RUNS_EACH, variants
+from dpassay.auditing.many_runs.explain import NO_BOUND, RUNS_EACH, Explanation, variants
 from dpassay.auditing.many_runs.files import read_plan
 from dpassay.audits.games import many_runs_power
+from dpassay.audits.result import Rate
 
 HEAD = """import csv, random, sys
 rows = list(csv.DictReader(open(sys.argv[1])))
@@ -86,6 +88,23 @@ def test_where_it_takes_two_columns_none_is_named(planned: Path) -> None:
     result = explained(planned, BOTH)
     assert carrying(result) == []
     assert "No single column of the target carries it" in str(result["says"])
+
+
+@pytest.mark.parametrize("sides", [(9, 0), (1, 10)])
+def test_a_column_that_does_it_less_often_is_named_as_such(planned: Path, sides: tuple[int, int]) -> None:
+    """As where the target shows in two columns by chance, in one of them more often. Fewer hits may be more, too."""
+    plan = read_plan(planned)
+    rates = tuple(Rate(name, hits, 10) for name, hits in zip("AB", sides, strict=True))
+    tested = {"pair": plan.plan.pairs[0].name, "feature": "city: target's value", "threshold": 1.0}
+    explanation = Explanation(plan, SimpleNamespace(details={"tested": tested}, rates=rates))  # type: ignore[arg-type]
+    names = [variant.column for variant in explanation.variants]
+    for run in explanation.wanted():
+        city = names[run.data - explanation.first] == "city" and run.number < 2
+        shows = city if sides[1] == 0 else not city
+        explanation.add(run, {"": {tested["feature"]: float(shows)}})
+    says = explanation.to_json()["says"]
+    assert says.startswith("No single column of the target carries it as often.")
+    assert f"less by 'city' ({2 if sides[1] == 0 else 8} of 10 runs);" in says
 
 
 def test_data_sets_differ_from_the_neighbour_in_the_target_alone(planned: Path) -> None:
