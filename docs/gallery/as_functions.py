@@ -11,6 +11,7 @@ import csv
 import importlib
 import io
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from entries import BY_NAME, SCRIPTS, Entry
 
 CPU_FILE = "GALLERY_CPU"
 """Environment variable: the file to which a run appends the processor time that it took, in seconds."""
+PYTHON = "GALLERY_PYTHON"
+"""The same: the interpreter by which a run is a process of its own; empty or not set for a run in this process."""
 
 Records = list[dict[str, Any]]
 
@@ -51,9 +54,6 @@ def _function(entry: Entry, options: str) -> Callable[[Records, int], Records]:
 
 def _run(entry: Entry, options: list[str], records: Records) -> Records:
     """The output of the script, read as it writes it."""
-    if str(SCRIPTS) not in sys.path:
-        sys.path.insert(0, str(SCRIPTS))
-    script = importlib.import_module(entry.script)
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         given, made = Path(folder) / "in.csv", Path(folder) / "out.csv"
         with given.open("w", encoding="utf-8", newline="") as file:
@@ -61,7 +61,13 @@ def _run(entry: Entry, options: list[str], records: Records) -> Records:
             writer.writeheader()
             writer.writerows(records)
         words = [str(SCRIPTS / word) if (SCRIPTS / word).is_file() else word for word in options]
-        script.main([str(given), str(made), *words])
+        words = [str(given), str(made), *words]
+        if python := os.environ.get(PYTHON):
+            subprocess.run([python, str(SCRIPTS / f"{entry.script}.py"), *words], check=True)
+        else:
+            if str(SCRIPTS) not in sys.path:
+                sys.path.insert(0, str(SCRIPTS))
+            importlib.import_module(entry.script).main(words)
         with made.open(encoding="utf-8", newline="") as file:
             return [dict(row) for row in csv.DictReader(file)]
 

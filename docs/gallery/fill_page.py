@@ -22,7 +22,6 @@ from dpassay.base.number_format import format_ceiling, format_lower, format_numb
 
 PAGE = HERE.parent / "gallery.md"
 RESULTS = HERE / "results"
-NOT_RUN = "not audited"
 
 Audited = tuple[Entry, dict[str, Any]]
 
@@ -68,7 +67,7 @@ def page_tables() -> dict[str, Any]:
             {
                 "generator": "",
                 "detectable": "would have been found, in half of all audits",
-                "tested": "tested on",
+                "tested": "rounds",
                 "control": "without protection",
                 "reading": "remarks",
             },
@@ -117,15 +116,24 @@ def _found(entry: Entry, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cause(entry: Entry, result: dict[str, Any]) -> dict[str, Any]:
-    on_neighbor, on_data = result["hits"]
-    cause = f"{result['cause']}, in {on_neighbor} of {result['rounds']} runs on D′ and in {on_data} on D"
-    explained = (result["explanation"] or "").partition(" An explanation and no bound")[0]
+    (on_neighbor, made), (on_data, made_without) = result["counted"]
+    cause = f"{result['cause']}, in {on_neighbor} of {made} runs on D′ and in {on_data} of {made_without} on D"
     return {
         "generator": entry.title,
-        "cause": f"{cause}. {explained}".strip(),
+        "cause": f"{cause}. {_explained(result['explanation'])}".strip(),
         "pair": f"`{result['pair']}`. {result['differs']}",
         "reading": entry.reading or "–",
     }
+
+
+def _explained(explanation: dict[str, Any] | None) -> str:
+    """In how many runs an ordinary record in the place of the target shows the same, with one value of it at most."""
+    if explanation is None:
+        return ""
+    of = f"of {explanation['runs_each']}"
+    most_first = sorted(explanation["columns"].items(), key=lambda item: -item[1])
+    columns = ", ".join(f"`{name}` {hits} {of}" for name, hits in most_first if hits > explanation["ordinary"])
+    return f"One column of the target alone: {columns or 'none'}. No column: {explanation['ordinary']} {of}."
 
 
 def _seen(entry: Entry, result: dict[str, Any]) -> dict[str, Any]:
@@ -135,11 +143,12 @@ def _seen(entry: Entry, result: dict[str, Any]) -> dict[str, Any]:
         shares.append(f"an event in {format_percent(half['share'])} of the runs on D′ and in none on D")
     shown = "not run"
     if control["lower"] is not None:
-        shown = f"ε ≥ {format_lower(control['lower'])} in {control['runs']} runs: {control['cause']}"
+        shown = f"ε ≥ {format_lower(control['lower'])} in {control['runs']} runs"
+        shown += f": {control['cause']}" if control["lower"] > 0 else ""
     return {
         "generator": entry.title,
-        "detectable": ", or ".join(shares),
-        "tested": f"`{result['pair']}`, of {len(result['compared'])} compared",
+        "detectable": ", or ".join(shares) or "nothing",
+        "tested": f"{result['rounds']} on {len(result['tried'])} pairs",
         "control": shown,
         "reading": entry.reading or "–",
     }

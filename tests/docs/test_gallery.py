@@ -48,7 +48,7 @@ def test_results_are_those_of_the_entries(page: ModuleType) -> None:
         stated = (entry.name, entry.delta, entry.adjacency, entry.runs)
         assert stated == tuple(result[key] for key in ("entry", "delta", "adjacency", "planned_runs"))
         assert result["runs"] <= entry.runs
-        assert set(result["compared"]) & set(STRATEGIES)
+        assert set(result["tried"]) & set(STRATEGIES)
         assert result["versions"][entry.package] if entry.package else result["versions"]["dpassay"]
 
 
