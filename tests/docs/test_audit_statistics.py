@@ -7,8 +7,12 @@ import re
 from pathlib import Path
 
 import black_box_power as power
+import numpy as np
+import other_audits
 import pytest
 from black_box_peers import AUDITORS
+from other_audit_libraries import BETA, DELTA
+from scipy import stats
 from seeded_bugs import CASES
 
 from dpassay.audits import statistics
@@ -85,3 +89,18 @@ def test_the_generators_of_the_page_are_those_that_run() -> None:
         epsilon = "∞" if math.isinf(case.epsilon) else f"{case.epsilon:g}"
         (line,) = [line for line in COMPARED.splitlines() if line.startswith(f"| {name.replace('_', ' ')} |")]
         assert line.endswith(f"| `{case.adjacency}` | {epsilon} |")
+
+
+def test_an_exact_rate_beside_the_measured_ones_is_enumerated() -> None:
+    """False alarms of the `tight` rule where all of the candidates are guessed at ε = 1."""
+    right, chance = range(other_audits.CANDIDATES + 1), math.e / (1 + math.e)
+    alarms = [
+        statistics.epsilon_one_run(
+            other_audits.CANDIDATES, other_audits.CANDIDATES, count, delta=DELTA, confidence=1 - BETA, rule="tight"
+        ).value
+        > other_audits.EPSILON
+        for count in right
+    ]
+    rate = float(stats.binom.pmf(right, other_audits.CANDIDATES, chance) @ np.array(alarms))
+    page = (ROOT / "docs/other-bounds.md").read_text(encoding="utf-8")
+    assert f"is {100 * rate:.1f}% exactly" in page

@@ -1,4 +1,4 @@
-"""The commands of docs/many-runs.md come out as the page says; the tables of its three pages are those of the code."""
+"""The commands of docs/many-runs.md come out as it says; tables of it and the pages beside it are those of the code."""
 
 from __future__ import annotations
 
