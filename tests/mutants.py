@@ -1047,14 +1047,14 @@ AUDITS = (
     ),
     Mutant(
         "an absent row is in the data",
-        "attacks/black_box/worst_cases.py",
+        "attacks/black_box/absent_values.py",
         "rows = tuple({**target, name: other} for name, other in others.items())",
         "rows = tuple({**target, name: target[name]} for name, other in others.items())",
         (f"{WORST}::test_pairs_of_absence_lack_what_independent_columns_make",),
     ),
     Mutant(
         "records of an absent pair have two values of the target",
-        "attacks/black_box/worst_cases.py",
+        "attacks/black_box/absent_values.py",
         '_absent_combination(sample, "absent_pair", 1)',
         '_absent_combination(sample, "absent_pair", 2)',
         (f"{WORST}::test_pairs_of_absence_lack_what_independent_columns_make",),

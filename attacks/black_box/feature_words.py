@@ -12,9 +12,9 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from dpassay.attacks.black_box.output_events import EQUAL, NEARER, REACHED, SHARE, SHOWN, TOGETHER, TOWARD, Event
 from dpassay.attacks.black_box.output_features import FAILED, LESS, MORE, PAIR
 from dpassay.attacks.black_box.row_order import CHANGES, DESCENTS, FIRST, LAST, PLACE
-from dpassay.attacks.black_box.worst_cases import EQUAL, NEARER, REACHED, SHARE, SHOWN, TOGETHER, TOWARD, Event
 from dpassay.base.number_format import format_number
 
 

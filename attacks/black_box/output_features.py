@@ -17,20 +17,11 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from dpassay.attacks.black_box.column_facts import ColumnFacts, Row
+from dpassay.attacks.black_box.neighboring_data import NeighboringData
+from dpassay.attacks.black_box.output_events import EQUAL, NEARER, REACHED, SHARE, SHOWN, TOGETHER, TOWARD
 from dpassay.attacks.black_box.probes import Mark
 from dpassay.attacks.black_box.row_order import ORDERED, SuccessiveRows, TargetPlace
-from dpassay.attacks.black_box.worst_cases import (
-    EQUAL,
-    NEARER,
-    REACHED,
-    SHARE,
-    SHOWN,
-    TOGETHER,
-    TOWARD,
-    ColumnFacts,
-    NeighboringData,
-    Row,
-)
 from dpassay.base.arrays import Bools, Floats
 from dpassay.base.pieces import pieces
 from dpassay.data.cells import as_category

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.attacks.black_box.worst_cases import FINDS, OWN, TOWARD, ColumnFacts, Event, NeighboringData, Row
+from dpassay.attacks.black_box.column_facts import ColumnFacts, Row
+from dpassay.attacks.black_box.neighboring_data import NeighboringData
+from dpassay.attacks.black_box.output_events import TOWARD, Event
+from dpassay.attacks.black_box.worst_cases import OWN
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,7 +153,7 @@ def own_pair(own: OwnNeighbors, columns: Sequence[ColumnFacts]) -> tuple[Neighbo
     position = max(targets, key=lambda place: len(novel(targets[place])))
     target = targets[position]
     return (
-        NeighboringData(OWN, FINDS[OWN], own.data, own.neighbor, target, novel(target), tuple(_expected(columns))),
+        NeighboringData(OWN, own.data, own.neighbor, target, novel(target), tuple(_expected(columns))),
         position,
     )
 

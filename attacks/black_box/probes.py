@@ -20,19 +20,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from dpassay.accounting.adjacency import Adjacency
-from dpassay.attacks.black_box.worst_cases import (
-    FAR,
-    LONG,
-    NEAR,
-    TOWARD,
-    ColumnFacts,
-    Event,
-    NeighboringData,
-    NewIds,
-    Row,
-    Sample,
-    made_up_word,
-)
+from dpassay.attacks.black_box.column_facts import ColumnFacts, Row, made_up_word
+from dpassay.attacks.black_box.extreme_values import FAR, LONG, NEAR
+from dpassay.attacks.black_box.neighboring_data import NeighboringData, NewIds, Sample
+from dpassay.attacks.black_box.output_events import TOWARD, Event
 
 MAX_LEVEL: Final = 25
 """The most records that have a planted value in common."""
@@ -67,7 +58,6 @@ class Ladder:
 
     Attributes:
         name: of the kind of planted values.
-        finds: the fault that it aims at, in words.
         marks: what the records of the probing data set have in common, by level.
         rows: records without a planted value, and after the first `filler` of them the planted ones.
         filler: how many records have no planted value.
@@ -79,7 +69,6 @@ class Ladder:
     """
 
     name: str
-    finds: str
     marks: tuple[Mark, ...]
     rows: tuple[Row, ...]
     filler: int
@@ -99,7 +88,6 @@ class Ladder:
         kept = self.filler - self.copies * (self.adjacency is Adjacency.REPLACE_ONE)
         return NeighboringData(
             pair_name(self.name, level),
-            self.finds,
             self.rows[: self.filler + level],
             (*self.rows[:kept], *self.rows[self.filler : self.filler + level + self.copies]),
             self.target,
@@ -210,7 +198,6 @@ def _ladder(sample: Sample, name: str, marks: Sequence[Mark], size: int) -> Ladd
     rows = NewIds(sample).given_to((*filler, *(dict(target) for _ in range(planted))))
     return Ladder(
         name,
-        kind.finds,
         tuple(marks),
         rows,
         len(filler),

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from dpassay.attacks.black_box.column_facts import Row
 from dpassay.attacks.black_box.feature_words import in_words
+from dpassay.attacks.black_box.output_events import Event
 from dpassay.attacks.black_box.output_features import Features
-from dpassay.attacks.black_box.worst_cases import Event, Row
 from dpassay.attacks.canaries.rows import ColumnRange
 from dpassay.auditing.data import Data, write_rows
 from dpassay.auditing.many_runs.files import PlannedRuns

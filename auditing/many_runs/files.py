@@ -15,16 +15,13 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.attacks.black_box.column_facts import Row
+from dpassay.attacks.black_box.neighboring_data import NeighboringData
+from dpassay.attacks.black_box.output_events import Event
 from dpassay.attacks.black_box.output_features import OutputFeatures
 from dpassay.attacks.black_box.own_neighbors import own_neighbors
 from dpassay.attacks.black_box.probes import FINDS as PROBE_FINDS
 from dpassay.attacks.black_box.probes import MAX_LEVEL, Ladder
-from dpassay.attacks.black_box.worst_cases import (
-    FINDS,
-    Event,
-    NeighboringData,
-    Row,
-)
 from dpassay.attacks.canaries.rows import ColumnRange
 from dpassay.auditing.data import Data, write_rows
 from dpassay.auditing.files import MANIFEST, PLAN, version_error
@@ -132,7 +129,6 @@ class PlannedRuns:
         return tuple(
             Ladder(
                 ladder.name,
-                PROBE_FINDS[ladder.name],
                 tuple(mark.mark for mark in ladder.marks),
                 tuple(self.rows(ladder.data)),
                 ladder.filler,
@@ -217,7 +213,6 @@ class PlannedRuns:
             [
                 NeighboringData(
                     pair.name,
-                    FINDS[pair.name],
                     held[pair.data],
                     held[pair.neighbor],
                     pair.target,

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dpassay.attacks.black_box.worst_cases import Row
+from dpassay.attacks.black_box.column_facts import Row
 from dpassay.base.errors import InputError
 
 Function: TypeAlias = Callable[[list[dict[str, Any]], int], Iterable[Any]]

@@ -15,8 +15,8 @@ from typing import Final, overload
 from pydantic import Field
 
 from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.attacks.black_box.column_facts import Row
 from dpassay.attacks.black_box.own_neighbors import OwnNeighbors, own_in_words, own_neighbors
-from dpassay.attacks.black_box.worst_cases import Row
 from dpassay.auditing.csv_style import CsvStyle
 from dpassay.auditing.files import Part
 from dpassay.base.errors import naming

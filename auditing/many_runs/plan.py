@@ -16,20 +16,13 @@ import numpy as np
 
 from dpassay import __version__
 from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.attacks.black_box.column_facts import ColumnFacts, Row, describe_columns
+from dpassay.attacks.black_box.neighboring_data import NeighboringData, Sample, data_sets_of
 from dpassay.attacks.black_box.output_features import Features, OutputFeatures
 from dpassay.attacks.black_box.own_neighbors import own_pair
 from dpassay.attacks.black_box.probes import FINDS as PROBE_FINDS
 from dpassay.attacks.black_box.probes import Probe, probe
-from dpassay.attacks.black_box.worst_cases import (
-    STRATEGIES,
-    ColumnFacts,
-    NeighboringData,
-    Row,
-    Sample,
-    data_sets_of,
-    describe_columns,
-    neighboring_data,
-)
+from dpassay.attacks.black_box.worst_cases import STRATEGIES, neighboring_data
 from dpassay.attacks.canaries.rows import ColumnRange
 from dpassay.auditing.data import SAMPLE, Data, write_rows
 from dpassay.auditing.files import PLAN, Claimed, planned_claim

@@ -9,16 +9,11 @@ from typing import Any, Literal
 from pydantic import AliasChoices, Field, FiniteFloat
 
 from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.attacks.black_box.column_facts import ColumnFacts, Use
+from dpassay.attacks.black_box.output_events import Event
 from dpassay.attacks.black_box.output_features import Features
 from dpassay.attacks.black_box.probes import pair_name
-from dpassay.attacks.black_box.worst_cases import (
-    FINDS,
-    OWN,
-    ColumnFacts,
-    Event,
-    Use,
-    difference_in_words,
-)
+from dpassay.attacks.black_box.worst_cases import FINDS, OWN, difference_in_words
 from dpassay.auditing.files import Claimed, Part
 from dpassay.auditing.many_runs.own_files import PlannedOwn
 from dpassay.auditing.many_runs.probes import PlannedProbe, place

@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from pydantic import Field, FiniteFloat
 
+from dpassay.attacks.black_box.column_facts import Row
+from dpassay.attacks.black_box.neighboring_data import NeighboringData
+from dpassay.attacks.black_box.output_events import Event
 from dpassay.attacks.black_box.probes import FINDS, MAX_LEVEL, PLANTED, Ladder, Mark, Probe, pair_name
-from dpassay.attacks.black_box.worst_cases import Event, NeighboringData, Row
 from dpassay.auditing.files import Part
 from dpassay.audits.games.many_runs_design import Pair, PairLadder, ProbePlan
 

@@ -27,18 +27,12 @@ import numpy as np
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.guarantees import ApproxDP, PureDP
+from dpassay.attacks.black_box.column_facts import Row, describe_columns
+from dpassay.attacks.black_box.neighboring_data import NeighboringData, Sample, data_sets_of
 from dpassay.attacks.black_box.output_features import Features, OutputFeatures, failed
 from dpassay.attacks.black_box.own_neighbors import own_in_words, own_neighbors, own_pair
 from dpassay.attacks.black_box.probes import probe
-from dpassay.attacks.black_box.worst_cases import (
-    NeighboringData,
-    Row,
-    Sample,
-    data_sets_of,
-    describe_columns,
-    difference_in_words,
-    neighboring_data,
-)
+from dpassay.attacks.black_box.worst_cases import FINDS, difference_in_words, neighboring_data
 from dpassay.auditing.files import BOUND
 from dpassay.auditing.many_runs.audited import made_elsewhere, of_generator
 from dpassay.auditing.many_runs.explain import Explanation, write_explanation, write_variant
@@ -295,7 +289,7 @@ def audit_function(
                 data,
                 neighbor,
                 made.events,
-                made.finds,
+                FINDS[made.name],
                 own_in_words(relation, 1) if own is not None else difference_in_words(made.name, relation, 1),
                 ({**held[data][""], **held[data][made.name]}, {**held[neighbor][""], **held[neighbor][made.name]}),
             )

@@ -19,8 +19,8 @@ from typing import Any, Final
 import numpy as np
 from scipy import special
 
+from dpassay.attacks.black_box.output_events import REACHED, Event
 from dpassay.attacks.black_box.output_features import Features
-from dpassay.attacks.black_box.worst_cases import REACHED, Event
 from dpassay.audits.games import bets_on_levels
 from dpassay.audits.games.distinguishing_choice import thresholds
 from dpassay.audits.games.event_choice import event_to_json, happened, matrix

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dpassay.attacks.black_box.feature_words import in_words, plain_threshold
+from dpassay.attacks.black_box.output_events import REACHED, Event
 from dpassay.attacks.black_box.output_features import FAILED, Features
-from dpassay.attacks.black_box.worst_cases import REACHED, Event
 from dpassay.audits.games.distinguishing_choice import thresholds
 from dpassay.audits.games.many_runs_design import ManyRunsDesign, Pair
 from dpassay.audits.games.plainest_event import Candidate, is_copied, plainest

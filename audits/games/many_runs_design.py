@@ -7,8 +7,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.guarantees import ApproxDP, PureDP
+from dpassay.attacks.black_box.output_events import Event
 from dpassay.attacks.black_box.output_features import Features
-from dpassay.attacks.black_box.worst_cases import Event
 from dpassay.audits.statistics.sequential import Sequential
 from dpassay.base import defaults, validate
 

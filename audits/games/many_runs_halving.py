@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpassay.attacks.black_box.feature_words import in_words
+from dpassay.attacks.black_box.output_events import Event
 from dpassay.attacks.black_box.output_features import FAILED, Features
-from dpassay.attacks.black_box.worst_cases import Event
 from dpassay.audits.games.event_bets import Sides
 from dpassay.audits.games.event_choice import chosen_event, event_to_json, happened, of_pair
 from dpassay.audits.games.many_runs_design import GeneratorRun, ManyRunsDesign, Pair

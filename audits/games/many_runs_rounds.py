@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from dpassay.attacks.black_box.feature_words import in_words
+from dpassay.attacks.black_box.output_events import REACHED, Event
 from dpassay.attacks.black_box.output_features import FAILED, Features
-from dpassay.attacks.black_box.worst_cases import REACHED, Event
 from dpassay.audits.games.event_bets import (
     EXPECTED_ODDS,
     MOST_BETS,

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from dpassay.attacks.black_box.feature_words import plainness
+from dpassay.attacks.black_box.output_events import Event
 from dpassay.attacks.black_box.output_features import Features
-from dpassay.attacks.black_box.worst_cases import Event
 from dpassay.audits.statistics.one_run import hypergeometric_tail
 
 CHANCE: Final = 0.05

@@ -20,16 +20,11 @@ from property_settings import examples
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.attacks.black_box import output_features
+from dpassay.attacks.black_box.column_facts import ColumnFacts, describe_columns
+from dpassay.attacks.black_box.neighboring_data import NeighboringData, Sample
 from dpassay.attacks.black_box.output_features import FAILED, LESS, MORE, Features, OutputFeatures, failed
 from dpassay.attacks.black_box.row_order import CHANGES, DESCENTS, FIRST, LAST, ORDERED, PLACE
-from dpassay.attacks.black_box.worst_cases import (
-    STRATEGIES,
-    ColumnFacts,
-    NeighboringData,
-    Sample,
-    describe_columns,
-    neighboring_data,
-)
+from dpassay.attacks.black_box.worst_cases import STRATEGIES, neighboring_data
 from dpassay.data.columns import Kind, Rules
 
 ROWS: list[dict[str, Any]] = [

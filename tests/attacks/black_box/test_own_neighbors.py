@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.attacks.black_box.column_facts import Row, describe_columns
+from dpassay.attacks.black_box.neighboring_data import Sample
 from dpassay.attacks.black_box.output_features import OutputFeatures
 from dpassay.attacks.black_box.own_neighbors import OwnNeighbors, own_in_words, own_neighbors, own_pair
-from dpassay.attacks.black_box.worst_cases import OWN, Row, Sample, describe_columns, neighboring_data
+from dpassay.attacks.black_box.worst_cases import OWN, neighboring_data
 
 ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 WORDS = [word for length in range(1, 5) for word in itertools.product("ab", repeat=length)]

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from property_settings import examples
 
 from dpassay.accounting.adjacency import Adjacency
+from dpassay.attacks.black_box.column_facts import Row, describe_columns
+from dpassay.attacks.black_box.neighboring_data import Sample
 from dpassay.attacks.black_box.output_features import OutputFeatures
 from dpassay.attacks.black_box.probes import FINDS, MAX_LEVEL, Ladder, Probe, edge, probe
-from dpassay.attacks.black_box.worst_cases import Row, Sample, describe_columns
 
 
 def people(count: int = 200) -> list[dict[str, Any]]:

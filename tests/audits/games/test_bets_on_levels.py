@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from dpassay.accounting import PureDP
-from dpassay.attacks.black_box.worst_cases import REACHED, Event
+from dpassay.attacks.black_box.output_events import REACHED, Event
 from dpassay.audits.games.bets_on_levels import log_factors, mean_growth
 from dpassay.audits.games.many_runs import ManyRuns
 from dpassay.audits.games.many_runs_design import GeneratorRun, ManyRunsDesign, Pair

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from dpassay.attacks.black_box.output_events import REACHED, Event
 from dpassay.attacks.black_box.output_features import Features
-from dpassay.attacks.black_box.worst_cases import REACHED, Event
 from dpassay.audits.games.event_bets import EXPECTED_ODDS, MOST_BETS, Bet, choose_bets, log_factors, share_of_expected
 from dpassay.base.arrays import Floats
 

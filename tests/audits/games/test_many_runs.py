@@ -18,8 +18,8 @@ from property_settings import examples
 from scipy import stats
 
 from dpassay.accounting.guarantees import ApproxDP, PureDP
+from dpassay.attacks.black_box.output_events import Event
 from dpassay.attacks.black_box.output_features import FAILED, Features
-from dpassay.attacks.black_box.worst_cases import Event
 from dpassay.audits.games import many_runs_halving
 from dpassay.audits.games.event_choice import choose_event
 from dpassay.audits.games.many_runs import ManyRuns

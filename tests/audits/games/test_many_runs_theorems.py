@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from dpassay.accounting.guarantees import PureDP
+from dpassay.attacks.black_box.output_events import Event
 from dpassay.attacks.black_box.output_features import FAILED, Features
-from dpassay.attacks.black_box.worst_cases import Event
 from dpassay.audits.games.many_runs import ManyRuns
 from dpassay.audits.games.many_runs_design import GeneratorRun, ManyRunsDesign, Pair
 from dpassay.audits.games.many_runs_power import runs_needed

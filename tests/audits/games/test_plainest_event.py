@@ -10,16 +10,12 @@ import pytest
 from scipy import stats
 
 from dpassay.accounting.adjacency import Adjacency
+from dpassay.attacks.black_box.column_facts import describe_columns
 from dpassay.attacks.black_box.feature_words import Plainness, copied_in_words, in_words, plain_threshold, plainness
+from dpassay.attacks.black_box.neighboring_data import Sample
+from dpassay.attacks.black_box.output_events import SHOWN, TOWARD, Event
 from dpassay.attacks.black_box.output_features import FAILED, Features, OutputFeatures
-from dpassay.attacks.black_box.worst_cases import (
-    SHOWN,
-    TOWARD,
-    Event,
-    Sample,
-    describe_columns,
-    neighboring_data,
-)
+from dpassay.attacks.black_box.worst_cases import neighboring_data
 from dpassay.audits.games.event_choice import choose_event
 from dpassay.audits.games.plainest_event import CHANCE, by_chance, is_copied
 
