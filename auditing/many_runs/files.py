@@ -388,6 +388,8 @@ def read_plan(folder: Path) -> PlannedRuns:
         plan.check()
     except ValidationError as error:
         raise version_error(path, error) from None
+    except InputError as error:
+        raise InputError(f"{path}: {error}; make a new plan") from None
     except (ValueError, TypeError, LookupError):
         raise InputError(f"{path}: was not written by this version of dpassay; make a new plan") from None
     return PlannedRuns(folder, plan, hashlib.sha256(content).hexdigest())

@@ -19,6 +19,7 @@ from dpassay.auditing.many_runs.own_files import PlannedOwn
 from dpassay.auditing.many_runs.probes import PlannedProbe, place
 from dpassay.audits.games.many_runs_design import ManyRunsDesign, Pair
 from dpassay.audits.verdict import may_refute
+from dpassay.base.errors import InputError
 from dpassay.base.former_name import FORMER_NAME
 from dpassay.data.column_summary import ColumnSummary
 from dpassay.data.columns import Column, Form, Kind
@@ -241,7 +242,14 @@ class RunsPlan(Part):
         return [pair.name for pair in self.pairs if data in (pair.data, pair.neighbor)]
 
     def check(self) -> None:
-        """Raises `ValueError` or `LookupError` if fields are inconsistent."""
+        """Checks that fields are consistent.
+
+        Raises:
+            InputError: if there is a probe, which the rules of version 0.2 have not.
+            ValueError, LookupError: if other fields are inconsistent.
+        """
+        if self.halving and self.probe is not None:
+            raise InputError("has a probe, which plans by the rules of version 0.2 (halving) have not")
         design = self.design()
         if design.claim is not None and not may_refute(design.confidence):
             raise ValueError("no audit of this confidence refutes a claim")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpassay.attacks.black_box.likelihood_ratios import LikelihoodRatio, fitted_likelihood_ratios
+from dpassay.attacks.black_box.likelihood_ratios import LikelihoodRatio, logistic_likelihood_ratio
 from dpassay.audits.statistics.score_bets import Counted, log_gains
 from dpassay.base.arrays import Floats
 
@@ -57,7 +57,7 @@ def _as_many(seen: tuple[Sequence[float], Sequence[float]]) -> tuple[Floats, Flo
 
 
 def _fitted(seen: tuple[Floats, Floats]) -> LikelihoodRatio:
-    return fitted_likelihood_ratios(*seen, score=float)[0]
+    return logistic_likelihood_ratio(*seen, float)
 
 
 def _counted(ratio: LikelihoodRatio, on_d: Floats, on_d_prime: Floats) -> Counted:

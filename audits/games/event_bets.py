@@ -140,7 +140,8 @@ def _probabilities(log_odds: Floats) -> Floats:
 
 
 class EventCounts:
-    """In how many of the runs seen so far each event of some bets happened, on D and on D′.
+    """In how many of the runs seen so far each event of some bets happened, on D and on D′, and in how many columns
+    the record showed in each run.
 
     Args:
         bets: whose events are counted.
@@ -150,11 +151,13 @@ class EventCounts:
     def __init__(self, bets: Sequence[Bet], seen: Sides) -> None:
         self.runs = [len(side) for side in seen]
         self.of = {bet.event: [sum(happened(bet.event, run) for run in side) for side in seen] for bet in bets}
+        self.levels = _levels(seen)
 
     def add(self, new: tuple[Features, Features]) -> None:
         """Adds a run on D and one on D′."""
         for side, features in enumerate(new):
             self.runs[side] += 1
+            self.levels[side].append(_level(features))
             for event, hits in self.of.items():
                 hits[side] += happened(event, features)
 
@@ -173,24 +176,22 @@ def log_factors(
         bets: fixed before the round.
         seen: features of earlier runs on D and on D′, from which rates are estimated.
         new: of the two runs of the round.
-        hits: of the events in the runs seen; None to count them.
+        hits: what is counted of the runs seen; None to count it.
         epsilons: shape (G,), at least 0.
         delta: δ in [0, 1).
     """
     total, rest, counted = np.zeros(len(epsilons)), 1.0, EventCounts(bets, seen) if hits is None else hits
     for bet in bets:
-        total += bet.share * np.exp(_factors(bet, seen, new, epsilons, delta, counted))
+        total += bet.share * np.exp(_factors(bet, new, epsilons, delta, counted))
         rest -= bet.share
     return np.asarray(np.log(total + max(0.0, rest)))
 
 
-def _factors(
-    bet: Bet, seen: Sides, new: tuple[Features, Features], epsilons: Floats, delta: float, counted: EventCounts
-) -> Floats:
+def _factors(bet: Bet, new: tuple[Features, Features], epsilons: Floats, delta: float, counted: EventCounts) -> Floats:
     event = bet.event
     if bet.by_levels:
-        on_d, on_d_prime = (features.get(event.feature, -math.inf) for features in new)
-        return bets_on_levels.log_factors(_levels(seen), (on_d, on_d_prime), epsilons, delta)
+        on_d, on_d_prime = map(_level, new)
+        return bets_on_levels.log_factors(counted.levels, (on_d, on_d_prime), epsilons, delta)
     rates = [estimated_rate(hits, runs) for hits, runs in zip(counted.of[event], counted.runs, strict=True)]
     hit, miss = log_bets(np.array(rates[0]), np.array(rates[1]), np.exp(epsilons), delta)
     return np.asarray(sum((hit if happened(event, new[side]) else miss)[side] for side in (0, 1)))
@@ -202,5 +203,10 @@ def by_levels(event: Event, seen: Sides) -> bool:
 
 
 def _levels(seen: Sides) -> tuple[list[float], list[float]]:
-    on_d, on_d_prime = ([features.get(REACHED, -math.inf) for features in side] for side in seen)
+    on_d, on_d_prime = (list(map(_level, side)) for side in seen)
     return on_d, on_d_prime
+
+
+def _level(features: Features) -> float:
+    """In how many columns the record shows; −∞ for a failed run, which has no such feature."""
+    return features.get(REACHED, -math.inf)

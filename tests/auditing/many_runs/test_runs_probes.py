@@ -112,3 +112,18 @@ def test_a_plan_with_a_wrong_probe_is_refused(tmp_path: Path) -> None:
     body["probe"]["data"] = 99
     path.write_text(json.dumps(body), encoding="utf-8")
     assert "was not written by this version" in dpassay("run", folder, "--function", "toy_functions:often", code=2)
+
+
+@pytest.mark.parametrize("left_out", [False, True])
+def test_a_plan_by_the_rules_of_version_0_2_has_no_probe(tmp_path: Path, left_out: bool) -> None:
+    """Those rules hold where a plan does not say which do."""
+    folder = planned(tmp_path).folder
+    path = folder / "private" / "plan.json"
+    body = json.loads(path.read_text(encoding="utf-8"))
+    body["halving"] = True
+    if left_out:
+        del body["halving"]
+    path.write_text(json.dumps(body), encoding="utf-8")
+    printed = dpassay("bound", folder, code=2)
+    assert "has a probe, which plans by the rules of version 0.2 (halving) have not; make a new plan" in printed
+    assert len(printed.splitlines()) == 1
