@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from pydantic import ConfigDict, Field
@@ -63,7 +64,15 @@ class AuditDocument(DocumentPart):
         return ClaimedValue(kind, "epsilon", claim.epsilon, claim.delta or None, unit, self.plan.adjacency)
 
 
-def render(template: str, document: AuditDocument, *, nothing: str, ceiling: str, **more: object) -> str:
+def render(
+    template: str,
+    document: AuditDocument,
+    *,
+    nothing: str,
+    ceiling: str,
+    attacks: Sequence[str] | None = None,
+    **more: object,
+) -> str:
     """The result as one self-contained HTML page.
 
     Args:
@@ -71,6 +80,7 @@ def render(template: str, document: AuditDocument, *, nothing: str, ceiling: str
         document: what was planned and found.
         nothing: why there is no bound, where there is none.
         ceiling: when the ceiling would have been reached.
+        attacks: the name of the attack behind each bound, where there are several; None for one.
         more: what else the template prints, or prints instead.
     """
     audit, claim = document.audit, document.claimed
@@ -81,7 +91,7 @@ def render(template: str, document: AuditDocument, *, nothing: str, ceiling: str
         "headline": _headline(best if audit.concluded else None, document.refuted),
         "created": date_in_words(document.created),
         "facts": _facts(document, best, nothing, ceiling),
-        "scale": figures.claim_and_bounds(audit.bounds, claim) if claim is not None else None,
+        "scale": figures.claim_and_bounds(audit.bounds, claim, attacks) if claim is not None else None,
         "rates": figures.rates(audit, "rates"),
         "how": how_it_was_done(audit, claim),
         "rows": [
@@ -92,8 +102,9 @@ def render(template: str, document: AuditDocument, *, nothing: str, ceiling: str
                 "–",
                 "",
                 tuple(assumptions.index(words) + 1 for words in bound.assumptions),
+                attack,
             )
-            for bound in audit.bounds
+            for bound, attack in zip(audit.bounds, attacks or [""] * len(audit.bounds), strict=True)
         ],
         "assumptions": assumptions,
         "too_low": too_low(audit, claim),

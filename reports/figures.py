@@ -78,23 +78,25 @@ class _Scale:
         return [(self(value), text.tick(value)) for value in values]
 
 
-def claim_and_bounds(rows: Sequence[Bound], claim: ClaimedValue) -> Figure | None:
+def claim_and_bounds(rows: Sequence[Bound], claim: ClaimedValue, attacks: Sequence[str] | None = None) -> Figure | None:
     """Claim, upper bounds and audit bounds that count for it, with confidence and ceilings.
 
     Args:
         rows: every bound that may be shown. Those that can neither support nor refute the claim, such as estimates and
             bounds at another δ, unit or adjacency, are not drawn against it.
         claim: what is claimed.
+        attacks: the name of each, where several have one method; None for the names of their methods.
 
     Returns:
         The figure; None where it would be a single bar or none, which the numbers above it say.
     """
-    shown = [row for row in rows if claim.counts(row)]
-    upper = sorted((row for row in shown if row.direction is Direction.UPPER), key=lambda row: row.value)
-    lower = sorted((row for row in shown if row.direction is Direction.LOWER), key=lambda row: -row.value)
+    names = attacks or [row.method for row in rows]
+    shown = [(text.method(name), row) for name, row in zip(names, rows, strict=True) if claim.counts(row)]
+    upper = sorted((item for item in shown if item[1].direction is Direction.UPPER), key=lambda item: item[1].value)
+    lower = sorted((item for item in shown if item[1].direction is Direction.LOWER), key=lambda item: -item[1].value)
     upper, lower = upper[:_MAX_ROWS], lower[:_MAX_ROWS]
     left_out = len(rows) - len(upper) - len(lower)
-    if len(upper) + len(lower) < 2 and not any(row.ceiling is not None for row in lower):
+    if len(upper) + len(lower) < 2 and not any(row.ceiling is not None for _, row in lower):
         return None
 
     def draw(width: int) -> MatplotlibFigure:
@@ -102,7 +104,7 @@ def claim_and_bounds(rows: Sequence[Bound], claim: ClaimedValue) -> Figure | Non
 
     drawn = [*upper, *lower]
     description = f"Claimed: {claim.symbol} at most {format_number(claim.value)}. " + " ".join(
-        f"{text.method(row.method)}: {text.bound(row)} ({text.rigor(row)}{_ceiling_in_words(row)})." for row in drawn
+        f"{name}: {text.bound(row)} ({text.rigor(row)}{_ceiling_in_words(row)})." for name, row in drawn
     )
     caption = (
         "Dashed line: the claim. "
@@ -116,22 +118,25 @@ def claim_and_bounds(rows: Sequence[Bound], claim: ClaimedValue) -> Figure | Non
         title=f"Claim, proof and evidence on one scale of {claim.symbol}",
         description=description,
         caption=caption.strip(),
-        header=("Bound", "Method", "Rigor", "Ceiling"),
+        header=("Bound", "Method" if attacks is None else "Attack", "Rigor", "Ceiling"),
         table=[
             (f"{claim.symbol} ≤ {format_number(claim.value)}", "the claim", "claimed", "–"),
-            *((text.bound(row), text.method(row.method), text.rigor(row), text.ceiling(row)) for row in drawn),
+            *((text.bound(row), name, text.rigor(row), text.ceiling(row)) for name, row in drawn),
         ],
     )
 
 
-def _draw_scale(width: int, upper: Sequence[Bound], lower: Sequence[Bound], claim: ClaimedValue) -> MatplotlibFigure:
+def _draw_scale(
+    width: int, upper: Sequence[tuple[str, Bound]], lower: Sequence[tuple[str, Bound]], claim: ClaimedValue
+) -> MatplotlibFigure:
+    """The bounds with their names, the proven ones above."""
     narrow = width == svg.NARROW
     row_height = 66 if narrow else 44
     groups = [("Proven: at most", upper), ("Shown by audits: at least", lower)]
     groups = [(name, rows) for name, rows in groups if rows]
     height = 36 + 32 * len(groups) + row_height * (len(upper) + len(lower)) + 34
     figure, axes = svg.canvas(width, height)
-    values = [claim.value, *(v for r in (*upper, *lower) for v in (r.value, r.ceiling) if v is not None)]
+    values = [claim.value, *(v for _, r in (*upper, *lower) for v in (r.value, r.ceiling) if v is not None)]
     x = _Scale.of(values, 4 if narrow else 236, width - 12 if narrow else width - 118)
     for index, label in x.ticks(5 if narrow else 8):
         axes.plot([index] * 2, [32, height - 30], color=svg.RULE, lw=0.6, alpha=0.5)
@@ -143,23 +148,23 @@ def _draw_scale(width: int, upper: Sequence[Bound], lower: Sequence[Bound], clai
     half = len(label) * 4.4
     axes.text(min(max(claim_x, half), width - half), 13, label, ha="center", va="center", weight="bold")
     y = 36.0
-    for name, rows in groups:
-        axes.text(0, y + 15, name, weight="bold", va="center", bbox=svg.HALO)
+    for title, rows in groups:
+        axes.text(0, y + 15, title, weight="bold", va="center", bbox=svg.HALO)
         y += 32
-        for row in rows:
-            _label(axes, row, y, claim, width)
+        for name, row in rows:
+            _label(axes, name, row, y, claim, width)
             _bar(axes, x, row, y + (50 if narrow else 17))
             y += row_height
     return figure
 
 
-def _label(axes: Axes, row: Bound, y: float, claim: ClaimedValue, width: int) -> None:
-    """The method, its rigor, its value and its ceiling, in words beside the bar or above it."""
+def _label(axes: Axes, name: str, row: Bound, y: float, claim: ClaimedValue, width: int) -> None:
+    """The bound's name, its rigor, its value and its ceiling, in words beside the bar or above it."""
     top, below = (y + 10, y + 28) if width == svg.NARROW else (y + 9, y + 26)
     a_priori = claim.kind == "ex_post" and row.direction is Direction.UPPER and row.quantity == "epsilon"
     note = text.rigor(row) + (", a priori" if a_priori else "")
     value = "none finite" if row.value == math.inf else text.bound(row).removeprefix(f"{text.symbol(row)} ")
-    axes.text(0, top, text.clean(text.method(row.method))[:30], va="center", bbox=svg.HALO)
+    axes.text(0, top, text.clean(name)[:30], va="center", bbox=svg.HALO)
     axes.text(0, below, note, va="center", size=svg.SMALL, color=svg.MUTED, bbox=svg.HALO)
     axes.text(width, top, value, va="center", ha="right", weight="bold", bbox=svg.HALO)
     if row.ceiling is not None:
@@ -326,10 +331,8 @@ def rounds(
             how = "default" if name == "ceiling" else "steps-post"
             axes.plot(at, values, color=colour, ls=style, lw=line, label=name, drawstyle=how, clip_on=False)
         if claim is not None:
-            axes.axhline(claim.value, color=svg.INK, lw=1.6, ls=(0, (4, 3)))
-            axes.text(
-                0.5, claim.value, f"claim: ε ≤ {format_number(claim.value)}", va="bottom", size=svg.SMALL, weight="bold"
-            )
+            label = f"claim: ε ≤ {format_number(claim.value)}"
+            axes.axhline(claim.value, color=svg.INK, lw=1.6, ls=(0, (4, 3)), label=label)
         axes.set_xlim(0, max(at for _, points, _, _, _ in series for at, _ in points))
         axes.set_ylim(0, top)
         axes.yaxis.set_major_locator(MaxNLocator(5))
@@ -501,7 +504,7 @@ def _label_axes(axes: Axes, x: str, y: str, width: int) -> None:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.legend(
-        loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=1 if narrow else 3, handlelength=2.2, borderaxespad=0.2
+        loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=1 if narrow else 4, handlelength=2.2, borderaxespad=0.2
     )
 
 

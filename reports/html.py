@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 import jinja2
 from markupsafe import Markup
@@ -41,13 +41,26 @@ from dpassay.reports.svg import Figure
 Side = Literal["private", "release"]
 
 _MAX_TABLE_ROWS = 200
-_DETAILS = {"least_p_value": format_p_value, "limit": format_upper}
+_ROUNDED = {"least_p_value": format_p_value, "limit": format_upper}
 """How numbers among the details of audits are rounded; what is not listed, as any number."""
+
+_DETAILS = {
+    "coins": "Fair coins",
+    "least_p_value": "Smallest possible p-value",
+    "p": "Largest prior probability p",
+    "rounds": "Rounds",
+    "side": "Guesses",
+    "values": "Values of the secret",
+}
+"""Names of details of audits; what is not listed is named by its key."""
+
+_SIDES = {"both": "members and non-members", "in": "members only"}
+"""What is guessed in a membership audit."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundRow:
-    """A bound as a line of a table."""
+    """A bound as a line of a table, under the name of its attack, or of its method where that is empty."""
 
     bound: Bound
     best: bool
@@ -55,6 +68,7 @@ class BoundRow:
     ends: str
     width: str
     assumptions: tuple[int, ...]
+    attack: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,12 +312,20 @@ def how_it_was_done(audit: AuditResult | ReleasedAudit, claim: ClaimedValue | No
         rows.append(("p-value", f"{format_p_value(audit.p_value)} (no ε follows from it)"))
     if gaussian := audit.details.get("gaussian"):
         rows.append(("In a Gaussian model", str(gaussian["sentence"])))
+    if areas := audit.details.get("areas"):
+        rows.append(("Area under the curve", "; ".join(_area(name, area) for name, area in areas.items())))
     scalars = {key: value for key, value in audit.details.items() if isinstance(value, str | int | float)}
     for key, value in scalars.items():
         as_it_stands = not isinstance(value, float) or (claim is not None and value == claim.value)  # as elsewhere
-        words = text.plain if as_it_stands else _DETAILS.get(key, text.plain)
-        rows.append((key.replace("_", " ").capitalize(), words(value)))
+        words = text.plain if as_it_stands else _ROUNDED.get(key, text.plain)
+        label = _DETAILS.get(key, key.replace("_", " ").capitalize())
+        rows.append((label, _SIDES.get(str(value), words(value)) if key == "side" else words(value)))
     return rows
+
+
+def _area(name: str, area: Mapping[str, Any]) -> str:
+    """An area under the curve with its interval, such as ``ngram 0.66, in [0.46, 0.87]``."""
+    return f"{name} {format_number(area['value'])}, in {format_interval(*area['interval'])}"
 
 
 def errors(audit: AuditResult | ReleasedAudit) -> tuple[str, ...]:

@@ -50,6 +50,7 @@ class MechanismReport(AuditDocument):
 def render(document: MechanismReport) -> str:
     """The result as one self-contained HTML page."""
     plan, found = document.plan, document.findings
+    neighbours = f"{plan.neighbors} neighbour{'s' * (plan.neighbors != 1)}"
     return audit_page.render(
         "mechanism.html.j2",
         document,
@@ -58,15 +59,15 @@ def render(document: MechanismReport) -> str:
         headline="REFUTED: a declaration does not hold" if found else "Nothing contradicted",
         facts=[
             ("Audited", plan.call, f"{plan.library} {plan.version}"),
-            ("Declarations that do not hold", str(len(found)), f"{plan.runs} runs, {plan.neighbors} neighbours"),
+            ("Declarations that do not hold", str(len(found)), f"{plan.runs} runs, {neighbours}"),
         ],
         how=how_it_was_done(document.audit, None),
         plan_rows=[
             ("Function", plan.call),
             ("Library", f"{plan.library} {plan.version}"),
             *((("Object made with", plan.object),) if plan.object else ()),
-            ("Arguments", plan.arguments),
-            ("Data", f"{plan.records} records, compared with {plan.neighbors} neighbours"),
+            ("Arguments", "none" if plan.arguments == "{}" else plan.arguments),
+            ("Data", f"{plan.records} record{'s' * (plan.records != 1)}, compared with {neighbours}"),
             ("Neighbouring data", text.adjacency(plan.adjacency, plan.unit)),
             ("Recorded runs", str(plan.runs)),
         ],

@@ -200,7 +200,7 @@ def _plan_rows(document: RunsAudit) -> list[tuple[str, str]]:
     else:
         rounds = f"up to {plan.most_rounds} rounds of two, one on D and one on D′"
         used = f"{plan.pilots} for a probe, {rounds}" if plan.pilots else rounds
-    failing = "tested like others" if plan.failures else "left, and named below"
+    failing = "tested like others" if plan.failures else "left out, and named below"
     pairs = "one, the user's own" if plan.own else f"{len(plan.pairs)}, of which each round tests one"
     return [
         ("Neighbouring data", text.adjacency(plan.adjacency, plan.unit)),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
 from pydantic import Field
 
 from dpassay.base.number_format import format_confidence, format_lower, format_number
@@ -26,6 +30,9 @@ class AuditPart(DocumentPart):
     declared: float = Field(description="its confidence, as it was declared before its results")
     counted: float = Field(description="the confidence at which it counts here")
     bound: float | None = Field(description="the largest of its bounds on ε at that confidence; None if it has none")
+    attacks: list[str] = Field(
+        description="behind each of its bounds, which `audit` has in this order, part after part"
+    )
     conclusions: list[str] = Field(description="what it said by itself, at the confidence that was declared")
 
 
@@ -64,6 +71,16 @@ def _error(*confidences: float) -> str:
     return format_number(round(sum(1 - confidence for confidence in confidences), 12), "up")
 
 
+def _attacks(parts: Sequence[AuditPart]) -> list[str]:
+    """The attack behind each bound, with the name of its file or folder if others made the same attack."""
+    times = Counter(attack for part in parts for attack in set(part.attacks))
+    return [
+        attack if times[attack] == 1 else f"{attack} ({Path(part.name).name})"
+        for part in parts
+        for attack in part.attacks
+    ]
+
+
 def render(document: SummaryDocument) -> str:
     """The result as one self-contained HTML page."""
     return audit_page.render(
@@ -71,6 +88,7 @@ def render(document: SummaryDocument) -> str:
         document,
         nothing="no audit bounds ε",
         ceiling="of that audit, had every guess been right; no sign of privacy",
+        attacks=_attacks(document.parts),
         parts=[
             (
                 part.name,

@@ -108,6 +108,7 @@ GLOSSARY = {
     "advantage": ("advantage", "of a test: its true positive rate less its false positive rate"),
     "true positive rate": ("true positive rate", "how often a test says that a unit is in the data if it is"),
     "false positive rate": ("false positive rate", "how often a test says that a unit is in the data if it is not"),
+    "FPR": ("FPR", "false positive rate, how often a test says that a unit is in the data if it is not"),
     "regret": ("regret", "how far what is proven for any test is from what the stated μ alone would say, at most"),
     "canary": ("canar(?:y|ies)", "a made-up record that is planted in the data to be looked for"),
     "ceiling": ("ceiling", "the largest lower bound that the same test could have shown"),
@@ -309,8 +310,11 @@ def argument(row: Bound) -> str:
 
 
 def method(name: str) -> str:
-    """The method's name in words; an unknown one as it is, without underscores."""
-    return METHODS.get(name, name.replace("_", " ") if " " not in name else name)
+    """The name of a method or an attack in words, with what it is about in brackets, if anything; one of a single
+    unknown word without underscores."""
+    word, bracket, about = name.partition(" (")
+    known = METHODS.get(word) or (word if " " in word else capital(word.replace("_", " ")))
+    return known + bracket + about
 
 
 def method_within(name: str) -> str:

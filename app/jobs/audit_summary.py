@@ -345,7 +345,8 @@ def _document(
             declared=audit.declared,
             counted=level,
             bound=max((bound.value for bound in made), default=None),
-            conclusions=[f"{result.name}: {result.conclusion}" for result in audit.results],
+            attacks=_attacks(audit.results, made),
+            conclusions=[f"{text.method(result.name)}: {result.conclusion}" for result in audit.results],
         )
         for audit, level, made in zip(audits, counted, bounds, strict=True)
     ]
@@ -371,6 +372,13 @@ def _document(
             ],
         }
     )
+
+
+def _attacks(results: Sequence[AuditResult], bounds: Sequence[Bound]) -> list[str]:
+    """The name of the attack behind each bound of an audit; a planned one has one attack, and maybe several bounds."""
+    if len(results) == 1:
+        return [results[0].name] * len(bounds)
+    return [result.name for result in results for _ in result.bounds]
 
 
 def _conclusion(

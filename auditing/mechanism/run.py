@@ -113,9 +113,11 @@ class MechanismAudit:
         """The result in sentences: what was run, what was found, and what such an audit can show."""
         manifest = self.manifest
         drawn = ", ".join(f"{number} of {draw}" for draw, number in self.values.items())
+        count = len(manifest.neighbors)
+        plural = "" if count == 1 else "s"
         return [
             f"{manifest.call} of {manifest.library} {self.version}: {self.runs} recorded runs, each replayed on "
-            f"{len(manifest.neighbors)} neighbours ({manifest.adjacency}); values of noise in a run: {drawn}.",
+            f"{count} neighbour{plural} ({manifest.adjacency}); values of noise in a run: {drawn}.",
             *(in_words(finding, manifest) for finding in self.findings),
             _NOT_PROVEN if self.findings else self.audit.conclusion,
             *self.limitations,
@@ -509,7 +511,7 @@ def in_words(finding: Finding, manifest: Manifest) -> str:
         else ""
     )
     numbers = [format_number(x) if isinstance(x, float) else x for x in (finding.declared, finding.measured)]
-    where = "" if finding.neighbor is None else f", neighbour {finding.neighbor}"
+    where = "" if finding.neighbor is None else f", neighbour {finding.neighbor + 1} of {len(manifest.neighbors)}"
     chance = "" if finding.p_value is None else f"; probability if it had: at most {format_p_value(finding.p_value)}"
     return f"{draw}{what}: declared {numbers[0]}, found {numbers[1]}{where}{chance}."
 
@@ -523,7 +525,7 @@ def _as_audit(manifest: Manifest, findings: list[Finding], runs: int) -> AuditRe
     )
     return AuditResult(
         name="record_replay",
-        game=f"record and replay: {runs} runs on the data, each replayed on neighbours under {manifest.adjacency}",
+        game=f"record and replay: {runs} runs on the data, each replayed on the neighbours of the manifest",
         attack="the queries, the number of draws and the output compared; the noise tested against its declared law",
         statistics=("largest excess over a declared sensitivity", "Kolmogorov–Smirnov test of the noise"),
         conclusion=conclusion,

@@ -209,9 +209,9 @@ def _rates(scores: MembershipScores, confidence: float, before: str = "") -> tup
     for name, values in scores.by_attack.items():
         for share in FALSE_POSITIVE_RATES:
             hits, false = positives_at(values[inside], values[~inside], false_positive_rate=share)
-            where = f"{before}{name}, at most {format_percent(share)} false positives"
+            where = f"{before}{name}, FPR ≤ {format_percent(share)}"
             rates.append(Rate(f"{where}: members found", hits, members, confidence))
-            rates.append(Rate(f"{where}: non-members taken for members", false, others, confidence))
+            rates.append(Rate(f"{where}: others taken for members", false, others, confidence))
     return tuple(rates)
 
 
@@ -234,10 +234,11 @@ def _game(design: MembershipDesign) -> str:
 
 
 def _multiplicity(scores: MembershipScores, design: MembershipDesign, attempts: Sequence[_Attempt]) -> tuple[str, ...]:
+    each = f" for each of {len(scores.by_attack)} attacks" if len(scores.by_attack) > 1 else ""
     rates = (
         "areas under the curve and rates at "
-        f"{len(FALSE_POSITIVE_RATES)} false-positive rates for each of {len(scores.by_attack)} attacks; each interval "
-        "holds by itself and treats records as independent: they are descriptive, and no ε follows"
+        f"{len(FALSE_POSITIVE_RATES)} false-positive rates{each}; each "
+        "interval holds by itself and treats records as independent: they are descriptive, and no ε follows"
     )
     if not attempts:
         return (rates,)
@@ -265,10 +266,10 @@ def _conclusion(
         return no_conclusion(*failures)
     name = max(areas, key=lambda attack: areas[attack].value)
     area = areas[name]
-    summary = f"the largest area under the curve is {format_number(area.value)} ({name}, in {_ends(area)})"
+    summary = f"largest area under the curve is {format_number(area.value)} ({name}, in {_ends(area)})"
     if best is None or bound is None:
-        return f"{summary}; members were not chosen by fair coins, so no ε follows."
-    counts = f"{best.correct} of {best.guesses} guesses of {best.attack} are right, and {summary}"
+        return f"The {summary}; members were not chosen by fair coins, so no ε follows."
+    counts = f"{best.correct} of {best.guesses} guesses of {best.attack} are right, and the {summary}"
     claim = design.claimed_epsilon
     if bound.value > 0:
         shown = f"{counts}: a leak that shows {epsilon_shown(bound)}"

@@ -23,7 +23,8 @@ def summary_document(words: str = "words", counted: float = 0.975, **changes: An
         "schema": 1, "name": words, "created": "2026-01-02T03:04:05+00:00", "claim": {"epsilon": 2, "delta": 1e-5},
         "guarantee": words, "refuted": False, "audit": audit,
         "plan": {"adjacency": "add_remove", "unit": "record", "confidence": 0.95, "declared": 0.9, "joint": 0.95},
-        "parts": [{**part, "name": f"{words} 1", "bound": 1.234567}, {**part, "name": f"{words} 2", "bound": None}],
+        "parts": [{**part, "name": f"{words} 1", "bound": 1.234567, "attacks": [words]},
+                  {**part, "name": f"{words} 2", "bound": None, "attacks": []}],
         "limitations": [words], "versions": {"dpassay": words},
     }  # fmt: skip
     return SummaryDocument.model_validate({**given, **changes})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 from printed_numbers import two_forms
@@ -33,6 +34,25 @@ def test_it_says_whether_what_was_asked_of_each_adds_up() -> None:
     assert "add up to 0.1, more than the 0.05 of confidence 0.95" in widened.asked
     assert "Each" not in fits.asked
     assert "its bounds were computed again" in widened.asked
+
+
+def test_every_bound_has_the_name_of_its_attack() -> None:
+    """And that of its file, where several made the same attack."""
+    document = summary_document()
+    first, second = document.parts
+    (bound,) = document.audit.bounds
+    both = dataclasses.replace(document.audit, bounds=(bound, bound))
+    for one, another, names in (
+        ("exact_match", "third_party", ("Exact match", "Planted canaries")),
+        ("exact_match", "exact_match", ("Exact match (one.json)", "Exact match (two.json)")),
+    ):
+        parts = [
+            first.model_copy(update={"name": "audits/one.json", "attacks": [one]}),
+            second.model_copy(update={"name": "audits/two.json", "attacks": [another]}),
+        ]
+        page = render(document.model_copy(update={"audit": both, "parts": parts}))
+        for name in names:
+            assert re.search(rf'<th role="rowheader" scope="row">{re.escape(name)} ?<', page)
 
 
 def test_nothing_breaks_out_of_its_text() -> None:

@@ -109,6 +109,12 @@ def test_every_method_has_words() -> None:
     assert text.method("concave_majorant") == "Composed curves"
 
 
+def test_names_of_attacks_have_words() -> None:
+    assert text.method("exact_match") == "Exact match"
+    assert text.method("attribute_inference (home_city)") == "Attribute inference (home_city)"
+    assert text.method("third_party (audit_2)") == "Planted canaries (audit_2)"
+
+
 def test_names_of_methods_become_words() -> None:
     assert text.in_words("one_run bounds ε, of which ex_post says nothing") == (
         "One-run statistic bounds ε, of which ex-post accounting says nothing"
