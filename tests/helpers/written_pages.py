@@ -8,12 +8,16 @@ import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import yaml
 
 from dpassay import audit
 from dpassay.auditing.canaries.files import read_plan
+from dpassay.auditing.membership.run import SIGNAL_ATTACKS, TEXT_ATTACKS
 from dpassay.audits.result import AuditResult
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 
 def mechanism(folder: Path) -> Path:
@@ -80,21 +84,23 @@ def scored(own: Path, synthetic: Path) -> Path:
 
 
 def several(folder: Path) -> Path:
-    """Canaries, and a table with linkability, on one page."""
+    """Canaries, a table with linkability, and membership by two attacks, on one page."""
     canaries(folder)
     table(folder)
-    audit.summary([folder / "canaries", folder / "table.json"], output=folder / "summary")
+    membership_of_text(folder)
+    files = [folder / name for name in ("canaries", "table.json", "membership.json")]
+    audit.summary(files, output=folder / "summary")
     return folder / "summary" / "summary.html"
 
 
 PAGES: Mapping[str, Callable[[Path], Path]] = {
     "mechanism": mechanism,
-    "many runs": many_runs,
-    "canaries": canaries,
-    "echo by a model": echo_by_model,
-    "several": several,
+    "runs report": many_runs,
+    "report": canaries,
+    "report: echoes that a model scores": echo_by_model,
+    "summary": several,
 }
-"""Makes a page in an empty folder, by the name of an audit."""
+"""Makes a page in an empty folder, by the subcommand of `dpassay audit` that writes it, and by what it shows."""
 
 
 def table(folder: Path) -> tuple[AuditResult, ...]:
@@ -128,8 +134,54 @@ def secrets(folder: Path) -> tuple[AuditResult, ...]:
     return (found.audit,)
 
 
-RESULTS: Mapping[str, Callable[[Path], tuple[AuditResult, ...]]] = {"table": table, "text": text, "secrets": secrets}
-"""The results of audits that have no page of their own, and are shown in the report of a claim."""
+def membership_of_signals(folder: Path) -> tuple[AuditResult, ...]:
+    """Signals of a model that remembers its members, and of reference models, by all attacks."""
+    rng = np.random.default_rng(0)
+    rows: list[dict[str, Any]] = []
+    for index in range(250):
+        candidate, difficulty = index < 200, rng.normal(scale=3)
+        inside = rng.random(9) < 0.5 * candidate  # the target and eight reference models
+        signals = difficulty + 4 * inside + rng.normal(size=9)
+        rows.append({"target": signals[0], "included": int(inside[0]) if candidate else ""})
+        rows[-1] |= {f"ref_{model}": signals[model] for model in range(1, 9)}
+        rows[-1] |= {f"ref_in_{model}": int(inside[model]) for model in range(1, 9)}
+    file = write_csv(folder / "signals.csv", rows)
+    return (audit.membership(file, coins=True, epsilon=1.0, attacks=SIGNAL_ATTACKS, guesses=(50, 100)).audit,)
+
+
+def membership_of_a_model(folder: Path) -> tuple[AuditResult, ...]:
+    """A model that saw no candidate, without reference models and without coins."""
+    rows = [{"text": f"Note {index} of a day.", "included": index % 2} for index in range(40)]
+    with mock.patch.object(LanguageModel, "check_rows"):  # takes most of the time of a load
+        return (audit.membership(write_rows(folder / "candidates.jsonl", rows), model="builtin").audit,)
+
+
+def membership_of_text(folder: Path) -> tuple[AuditResult, ...]:
+    """Texts that hold half of the members; the result is also written."""
+    inside = np.random.default_rng(0).random(100) < 0.5
+    rows = [{"text": f"Note {index} of {index * index} words.", "included": int(inside[index])} for index in range(100)]
+    candidates = write_rows(folder / "candidates.jsonl", rows)
+    made = write_texts(folder / "made.jsonl", [row["text"] for row in rows[:50] if row["included"]])
+    found = audit.membership(
+        candidates,
+        synthetic=made,
+        coins=True,
+        epsilon=1.0,
+        attacks=TEXT_ATTACKS,
+        output=folder / "membership.json",
+    )
+    return (found.audit,)
+
+
+RESULTS: Mapping[str, Callable[[Path], tuple[AuditResult, ...]]] = {
+    "table": table,
+    "text": text,
+    "secrets": secrets,
+    "membership scores": membership_of_signals,
+    "membership model": membership_of_a_model,
+    "membership text": membership_of_text,
+}
+"""The results of audits that have no page of their own, and are shown in the report of a claim, by the subcommand."""
 
 
 def write_csv(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -141,5 +193,9 @@ def write_csv(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def write_texts(path: Path, texts: list[str]) -> Path:
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    return write_rows(path, [{"text": text} for text in texts])
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
