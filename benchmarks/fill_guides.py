@@ -26,6 +26,7 @@ GUIDES = {
     "private-inference.md": "centred",
     "released-data.md": "beside_anonymeter",
     "many-runs-power.md": "leak_power",
+    "other-bounds.md": "other_audits",
 }
 """Page of docs → results file of which it shows tables."""
 

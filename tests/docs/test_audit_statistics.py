@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
@@ -104,3 +105,14 @@ def test_an_exact_rate_beside_the_measured_ones_is_enumerated() -> None:
     rate = float(stats.binom.pmf(right, other_audits.CANDIDATES, chance) @ np.array(alarms))
     page = (ROOT / "docs/other-bounds.md").read_text(encoding="utf-8")
     assert f"is {100 * rate:.1f}% exactly" in page
+
+
+def test_the_table_of_other_libraries_is_that_of_the_rows() -> None:
+    """`tests/benchmarks/test_guide_tables.py` compares it with the page."""
+    result = json.loads((ROOT / "benchmarks/other_audits.json").read_text(encoding="utf-8"))
+    assert result["tables"] == {"bounds": other_audits.in_the_guide(result["rows"])}
+    assert other_audits.in_the_guide(result["rows"][1:]) != result["tables"]["bounds"]
+    for row in result["rows"]:
+        assert row["basis"] == other_audits.BASIS[row["library"], row["method"]]
+        alarms = [row[name]["interval"][0] for name in other_audits.MECHANISMS if name in row]
+        assert row["basis"] != "proof" or max(alarms) <= BETA, row["method"]
