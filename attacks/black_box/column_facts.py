@@ -106,6 +106,16 @@ class ColumnFacts:
         low, high = self.domain
         return float(high if high - self.high >= self.low - low else low)
 
+    def opposite(self, number: float, far: float) -> float:
+        """A number so many widths beyond the others, on the other side of them than a number: the other end of the
+        public range; without one not below 0 if no other is. It may be inside the range of the others."""
+        if self.domain is not None:
+            return float(self.domain[0] if number > self.high else self.domain[1])
+        if number < self.low:
+            return max(self.high, min(self.high + far * self.width, self.most))
+        least = 0.0 if self.column is None or self.column.form is None or self.column.form.kind is Kind.NUMBER else 1.0
+        return max(self.low - far * self.width, least if self.low >= least else -self.most)
+
     def written(self, number: float) -> Any:
         """A number as the file writes it."""
         assert self.writer is not None

@@ -12,7 +12,17 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from dpassay.attacks.black_box.output_events import EQUAL, NEARER, REACHED, SHARE, SHOWN, TOGETHER, TOWARD, Event
+from dpassay.attacks.black_box.output_events import (
+    EQUAL,
+    EXCHANGED,
+    NEARER,
+    REACHED,
+    SHARE,
+    SHOWN,
+    TOGETHER,
+    TOWARD,
+    Event,
+)
 from dpassay.attacks.black_box.output_features import FAILED, LESS, MORE, PAIR
 from dpassay.attacks.black_box.row_order import CHANGES, DESCENTS, FIRST, LAST, PLACE
 from dpassay.base.number_format import format_number
@@ -77,6 +87,11 @@ _OF_OUTPUTS: Final = {
         Plainness.COMPOSED,
         "the target shows in at least {n} columns, its numbers or numbers farther out among them",
         "the target, or a number as far out, shows in a column",
+    ),
+    EXCHANGED: _Kind(
+        Plainness.COMPOSED,
+        "at least {n} times, a column shows the target, or lacks the record that it replaces",
+        "a column shows the target, or lacks the record that it replaces",
     ),
     "rows equal to the target": _Kind(
         Plainness.COMPOSED, "at least {n} rows equal the target", "a row equals the target"

@@ -12,6 +12,15 @@ other record has one."""
 REACHED: Final = "columns that reach the target"
 """Name of a feature: the same, but for numbers only those that are at least as far out as the target's."""
 
+EXCHANGED: Final = "columns that show the target, or lack the record that it replaces"
+"""Name of a feature: in how many columns the output has a number toward the target's, or its category more often than
+half-way from D to D′, plus in how many it does not do so for the last record of D, which the target replaces. It is of
+pairs only that expect it."""
+
+IN_ALL_COLUMNS: Final = frozenset({REACHED, EXCHANGED})
+"""Features to which all columns add their part. The threshold of an event that is expected of one is its largest
+value."""
+
 TOWARD: Final = "values toward the target's"
 """Name of a feature, of all columns or of one: how many numbers lie beyond the middle between those of D and the
 target's."""

@@ -7,6 +7,7 @@ of the two data sets the generator ran.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections import Counter
@@ -19,7 +20,7 @@ import numpy as np
 
 from dpassay.attacks.black_box.column_facts import ColumnFacts, Row
 from dpassay.attacks.black_box.neighboring_data import NeighboringData
-from dpassay.attacks.black_box.output_events import EQUAL, NEARER, REACHED, SHARE, SHOWN, TOGETHER, TOWARD
+from dpassay.attacks.black_box.output_events import EQUAL, EXCHANGED, NEARER, REACHED, SHARE, SHOWN, TOGETHER, TOWARD
 from dpassay.attacks.black_box.probes import Mark
 from dpassay.attacks.black_box.row_order import ORDERED, SuccessiveRows, TargetPlace
 from dpassay.base.arrays import Bools, Floats
@@ -208,6 +209,7 @@ class _FeatureSums:
         self.place = TargetPlace()
         self.occurred: dict[str, set[tuple[int, ...]]] = {}
         self.shares: dict[str, list[float]] = {}
+        self.replaced: _FeatureSums | None = None
 
     def add(self, name: str, count: float) -> None:
         self.counts[name] = self.counts.get(name, 0.0) + count
@@ -294,10 +296,31 @@ class _Target:
         self._middles = {
             column.name: middle for column in self._columns if (middle := self._middle(column, others)) is not None
         }
+        self._replaced = self._replaced_by(columns, pair) if EXCHANGED in expected else None
+        self._halfway = self._between(pair) if EXCHANGED in expected else {}
         self._words: dict[str, tuple[frozenset[str], frozenset[tuple[str, ...]]]] = {}
         for name, known in others.words.items():
             words = _words(pair.target[name])
             self._words[name] = frozenset(words) - known, frozenset(_triples(words))
+
+    def _replaced_by(self, columns: Sequence[ColumnFacts], pair: NeighboringData) -> _Target:
+        """The record that the target replaces, as if it were the target."""
+        other = dataclasses.replace(
+            pair, data=pair.neighbor, neighbor=pair.data, target=pair.data[-1], novel=(), events=()
+        )
+        result = _Target(columns, other)
+        result._halfway = result._between(other)
+        return result
+
+    def _between(self, pair: NeighboringData) -> dict[str, float]:
+        """By the name of a column of categories, half-way from how many records of D have the target's to how many of
+        D′ have it, where these differ."""
+        results = {}
+        for column in self._columns:
+            held = self._count(column, pair.neighbor)
+            if column.name not in self._middles and column.kind == "category" and held > self._held[column.name]:
+                results[column.name] = (held + self._held[column.name]) / 2
+        return results
 
     def _combinations(self, pair: NeighboringData) -> dict[str, list[tuple[int, ...]]]:
         """By the name of an expected feature, the columns of each combination that it looks for: of those in which some
@@ -372,6 +395,9 @@ class _Target:
                 )
         for name, (new, triples) in self._words.items():
             self._add_texts(name, cells[name].raw, new, triples, into)
+        if self._replaced is not None:
+            into.replaced = into.replaced or _FeatureSums()
+            self._replaced.add(cells, into.replaced)
 
     def features(self, sums: _FeatureSums) -> Features:
         """All features of an output, from the sums over its pieces."""
@@ -382,9 +408,23 @@ class _Target:
         shown = float(sum(sums.counts.get(name, 0.0) > 0 for name in alone.values()))
         equal = sum(sums.counts.get(f"{name}: {EQUAL}", 0.0) > 0 for name in self._novel if name not in self._middles)
         reached = {REACHED: float(equal + sum(sums.reached.values()))} if self._reaches else {}
+        if self._replaced is not None and sums.replaced is not None:
+            missed = len(self._replaced._signs) - self._replaced._there(sums.replaced)
+            reached[EXCHANGED] = float(self._there(sums) + missed)
         beyond = [sums.counts.get(f"{name}: {EQUAL}", 0.0) - count for name, count in self._held.items()]
         apart = {MORE: max(beyond), LESS: -min(beyond)} if beyond else {}
         return {**sums.features(), SHOWN: shown, **reached, **apart}
+
+    @property
+    def _signs(self) -> set[str]:
+        """The columns in which an output can show the target in `_there`."""
+        return self._middles.keys() | self._halfway.keys()
+
+    def _there(self, sums: _FeatureSums) -> int:
+        """In how many columns an output has a number toward the target's, or its category more often than half-way from
+        D to D′."""
+        often = sum(sums.counts[f"{name}: {EQUAL}"] > half for name, half in self._halfway.items())
+        return often + sum(sums.counts[f"{name}: {TOWARD}"] > 0 for name in self._middles)
 
     def _equal(self, column: ColumnFacts, cells: _Cells) -> Bools:
         """Which rows have the target's value in a column."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.attacks.black_box.absent_values import absent_pair, absent_row, absent_triple
-from dpassay.attacks.black_box.extreme_values import extreme_value, longest_text, outlier
+from dpassay.attacks.black_box.extreme_values import extreme_value, longest_text, opposite_outliers, outlier
 from dpassay.attacks.black_box.neighboring_data import NeighboringData, Sample
 from dpassay.attacks.black_box.new_values import (
     empty_class,
@@ -73,6 +73,13 @@ _TABLE: Final[dict[str, _Strategy]] = {
         "without the rarest category of each column",
         "has them all, and numbers a range beyond the largest",
         "noise that is too small for a record that shows in several columns at once",
+    ),
+    "opposite_outliers": _Strategy(
+        opposite_outliers,
+        "without the rarest category of each column, and with a record that has the rarest other ones and numbers two "
+        "ranges below the smallest",
+        "replaces that record, and has the rarest categories of all and numbers two ranges beyond the largest",
+        "noise that is too small for a record that replaces another one and shows in several columns at once",
     ),
     "extreme_value": _Strategy(
         extreme_value,

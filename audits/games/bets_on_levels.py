@@ -1,65 +1,131 @@
-"""Bets on every value of one feature, such as the number of columns in which a record shows.
+"""Bets on every value of one feature to which all columns add their part, such as the number in which a record shows.
 
 Noise that is too small for a record which shows in several columns is seen in all of them: each adds its part to
 the privacy loss. One threshold on their number loses most of that: for two columns with noise for ε = 1 each, half of
 what a round adds to the logarithm of the gambler's wealth (`benchmarks/most_power.py`). So here each value is bet on by
-how much likelier it seems on D′. That is estimated from all earlier runs of the pair by logistic regression, which is
-right if all columns have losses of one size (`dpassay.attacks.black_box.likelihood_ratios`). The bets are those of
-`dpassay.audits.statistics.score_bets`, which gain nothing on average if the claim holds, whatever the estimates are.
+how much likelier it seems on D′. The bets are those of `dpassay.audits.statistics.score_bets`, which gain nothing on
+average if the claim holds, whatever the estimates are.
+
+The estimate is a logistic regression of the data set on the value, by all earlier runs of the pair. If s signs have
+noise of one size and are independent, the logarithm of the ratio is linear in their number, with slope 2ε/s about the
+middle. Noise of the wrong size is most often wrong by a factor of two: a sensitivity, or a budget that is spent twice.
+So the regression starts from twice the claimed ε, and leaves that as runs say so. The prior costs no confidence.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import special, stats
 
-from dpassay.attacks.black_box.likelihood_ratios import LikelihoodRatio, logistic_likelihood_ratio
 from dpassay.audits.statistics.score_bets import Counted, log_gains
 from dpassay.base.arrays import Floats
 
 LARGEST = 64.0
 """ε above which a claim allows nearly everything."""
-LEAST_RUNS = 4
-"""Earlier runs on each data set without which there is no estimate."""
+
+_TIMES = 2.0  # the claimed ε, before the runs
+_WEIGHT_OF_SLOPE = (
+    2.0  # of the prior of the slope, in units of its mean at ε = 1, or at the claimed one if that is more
+)
+_WEIGHT_OF_MIDDLE = 0.1
+_STEPS = 25  # of Newton's method
+_MOST = 8.0  # of the logarithm of a ratio, before the number of runs allows more
 
 
-def log_factors(
-    seen: tuple[Sequence[float], Sequence[float]], new: tuple[float, float], epsilons: Floats, delta: float
-) -> Floats:
-    """The logarithm of the factor by which one round changes the wealth against every ε, shape (G,).
+class LevelRatio:
+    """The estimated logarithm of how much likelier each level is on D′, from runs on D and on D′.
 
     Args:
-        seen: values on D and on D′ in earlier runs, at least `LEAST_RUNS` of each.
-        new: values on D and on D′ in the round, which no estimate depends on.
-        epsilons: shape (G,), at least 0.
-        delta: δ in [0, 1).
+        on_d, on_d_prime: levels in earlier runs; those below 0 count as 0. As many of either are used.
+        signs: the largest level.
+        limit: ε of the claim.
     """
-    earlier = _as_many(seen)
-    ratio = _fitted(earlier)
-    on_d, on_d_prime = (np.array([value]) for value in new)
-    return log_gains(_counted(ratio, *earlier), _counted(ratio, on_d, on_d_prime), epsilons, delta)
 
+    def __init__(self, on_d: Sequence[float], on_d_prime: Sequence[float], signs: float, limit: float) -> None:
+        size = min(len(on_d), len(on_d_prime))
+        self._signs, self._limit = max(signs, 1.0), min(limit, LARGEST)
+        self._usual = max(2 * _TIMES * self._limit / self._signs, 0.01)  # the slope before the runs, per sign
+        self._most = max(_MOST, math.log(4 * size + 1))  # no estimate is much surer than the number of runs allows
+        self._seen = self._levels(on_d[:size]), self._levels(on_d_prime[:size])
+        self._start, self._slope, self._deviation = self._fitted()
 
-def mean_growth(seen: tuple[Sequence[float], Sequence[float]], limit: float, delta: float) -> float:
-    """What a round is expected to add to the logarithm of the wealth against a claimed ε: what earlier runs would have
-    added, less one in all, since the estimate was made from them."""
-    earlier = _as_many(seen)
-    counted = _counted(_fitted(earlier), *earlier)
-    return (float(log_gains(counted, counted, np.array([min(limit, LARGEST)]), delta)[0]) - 1.0) / len(earlier[0])
+    @property
+    def log_odds(self) -> float:
+        """The logarithm of how much more probable the runs are if levels differ as estimated than if they do not, less
+        one for the estimate that was made from them."""
+        on_d, on_d_prime = (self._of(side, self._slope) for side in self._seen)
+        if not on_d.size:
+            return 0.0
+        likely = special.log_expit(-on_d).sum() + special.log_expit(on_d_prime).sum()
+        return 2 * on_d.size * math.log(2) + float(likely) - 1.0
 
+    def log_factors(self, new: tuple[float, float], epsilons: Floats, delta: float) -> Floats:
+        """The logarithm of the factor by which one round changes the wealth against every ε, shape (G,).
 
-def _as_many(seen: tuple[Sequence[float], Sequence[float]]) -> tuple[Floats, Floats]:
-    """As many values of either side; a failed run, which has none, is below all others."""
-    size = min(map(len, seen))
-    on_d, on_d_prime = (np.maximum(np.asarray(side[:size], dtype=np.float64), -1.0) for side in seen)
-    return on_d, on_d_prime
+        Args:
+            new: levels on D and on D′ in the round, which no estimate depends on.
+            epsilons: shape (G,), at least 0.
+            delta: δ in [0, 1).
+        """
+        seen, sides = self._counted(self._slope, self._seen), (self._levels([new[0]]), self._levels([new[1]]))
+        return log_gains(seen, self._counted(self._slope, sides), epsilons, delta, always=True)
 
+    def mean_growth(self, delta: float) -> float:
+        """What a round is expected to add to the logarithm of the wealth against the claim, if levels differ and are as
+        frequent as they were: the mean over three slopes, in the place of all that the runs allow."""
+        slopes = self._slope + self._deviation * math.sqrt(3) * np.array([-1.0, 0.0, 1.0])
+        return float(np.array([1, 4, 1]) @ [self._growth(slope, delta) for slope in slopes.tolist()]) / 6
 
-def _fitted(seen: tuple[Floats, Floats]) -> LikelihoodRatio:
-    return logistic_likelihood_ratio(*seen, float)
+    def _growth(self, slope: float, delta: float) -> float:
+        """The same for one slope."""
+        levels, weights = self._frequencies()
+        likely = special.expit(self._of(levels, slope))
+        seen = self._counted(slope, self._seen)
+        new = self._counted(slope, (levels, levels), (weights * (1 - likely), weights * likely))
+        gains = log_gains(seen, new, np.array([self._limit]), delta, always=True)
+        return 2 * max(0.0, float(gains[0])) / float(weights.sum())
 
+    def _levels(self, levels: Sequence[float]) -> Floats:
+        return np.clip(np.asarray(levels, dtype=np.float64), 0.0, self._signs)
 
-def _counted(ratio: LikelihoodRatio, on_d: Floats, on_d_prime: Floats) -> Counted:
-    first, second = (ratio.of(np.maximum(side, -1.0)) for side in (on_d, on_d_prime))
-    return Counted.of(first, second, ratio.least, ratio.most)
+    def _fitted(self) -> tuple[float, float, float]:
+        """The ratio in the middle of all levels, the slope, and its standard deviation."""
+        both = np.concatenate(self._seen) - self._signs / 2
+        labels = np.repeat([0.0, 1.0], [side.size for side in self._seen])
+        start, slope = 0.0, self._usual
+        weight_of_slope = _WEIGHT_OF_SLOPE / max(self._usual, 2 * _TIMES / self._signs) ** 2  # as at ε = 1 below it
+        for _ in range(_STEPS):
+            likely = special.expit(start + slope * both)
+            weight, rest = likely * (1 - likely), labels - likely
+            first = float(rest.sum()) - _WEIGHT_OF_MIDDLE * start
+            second = float((rest * both).sum()) - weight_of_slope * (slope - self._usual)
+            one, two = float(weight.sum()) + _WEIGHT_OF_MIDDLE, float((weight * both * both).sum()) + weight_of_slope
+            cross = float((weight * both).sum())
+            size = one * two - cross * cross
+            steps = (two * first - cross * second) / size, (one * second - cross * first) / size
+            start, slope = start + steps[0], slope + steps[1]
+            if max(map(abs, steps)) < 1e-9:
+                break
+        return start, slope, math.sqrt(one / size)
+
+    def _of(self, levels: Floats, slope: float) -> Floats:
+        """The estimate for some levels, if the slope is this."""
+        return np.asarray(np.clip(self._start + slope * (levels - self._signs / 2), -self._most, self._most))
+
+    def _frequencies(self) -> tuple[Floats, Floats]:
+        """Levels, and how often each was seen; one run on D and one on D′ of independent signs with the usual slope is
+        added."""
+        every, rate = np.arange(round(self._signs) + 1.0), float(special.expit(self._usual / 2))
+        laws = sum(stats.binom.pmf(every, round(self._signs), each) for each in (rate, 1 - rate))
+        seen = np.concatenate(self._seen)
+        return np.concatenate([every, seen]), np.concatenate([laws, np.ones(seen.size)])
+
+    def _counted(
+        self, slope: float, levels: tuple[Floats, Floats], weights: tuple[Floats | None, Floats | None] = (None, None)
+    ) -> Counted:
+        ends = self._of(np.array([0.0, self._signs]), slope)
+        on_d, on_d_prime = (self._of(side, slope) for side in levels)
+        return Counted.of(on_d, on_d_prime, float(ends.min()), float(ends.max()), weights)

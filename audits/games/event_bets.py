@@ -6,7 +6,8 @@ from D; the rest is not bet. The shares are fixed before the round, so that a me
 (docs/proofs/many-runs.md, theorem 1). Where nothing is there, hardly anything is lost; where an event is the right one,
 its share grows with every round that shows it.
 
-The number of columns in which a record shows is bet on by all its values (`dpassay.audits.games.bets_on_levels`).
+A feature to which all columns add their part, such as the number in which a record shows, is bet on by all its values
+(`dpassay.audits.games.bets_on_levels`).
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from typing import Any, Final
 import numpy as np
 from scipy import special
 
-from dpassay.attacks.black_box.output_events import REACHED, Event
+from dpassay.attacks.black_box.output_events import EXCHANGED, IN_ALL_COLUMNS, Event
 from dpassay.attacks.black_box.output_features import Features
-from dpassay.audits.games import bets_on_levels
+from dpassay.audits.games.bets_on_levels import LevelRatio
 from dpassay.audits.games.distinguishing_choice import thresholds
 from dpassay.audits.games.event_choice import event_to_json, happened, matrix
 from dpassay.audits.games.expected_growth import ANY, EXPECTED, Prior, expected_growth
@@ -46,15 +47,16 @@ Sides = tuple[Sequence[Features], Sequence[Features]]
 
 @dataclass(frozen=True, slots=True)
 class Bet:
-    """An event, the share of the wealth that is bet on it, and whether that is bet on all values of its feature."""
+    """An event, the share of the wealth that is bet on it, and, if that is bet on all values of its feature, how much
+    likelier each seems on D′."""
 
     event: Event
     share: float
-    by_levels: bool = False
+    ratio: LevelRatio | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON types."""
-        return {**event_to_json(self.event), "share": self.share, "by_levels": self.by_levels}
+        return {**event_to_json(self.event), "share": self.share, "by_levels": self.ratio is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ def choose_bets(seen: Sides, expected: Mapping[Event, float], limit: float, delt
     """
     runs = len(seen[0]), len(seen[1])
     events, log_odds, growth = list[Event](), list[float](), list[float]()
+    ratios: dict[int, LevelRatio] = {}
 
     def add(tried: Sequence[Event], hits: Integers, odds: float, prior: Prior) -> None:
         """Adds the best of some events."""
@@ -93,9 +96,13 @@ def choose_bets(seen: Sides, expected: Mapping[Event, float], limit: float, delt
 
     for event, odds in expected.items():
         hits = np.array([[sum(happened(event, features) for features in side) for side in seen]])
-        add([event], hits, odds, EXPECTED)
-        if by_levels(event, seen):
-            growth[-1] = max(growth[-1], bets_on_levels.mean_growth(_levels(seen), limit, delta))
+        if event.feature != EXCHANGED:  # all its signs at once are rare
+            add([event], hits, odds, EXPECTED)
+        if event.feature in IN_ALL_COLUMNS:
+            ratio = ratios[len(events)] = _ratio(event, seen, limit)
+            events.append(event)
+            log_odds.append(math.log(odds) + ratio.log_odds)
+            growth.append(ratio.mean_growth(delta))
     names = sorted({name for side in seen for features in side for name in features}) if min(runs) else []
     columns = [np.sort(matrix(side, names), axis=0) for side in seen]
     for position, name in enumerate(names):
@@ -117,11 +124,8 @@ def choose_bets(seen: Sides, expected: Mapping[Event, float], limit: float, delt
     grown = np.round(shares * np.array(growth), _DIGITS)
     best = np.argsort(-grown, kind="stable")[:MOST_BETS]
     order = [int(index) for index in best if index < len(events) and shares[index] > _LEAST_SHARE]
-    bets = (
-        Bet(events[index], float(shares[index]), index < len(expected) and by_levels(events[index], seen))
-        for index in order
-    )
-    return EventBets(tuple(bets), round(float(grown.sum()), _DIGITS))
+    bets = tuple(Bet(events[index], float(shares[index]), ratios.get(index)) for index in order)
+    return EventBets(bets, round(float(grown.sum()), _DIGITS))
 
 
 def share_of_expected(hits: Floats, runs: int, *, limit: float, delta: float) -> Floats:
@@ -140,8 +144,7 @@ def _probabilities(log_odds: Floats) -> Floats:
 
 
 class EventCounts:
-    """In how many of the runs seen so far each event of some bets happened, on D and on D′, and in how many columns
-    the record showed in each run.
+    """In how many of the runs seen so far each event of some bets happened, on D and on D′.
 
     Args:
         bets: whose events are counted.
@@ -151,13 +154,11 @@ class EventCounts:
     def __init__(self, bets: Sequence[Bet], seen: Sides) -> None:
         self.runs = [len(side) for side in seen]
         self.of = {bet.event: [sum(happened(bet.event, run) for run in side) for side in seen] for bet in bets}
-        self.levels = _levels(seen)
 
     def add(self, new: tuple[Features, Features]) -> None:
         """Adds a run on D and one on D′."""
         for side, features in enumerate(new):
             self.runs[side] += 1
-            self.levels[side].append(_level(features))
             for event, hits in self.of.items():
                 hits[side] += happened(event, features)
 
@@ -189,24 +190,15 @@ def log_factors(
 
 def _factors(bet: Bet, new: tuple[Features, Features], epsilons: Floats, delta: float, counted: EventCounts) -> Floats:
     event = bet.event
-    if bet.by_levels:
-        on_d, on_d_prime = map(_level, new)
-        return bets_on_levels.log_factors(counted.levels, (on_d, on_d_prime), epsilons, delta)
+    if bet.ratio is not None:
+        on_d, on_d_prime = (features.get(event.feature, 0.0) for features in new)
+        return bet.ratio.log_factors((on_d, on_d_prime), epsilons, delta)
     rates = [estimated_rate(hits, runs) for hits, runs in zip(counted.of[event], counted.runs, strict=True)]
     hit, miss = log_bets(np.array(rates[0]), np.array(rates[1]), np.exp(epsilons), delta)
     return np.asarray(sum((hit if happened(event, new[side]) else miss)[side] for side in (0, 1)))
 
 
-def by_levels(event: Event, seen: Sides) -> bool:
-    """Whether columns add up to the event's feature, and there are enough runs to bet on all its values."""
-    return event.feature == REACHED and min(map(len, seen)) >= bets_on_levels.LEAST_RUNS
-
-
-def _levels(seen: Sides) -> tuple[list[float], list[float]]:
-    on_d, on_d_prime = (list(map(_level, side)) for side in seen)
-    return on_d, on_d_prime
-
-
-def _level(features: Features) -> float:
-    """In how many columns the record shows; −∞ for a failed run, which has no such feature."""
-    return features.get(REACHED, -math.inf)
+def _ratio(event: Event, seen: Sides, limit: float) -> LevelRatio:
+    """How much likelier each value of an event's feature is on D′; its threshold is the largest value."""
+    on_d, on_d_prime = ([features.get(event.feature, 0.0) for features in side] for side in seen)
+    return LevelRatio(on_d, on_d_prime, event.threshold, limit)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpassay.attacks.black_box.feature_words import in_words, plain_threshold
-from dpassay.attacks.black_box.output_events import REACHED, Event
+from dpassay.attacks.black_box.output_events import IN_ALL_COLUMNS, Event
 from dpassay.attacks.black_box.output_features import FAILED, Features
 from dpassay.audits.games.distinguishing_choice import thresholds
 from dpassay.audits.games.many_runs_design import ManyRunsDesign, Pair
@@ -96,7 +96,7 @@ def choose_event(
     def copied(feature: str) -> bool:
         return is_copied(feature, (on_d, on_d_prime), held)
 
-    if best.event.feature == REACHED:  # losses of columns add up; one column alone is no plainer name of that
+    if best.event.feature in IN_ALL_COLUMNS:  # losses of columns add up; one column alone is no plainer name of that
         found = [candidate for candidate in found if candidate.hits in ((0, runs[1]), (runs[0], 0))]
     return best.value, plainest(found, best, runs, estimate, copied).event
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from dpassay.attacks.black_box.feature_words import in_words
-from dpassay.attacks.black_box.output_events import REACHED, Event
+from dpassay.attacks.black_box.output_events import IN_ALL_COLUMNS, Event
 from dpassay.attacks.black_box.output_features import FAILED, Features
 from dpassay.audits.games.event_bets import (
     EXPECTED_ODDS,
@@ -358,8 +358,8 @@ class RoundsOfPairs(AuditRounds):
         if failing_side(self.design, seen, FAILURES):
             return EventBets((), -math.inf)
         events = expected_events(self.design, pair)
-        everywhere = [event for event in events if event.feature == REACHED]
-        others = [event for event in events if event.feature != REACHED]
+        everywhere = [event for event in events if event.feature in IN_ALL_COLUMNS]
+        others = [event for event in events if event.feature not in IN_ALL_COLUMNS]
         odds = _PROBED_ODDS if pair not in self.design.pairs else _COLUMN_ODDS if everywhere else EXPECTED_ODDS
         expected = dict.fromkeys(everywhere, _EVERYWHERE_ODDS) | {event: odds / len(others) for event in others}
         chosen = choose_bets(seen, expected, self.design.limit, self.design.delta)

@@ -60,12 +60,19 @@ class Counted:
     on_d_prime: Floats
 
     @classmethod
-    def of(cls, on_d: Floats, on_d_prime: Floats, least: float, most: float) -> Counted:
-        """Counts ratios that lie between `least` and `most`."""
+    def of(
+        cls,
+        on_d: Floats,
+        on_d_prime: Floats,
+        least: float,
+        most: float,
+        weights: tuple[Floats | None, Floats | None] = (None, None),
+    ) -> Counted:
+        """Counts ratios that lie between `least` and `most`, each once unless weights are given."""
         low, high = (round(end / LEVEL) for end in (least, most))
         sides = [
-            np.bincount(np.clip(np.rint(side / LEVEL), low, high).astype(np.int64) - low, minlength=high - low + 1)
-            for side in (on_d, on_d_prime)
+            np.bincount(np.clip(np.rint(side / LEVEL), low, high).astype(np.int64) - low, each, high - low + 1)
+            for side, each in zip((on_d, on_d_prime), weights, strict=True)
         ]
         return cls(low, *(side.astype(np.float64) for side in sides))
 
@@ -75,16 +82,17 @@ class Counted:
         return np.asarray((self.first + np.arange(len(self.on_d))) * LEVEL)
 
 
-def log_gains(seen: Counted, new: Counted, epsilons: Floats, delta: float) -> Floats:
+def log_gains(seen: Counted, new: Counted, epsilons: Floats, delta: float, *, always: bool = False) -> Floats:
     """The logarithm of the factor by which new outputs change the wealth, for every ε, shape (G,).
 
     For every ε the cap is the one that would have gained most on the outputs seen before; there is no bet if all would
-    have lost.
+    have lost, unless it is always bet.
 
     Args:
         seen, new: counts by the same estimate.
         epsilons: shape (G,), at least 0.
         delta: δ in [0, 1).
+        always: whether to bet where all caps would have lost.
     """
     ratios = seen.ratios
     grown, shrunk = np.exp(epsilons), np.exp(-epsilons)
@@ -93,7 +101,7 @@ def log_gains(seen: Counted, new: Counted, epsilons: Floats, delta: float) -> Fl
     ends = (1 + grown) * special.expit(side * ratios[[-1, 0]])[:, None] - grown  # the largest of either
     counts = [(counted.on_d[at], counted.on_d_prime[at]) for counted in (seen, new)]
     runs = new.on_d.sum() + new.on_d_prime.sum()
-    most, gains = np.zeros(len(epsilons)), np.zeros(len(epsilons))
+    most, gains = np.full(len(epsilons), -math.inf if always else 0.0), np.zeros(len(epsilons))
     for cap in _CAPS if delta else _CAPS[:1]:
         h, g = np.clip(stakes, 0.0, cap)
         paid = np.log1p(shrunk * delta * np.clip(ends, 0.0, cap).sum(axis=0) / 2)

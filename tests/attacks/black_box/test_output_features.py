@@ -22,6 +22,7 @@ from dpassay.accounting.adjacency import Adjacency
 from dpassay.attacks.black_box import output_features
 from dpassay.attacks.black_box.column_facts import ColumnFacts, describe_columns
 from dpassay.attacks.black_box.neighboring_data import NeighboringData, Sample
+from dpassay.attacks.black_box.output_events import EXCHANGED
 from dpassay.attacks.black_box.output_features import FAILED, LESS, MORE, Features, OutputFeatures, failed
 from dpassay.attacks.black_box.row_order import CHANGES, DESCENTS, FIRST, LAST, ORDERED, PLACE
 from dpassay.attacks.black_box.worst_cases import STRATEGIES, neighboring_data
@@ -38,7 +39,12 @@ ROWS: list[dict[str, Any]] = [
     for place in range(24)
 ]
 COLUMNS = describe_columns(ROWS, rules=Rules({"note": Kind.TEXT}))
-PAIRS = neighboring_data(Sample(tuple(ROWS), COLUMNS, Adjacency.ADD_REMOVE), np.random.default_rng(1), list(STRATEGIES))
+PAIRS = (
+    *neighboring_data(Sample(tuple(ROWS), COLUMNS, Adjacency.ADD_REMOVE), np.random.default_rng(1), list(STRATEGIES)),
+    *neighboring_data(
+        Sample(tuple(ROWS), COLUMNS, Adjacency.REPLACE_ONE), np.random.default_rng(1), ["opposite_outliers"]
+    ),
+)
 NAMES = [pair.name for pair in PAIRS]
 FEATURES = OutputFeatures(COLUMNS, PAIRS)
 FEATURES_TARGET = next(pair.target for pair in PAIRS if pair.name == "ordinary")
@@ -64,7 +70,9 @@ def number(name: str, value: Any) -> float | None:
         result = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return result if math.isfinite(result) else None
+    if not math.isfinite(result) or (isinstance(value, int) and result != value):  # a float does not hold it
+        return None
+    return result
 
 
 def word(value: Any) -> str:
@@ -181,6 +189,10 @@ def slow_pair(rows: Sequence[dict[str, Any]], pair: NeighboringData) -> Features
         results["columns that reach the target"] = reached + sum(
             results[f"{name}: target's value"] > 0 for name in pair.novel
         )
+    if pair.name == "opposite_outliers":
+        results[EXCHANGED] = signs(rows, pair.data, pair.neighbor, pair.target)[0]
+        there, every = signs(rows, pair.neighbor, pair.data, pair.data[-1])
+        results[EXCHANGED] += every - there
     results["novel values of the target"] = sum(results[f"{name}: target's value"] for name in pair.novel)
     same = [[equal(column, row.get(column.name)) for column in used] for row in rows]
     results["most cells of a row equal to the target's"] = max(map(sum, same))
@@ -231,6 +243,31 @@ def slow_pair(rows: Sequence[dict[str, Any]], pair: NeighboringData) -> Features
     seen = {triple for note in notes for triple in itertools.pairwise(itertools.pairwise(words(note)))}
     results["note: word triples of the target"] = len(seen & triples)
     return results
+
+
+def signs(
+    rows: Sequence[dict[str, Any]], without: Sequence[Any], with_it: Sequence[Any], record: Any
+) -> tuple[int, int]:
+    """In how many columns an output shows a record that one data set has and the other has not, and how many can."""
+    there = every = 0
+    for name in ("age", "paid"):
+        held = [number(name, row[name]) or 0.0 for row in without]
+        wanted = number(name, record[name]) or 0.0
+        if min(held) <= wanted <= max(held):
+            continue
+        middle = (min(max(wanted, min(held)), max(held)) + wanted) / 2
+        cells = [cell for row in rows if (cell := number(name, row.get(name))) is not None]
+        there += any(cell >= middle if wanted > middle else cell <= middle for cell in cells)
+        every += 1
+    for name in ("city", "plan"):
+        before, after, shown = (
+            sum(meaning(name, row.get(name)) == meaning(name, record[name]) for row in some)
+            for some in (without, with_it, rows)
+        )
+        if after > before:
+            there += 2 * shown > before + after
+            every += 1
+    return there, every
 
 
 ROUNDING = 1e-9

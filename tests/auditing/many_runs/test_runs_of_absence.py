@@ -70,7 +70,7 @@ def ranked(rows: Rows, seed: int) -> list[dict[str, Any]]:
 
 def refuted(generate: Callable[[Rows, int], list[dict[str, Any]]], pair: str | None, seed: int = 1) -> bool:
     result = audit_function(
-        generate, PEOPLE, claim=PureDP(1.0), runs=150, seed=seed, neighbors=None if pair is None else [pair]
+        generate, PEOPLE, claim=PureDP(1.0), runs=250, seed=seed, neighbors=None if pair is None else [pair]
     )
     return bool(result.details["refuted"])
 

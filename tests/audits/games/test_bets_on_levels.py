@@ -10,7 +10,7 @@ from scipy import stats
 
 from dpassay.accounting import PureDP
 from dpassay.attacks.black_box.output_events import REACHED, Event
-from dpassay.audits.games.bets_on_levels import log_factors, mean_growth
+from dpassay.audits.games.bets_on_levels import LevelRatio
 from dpassay.audits.games.many_runs import ManyRuns
 from dpassay.audits.games.many_runs_design import GeneratorRun, ManyRunsDesign, Pair
 from dpassay.audits.statistics.sequential import Sequential, Wealth
@@ -38,27 +38,49 @@ def worst(values: Floats, epsilon: float, delta: float) -> float:
 def test_no_round_gains_on_average_under_the_claim(epsilon: float, delta: float) -> None:
     """Exact, over all values of a round, for estimates from many different runs, failed ones among them."""
     rng, best = np.random.default_rng(0), 0.0
-    for size in (4, 9, 30):
+    for size in (1, 4, 9, 30):
         for _ in range(8):
             seen = [rng.binomial(3, rate, size).astype(float).tolist() for rate in rng.random(2)]
             seen[1][0] = -math.inf
+            ratio, at = LevelRatio(seen[0], seen[1], 3, 1.0), np.array([epsilon])
             factors = np.array(
-                [
-                    [math.exp(log_factors((seen[0], seen[1]), (x, y), np.array([epsilon]), delta)[0]) for y in range(4)]
-                    for x in range(4)
-                ]
+                [[math.exp(ratio.log_factors((x, y), at, delta)[0]) for y in range(4)] for x in range(4)]
             )
             best = max(best, worst(factors, epsilon, delta))
     assert 0.99 < best <= 1 + 1e-12
 
 
-def test_a_growth_is_that_of_bets_on_the_same_runs() -> None:
-    rng = np.random.default_rng(1)
-    on_d, on_d_prime = (rng.binomial(2, rate, 50).astype(float).tolist() for rate in (0.2, 0.8))
-    sums = sum(
-        log_factors((on_d, on_d_prime), (x, y), np.array([1.0]), 0.0)[0] for x, y in zip(on_d, on_d_prime, strict=True)
-    )
-    assert mean_growth((on_d, on_d_prime), 1.0, 0.0) == pytest.approx((sums - 1) / 50, abs=1e-9)
+def test_before_the_runs_bets_are_those_at_twice_the_claim() -> None:
+    """Independent signs whose losses add up to ε = 2 in all; the bets at the true ratio, and their mean growth."""
+    rate, grown = 1 / (1 + math.exp(-0.5)), math.e
+    ratio, laws = LevelRatio([], [], 4, 1.0), [stats.binom.pmf(np.arange(5), 4, p) for p in (1 - rate, rate)]
+    logs = np.array([[ratio.log_factors((x, y), np.array([1.0]), 0.0)[0] for y in range(5)] for x in range(5)])
+    likely = 1 / (1 + np.exp(-np.arange(-2.0, 3.0)))
+    h, g = (np.maximum((1 + grown) * side - grown, 0) for side in (likely, 1 - likely))
+    expected = np.log(1 - h + g / grown)[:, None] + np.log(1 + h / grown - g)[None, :]
+    assert logs == pytest.approx(expected, abs=1e-9)
+    assert ratio.log_odds == 0.0
+    spread = laws[0] @ expected @ laws[1]
+    assert 0 < spread < ratio.mean_growth(0.0) < 4 * spread, "the slope may be larger"
+
+
+def test_many_runs_give_the_true_ratio() -> None:
+    """Signs of which two of five are ever seen, with a loss of one each: the slope is 2, and the middle is not that of
+    five."""
+    rate, rng = 1 / (1 + math.exp(-1)), np.random.default_rng(1)
+    on_d, on_d_prime = (rng.binomial(2, p, 20_000).astype(float).tolist() for p in (1 - rate, rate))
+    ratio = LevelRatio(on_d, on_d_prime, 5, 1.0)
+    found = ratio._of(np.arange(3.0), ratio._slope)
+    assert found == pytest.approx([-2.0, 0.0, 2.0], abs=0.1)
+    assert ratio._deviation == pytest.approx(1 / math.sqrt(2 * 20_000 * 0.077), rel=0.2)
+    assert ratio.log_odds > 1000
+
+
+def test_levels_that_do_not_differ_lose_their_odds() -> None:
+    rng = np.random.default_rng(2)
+    on_d, on_d_prime = (rng.binomial(4, 0.5, 100).astype(float).tolist() for _ in range(2))
+    assert LevelRatio(on_d, on_d_prime, 4, 1.0).log_odds < 2.0
+    assert LevelRatio(on_d, on_d_prime, 4, 1.0).mean_growth(0.0) < LevelRatio([], [], 4, 1.0).mean_growth(0.0) / 10
 
 
 PAIR = (Pair("outlier", 0, 1, (Event(REACHED, 2.0),)),)
@@ -101,12 +123,14 @@ def test_rounds_are_bet_on_by_what_was_seen_before_them() -> None:
     seen: tuple[list[float], list[float]] = ([], [])
     state, bounds, levels = Sequential(delta=0.0, confidence=0.95), [], 0
     for number in range(details["rounds"]):
-        chosen = [item for item in details["bets"] if item["from_round"] <= number][-1]["bets"]
+        last = [item for item in details["bets"] if item["from_round"] <= number][-1]
+        chosen, start = last["bets"], last["from_round"]
         new = [audit._results[GeneratorRun("test", data, number)]["outlier"][REACHED] for data in (0, 1)]
         factor = np.full(state.grid.size, 1 - sum(bet["share"] for bet in chosen))
         for bet in chosen:
             if bet["by_levels"]:
-                logs = log_factors(seen, (new[0], new[1]), state.grid, 0.0)
+                ratio = LevelRatio(seen[0][:start], seen[1][:start], 2, 1.0)
+                logs = ratio.log_factors((new[0], new[1]), state.grid, 0.0)
                 levels += 1
             else:
                 one = Wealth(state.grid, 0.0)
