@@ -53,7 +53,8 @@ def fitted_likelihood_ratios(
     Raises:
         ValueError: if there are too few outputs, or no score can be fitted; or if a given score is NaN.
     """
-    _check_sizes(on_d, on_d_prime)
+    if len(on_d) != len(on_d_prime) or len(on_d) < 4:
+        raise ValueError("estimating likelihood ratios needs at least four outputs of each data set, as many of both")
     if score is not None:
         scores = [given_score(score)]
     else:
@@ -62,27 +63,9 @@ def fitted_likelihood_ratios(
         on_d, on_d_prime = on_d[1::2][:size], on_d_prime[1::2][:size]
     results = []
     for item in scores:
-        values = _values(item, on_d, on_d_prime)
+        values = [np.clip(item.of(side), -_LARGEST, _LARGEST) for side in (on_d, on_d_prime)]
         results += [_logistic(item, *values), _isotonic(item, *values)]
     return results
-
-
-def logistic_likelihood_ratio(on_d: Outputs, on_d_prime: Outputs, score: Callable[[Any], float]) -> LikelihoodRatio:
-    """The estimate by logistic regression alone; arguments and errors as for `fitted_likelihood_ratios`."""
-    _check_sizes(on_d, on_d_prime)
-    item = given_score(score)
-    return _logistic(item, *_values(item, on_d, on_d_prime))
-
-
-def _check_sizes(on_d: Outputs, on_d_prime: Outputs) -> None:
-    if len(on_d) != len(on_d_prime) or len(on_d) < 4:
-        raise ValueError("estimating likelihood ratios needs at least four outputs of each data set, as many of both")
-
-
-def _values(score: OutputScore, on_d: Outputs, on_d_prime: Outputs) -> tuple[Floats, Floats]:
-    """The scores of outputs of either data set, none infinite."""
-    first, second = (np.clip(score.of(side), -_LARGEST, _LARGEST) for side in (on_d, on_d_prime))
-    return first, second
 
 
 def _logistic(score: OutputScore, on_d: Floats, on_d_prime: Floats) -> LikelihoodRatio:

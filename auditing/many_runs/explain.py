@@ -144,7 +144,7 @@ class Explanation:
             sum(self._happened[GeneratorRun("pilot", self.first + index, number)] for number in range(RUNS_EACH))
             for index in range(len(self.variants))
         ]
-        tried = [
+        tried: list[dict[str, Any]] = [
             {
                 "column": variant.column,
                 "hits": count,

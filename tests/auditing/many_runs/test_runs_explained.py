@@ -101,7 +101,7 @@ def test_a_column_that_does_it_less_often_is_named_as_such(planned: Path, sides:
     for run in explanation.wanted():
         city = names[run.data - explanation.first] == "city" and run.number < 2
         shows = city if sides[1] == 0 else not city
-        explanation.add(run, {"": {tested["feature"]: float(shows)}})
+        explanation.add(run, {"": {str(tested["feature"]): float(shows)}})
     says = explanation.to_json()["says"]
     assert says.startswith("No single column of the target carries it as often.")
     assert f"less by 'city' ({2 if sides[1] == 0 else 8} of 10 runs);" in says
