@@ -159,7 +159,9 @@ def membership_of_a_model(folder: Path) -> tuple[AuditResult, ...]:
 def membership_of_text(folder: Path) -> tuple[AuditResult, ...]:
     """Texts that hold half of the members; the result is also written."""
     inside = np.random.default_rng(0).random(100) < 0.5
-    rows = [{"text": f"Note {index} of {index * index} words.", "included": int(inside[index])} for index in range(100)]
+    rows: list[dict[str, Any]] = [
+        {"text": f"Note {index} of {index * index} words.", "included": int(inside[index])} for index in range(100)
+    ]
     candidates = write_rows(folder / "candidates.jsonl", rows)
     made = write_texts(folder / "made.jsonl", [row["text"] for row in rows[:50] if row["included"]])
     found = audit.membership(
