@@ -37,6 +37,7 @@ class Entry:
         label: column of the class, which it knows; empty if it knows none.
         data: that it reads.
         runs: most runs.
+        probes: whether a probing data set is run first.
         reading: what a refutation is due to in its code; or what else a reader should know.
     """
 
@@ -55,6 +56,7 @@ class Entry:
     label: str = ""
     data: Path = BINNED
     runs: int = 200
+    probes: bool = True
     reading: str = ""
 
 
@@ -106,14 +108,14 @@ ENTRIES = (
     ),
     Entry(
         name="smartnoise_mwem",
-        title="SmartNoise MWEM",
+        title="SmartNoise MWEM, without probes",
         package="smartnoise-synth",
         script="smartnoise",
         options=f"--method mwem --epsilon {EPSILON:g}",
         unprotected="--method mwem --epsilon 1e6",
         claims="ε = 1 for a record",
         public=_READ,
-        runs=120,
+        probes=False,
     ),
     Entry(
         name="smartnoise_mwem_public",
@@ -128,8 +130,8 @@ ENTRIES = (
         reading="`_histogram_from_data_attributes` takes the smallest and the largest index of each column from the "
         "data (`min(column)`, `max(column)`), also where the transformer knows all public values, and noise adds none. "
         "A value beyond those of the other records is written only if its record is there. Each column does so by "
-        "itself; here `visits` and `health` do, whose rare values come last. `coinsurance` 100 comes second as a text, "
-        "so it is written without any record.",
+        "itself: here `visits` and `health`, whose rare values come last. `coinsurance` 100 is, as a text, between "
+        "others, so it is written without any record, and it takes a second column of the target to tell D′ from D.",
     ),
     Entry(
         name="smartnoise_mst",
@@ -205,8 +207,10 @@ ENTRIES = (
         private=False,
         public="–",
         data=PEOPLE,
-        reading="`sample` starts from a fixed seed (`FIXED_RNG_SEED`), and nothing else is random, so all runs on one "
-        "data set are equal, and the test tells two data sets apart by any difference.",
+        reading="A synthesizer has `enforce_min_max_values=True` unless told otherwise: `_reverse_transform` cuts "
+        "numbers to the smallest and the largest of the data (`data.clip(self._min_value, self._max_value)`), and "
+        "noise adds none. `sample` starts from a fixed seed (`FIXED_RNG_SEED`), so all runs on one data set are equal; "
+        "the bound is about the generator as it is run.",
     ),
     Entry(
         name="smote",

@@ -29,6 +29,7 @@ import as_functions  # noqa: E402
 from entries import BY_NAME, DOMAINS, ENTRIES, EPSILON, Entry  # noqa: E402
 
 import dpassay  # noqa: E402
+from dpassay.attacks.black_box.worst_cases import STRATEGIES  # noqa: E402
 
 RESULTS = HERE / "results"
 SHOWN = {"numpy", "pandas", "torch", "mbi", "opacus", "scikit-learn", "ctgan", "copulas"}
@@ -47,6 +48,7 @@ def audited(entry: Entry, folder: Path, python: str) -> dict[str, Any]:
             delta=entry.delta,
             adjacency=entry.adjacency,
             runs=entry.runs,
+            neighbors=() if entry.probes else tuple(STRATEGIES),
             schema=DOMAINS if entry.schema else None,
             label=entry.label or None,
             title=entry.title,

@@ -97,6 +97,8 @@ def test_a_script_is_run_as_a_function(page: ModuleType, tmp_path: Path, monkeyp
         "        raise SystemExit(1)\n"
         "    text = open(given).read()\n"
         "    open(made, 'w').write(text + '9,seed ' + seed + '\\n')\n"
+        "if __name__ == '__main__':\n"
+        "    main(sys.argv[1:])\n"
     )
     monkeypatch.setattr(functions, "SCRIPTS", tmp_path)
     monkeypatch.setitem(
@@ -107,11 +109,24 @@ def test_a_script_is_run_as_a_function(page: ModuleType, tmp_path: Path, monkeyp
     assert functions.stub(records, 2**32 + 5) == [*records, {"visits": "9", "health": "seed 5"}]
     with pytest.raises(SystemExit):
         functions.stub(records, 13)
-    assert len((tmp_path / "cpu.txt").read_text().split()) == 2
+    monkeypatch.setenv(functions.PYTHON, sys.executable)
+    assert functions.stub(records, 6) == [*records, {"visits": "9", "health": "seed 6"}], "a process of its own"
+    with pytest.raises(subprocess.CalledProcessError):
+        functions.stub(records, 13)
+    assert len((tmp_path / "cpu.txt").read_text().split()) == 4
     with pytest.raises(AttributeError):
         functions.smote_unprotected  # noqa: B018 (it has no protection to switch off)
     with pytest.raises(AttributeError):
         functions.nothing  # noqa: B018
+
+
+def test_versions_are_those_of_the_interpreter_of_the_generator(page: ModuleType) -> None:
+    study, entry = importlib.import_module("study"), next(entry for entry in page.ENTRIES if not entry.package)
+    own, other = (study.interpreter(python) for python in ("", sys.executable))
+    assert own[0] == other[0]
+    assert study.versions(entry, own[1]) == study.versions(entry, other[1])
+    with pytest.raises(SystemExit, match="dpassay is not installed"):
+        study.versions(entry, [str(page.RESULTS)])
 
 
 def test_public_values_are_given_as_they_are_read(page: ModuleType, tmp_path: Path) -> None:
