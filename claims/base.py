@@ -326,7 +326,7 @@ class Claim(Strict):
         mechanism: Any = self.generator()
         return Plan(mechanism.plan())
 
-    def load_records(self, download: bool = False) -> list[Record]:
+    def load_records(self, download: bool = False) -> Sequence[Record]:
         """The private records that the claim is about.
 
         Args:

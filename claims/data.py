@@ -76,7 +76,7 @@ def paths_in(value: Any) -> list[Path]:
 class DataSource(Strict):
     """Base class of sources of private data."""
 
-    def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> list[Record]:
+    def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> Sequence[Record]:
         """The records, in the order of the source.
 
         Args:
@@ -116,7 +116,7 @@ class BuiltinData(DataSource):
         description="made-up keys of five digits, notes from a survey of real people, or such notes with keys in them"
     )
 
-    def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> list[Record]:
+    def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> Sequence[Record]:
         if count is None:
             raise ValueError("public.records: is missing; it says how many builtin records are drawn")
         return builtin_records(self.name, count, BUILTIN_SEED)
@@ -157,7 +157,7 @@ class FileData(WrittenFile, DataSource):
         None, description="turns: the text is a list of the turns of a chat, joined to lines `role: content`"
     )
 
-    def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> list[Record]:
+    def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> Sequence[Record]:
         return read_records(
             self.path,
             text=self.text,
@@ -187,7 +187,7 @@ class DatasetData(DataSource):
         None, description="turns: the text is a list of the turns of a chat, joined to lines `role: content`"
     )
 
-    def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> list[Record]:
+    def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> Sequence[Record]:
         source = HubDataset(self.name, self.split, self.subset, download)
         return read_records(
             source,
@@ -216,7 +216,7 @@ Data = Annotated[BuiltinData | FileData | DatasetData, Field(discriminator="sour
 """Every source; the key `source` selects one."""
 
 
-def load(source: DataSource, count: int | None, download: bool = False, labels: Sequence[str] = ()) -> list[Record]:
+def load(source: DataSource, count: int | None, download: bool = False, labels: Sequence[str] = ()) -> Sequence[Record]:
     """The private records of a source.
 
     Args:

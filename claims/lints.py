@@ -6,7 +6,6 @@ The former are printed on both pages and by the command; the latter on the priva
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from dpassay.accounting.adjacency import Unit
 from dpassay.accounting.guarantees import ApproxDP, ExPostDP, PureDP
 from dpassay.base.number_format import format_number
 from dpassay.data.cells import as_number
+from dpassay.data.hashed_strings import hashes_of, multiplicities
 
 if TYPE_CHECKING:
     from dpassay.claims.base import Claim
@@ -93,9 +93,9 @@ def private_warnings(claim: Claim, records: Sequence[Record], runs: Sequence[str
         runs: names of all runs in the ledger.
     """
     results = []
-    users = Counter(record.user for record in records if record.user is not None)
+    users = multiplicities(hashes_of(record.user for record in records if record.user is not None))
     unit, stated = Unit.parse(claim.unit), claim.public.records
-    read = len(set(map(unit.of, records)))
+    read = len(multiplicities(hashes_of(map(unit.of, records))))
     if records and stated is not None and abs(read - stated) > max(FAR * stated, 4 * math.sqrt(stated)):
         of_all = f" in {len(records)} records" if unit.needs_user else ""
         counts = f" At unit {unit} it counts {unit.plural}, not records." if unit.needs_user else ""
@@ -109,8 +109,8 @@ def private_warnings(claim: Claim, records: Sequence[Record], runs: Sequence[str
             f"{numbers} of {len(records)} texts are numbers and nothing else. Check that data.text names the column of "
             "the text."
         )
-    if unit == Unit() and users and max(users.values()) > 1:
-        several = sum(count > 1 for count in users.values())
+    if unit == Unit() and users.max(initial=0) > 1:
+        several = int((users > 1).sum())
         results.append(
             f"The unit is a record, and {several} of {len(users)} users have several. Their privacy loss adds up over "
             "their records; unit user bounds it."

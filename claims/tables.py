@@ -62,7 +62,7 @@ class TableData(WrittenTable, DataSource):
         _check_written(self, self.path)
         return self
 
-    def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> list[Record]:
+    def load(self, count: int | None, download: bool, labels: Sequence[str] = ()) -> Sequence[Record]:
         if self.path is not None:
             return read_table(self.path, id=self.id, stated=self.stated)
         if count is None:

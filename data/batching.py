@@ -12,13 +12,16 @@ near the front shifts every later piece, so all of them change, and pieces do no
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from dpassay.accounting.adjacency import Unit
 from dpassay.base.arrays import Integers
+from dpassay.data.hashed_strings import Hashes, hashes_of, starts
 from dpassay.data.records import Record, check_ids
 
 KEY_BYTES = (16, 64)
@@ -39,29 +42,56 @@ def keyed_hash(key: bytes, purpose: str, value: str) -> int:
     return int.from_bytes(digest.digest(), "big")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Batches:
     """Records in slots and, within a slot, in contexts.
 
     Attributes:
-        contexts: for each slot, its contexts, each a tuple of indices of records; a slot may have none. They are
-            ordered by hash, which is independent of the input's order.
+        members: shape (used records,), indices of records, slot by slot and context by context.
+        context_starts: shape (contexts + 1,), where each context begins among the members.
+        slot_starts: shape (slots + 1,), where each slot begins among the contexts.
         assignment: shape (records,), the slot of each record; −1 for a record that is not used (because another record
             of its user is, or, as published, because it is in no full piece).
     """
 
-    contexts: tuple[tuple[tuple[int, ...], ...], ...]
+    members: Integers
+    context_starts: Integers
+    slot_starts: Integers
     assignment: Integers
+
+    @property
+    def contexts(self) -> Contexts:
+        """For each slot, its contexts, each a tuple of indices of records; a slot may have none. They are ordered by
+        hash, which is independent of the input's order."""
+        return Contexts(self)
 
     @property
     def sizes(self) -> Integers:
         """Shape (slots,): the number of contexts of each slot. Private."""
-        return np.array([len(slot) for slot in self.contexts], dtype=np.int64)
+        return np.diff(self.slot_starts)
 
     @property
     def units(self) -> Integers:
         """Shape (slots,): the number of records (or users) of each slot. Private; `sizes` when k = 1."""
-        return np.array([sum(map(len, slot)) for slot in self.contexts], dtype=np.int64)
+        return np.diff(self.context_starts[self.slot_starts])
+
+
+class Contexts(Sequence["tuple[tuple[int, ...], ...]"]):
+    """The contexts of each slot, made where they are asked for."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+
+    def __len__(self) -> int:
+        return len(self._batches.slot_starts) - 1
+
+    def __getitem__(self, slot: Any) -> Any:
+        if isinstance(slot, slice):
+            return tuple(self[place] for place in range(*slot.indices(len(self))))
+        of, place = self._batches, range(len(self))[slot]
+        ends = of.context_starts[of.slot_starts[place] : of.slot_starts[place + 1] + 1].tolist()
+        members = of.members[ends[0] : ends[-1]].tolist()
+        return tuple(tuple(members[first - ends[0] : end - ends[0]]) for first, end in itertools.pairwise(ends))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +127,8 @@ def label_indices(records: Sequence[Record], labels: Sequence[str]) -> Integers:
     if not labels:
         return np.zeros(len(records), dtype=np.int64)
     position = {label: index for index, label in enumerate(labels)}
-    result = np.array([position.get(record.label or "", -1) for record in records], dtype=np.int64)
+    found = (position.get(record.label or "", -1) for record in records)
+    result = np.fromiter(found, dtype=np.int64, count=len(records))
     if (result < 0).any():
         raise ValueError(
             "a record's label is not in the public list of labels; list every label that may occur, "
@@ -106,7 +137,7 @@ def label_indices(records: Sequence[Record], labels: Sequence[str]) -> Integers:
     return result
 
 
-def unit_records(records: Sequence[Record], key: bytes, unit: Unit) -> list[int]:
+def unit_records(records: Sequence[Record], key: bytes, unit: Unit) -> Integers:
     """The indices of the records that represent a unit: all of them, or of each user the one with the smallest hash.
 
     Raises:
@@ -114,17 +145,57 @@ def unit_records(records: Sequence[Record], key: bytes, unit: Unit) -> list[int]
     """
     check_ids(records)
     if not unit.needs_user:
-        return list(range(len(records)))
-    best: dict[str, tuple[int, str, int]] = {}
-    for index, record in enumerate(records):
+        return np.arange(len(records), dtype=np.int64)
+    users = hashes_of(_users(records, unit))
+    hashed = _keyed(key, "record-of-user", (record.slotting_id for record in records))
+    order = np.lexsort((hashed["low"], hashed["high"], users["low"], users["high"]))
+    order = _by_id(order, [users, hashed], records)
+    return np.sort(order[starts(users[order])])
+
+
+def _users(records: Sequence[Record], unit: Unit) -> Iterator[str]:
+    for record in records:
         if record.user is None:
             raise ValueError(
                 f"unit {unit} needs a user for every record, but a record has none; name the column of the users as "
                 "`user:` in the claim's data"
             )
-        candidate = (keyed_hash(key, "record-of-user", record.slotting_id), record.id, index)
-        best[record.user] = min(candidate, best.get(record.user, candidate))
-    return sorted(index for _, _, index in best.values())
+        yield record.user
+
+
+def _keyed(key: bytes, purpose: str, values: Iterable[str]) -> Hashes:
+    """The keyed hashes of strings, whose numbers are 2⁶⁴·high + low."""
+    numbers = bytearray()
+    for value in values:
+        numbers += keyed_hash(key, purpose, value).to_bytes(16, "little")
+    return np.frombuffer(numbers, dtype=[("low", "<u8"), ("high", "<u8")])
+
+
+def _remainders(hashes: Hashes, moduli: Integers | int) -> Integers:
+    """Keyed hashes modulo numbers below 2³¹, exactly."""
+    modulus = np.asarray(moduli, dtype=np.uint64)
+    half = np.uint64(2**32)
+    result = hashes["high"] % modulus
+    for part in (hashes["low"] // half, hashes["low"] % half):
+        result = (result * half + part) % modulus
+    return np.asarray(result, dtype=np.int64)
+
+
+def _by_id(order: Integers, keys: Sequence[Integers | Hashes], records: Sequence[Record]) -> Integers:
+    """Records in the order of some keys; those with equal keys by their ids."""
+    same = np.ones(max(0, len(order) - 1), dtype=np.bool_)
+    for values in keys:
+        ordered = values[order]
+        same &= ordered[1:] == ordered[:-1]
+    if not same.any():
+        return order
+    result = order.copy()
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(np.int8)))
+    for first, last in edges.reshape(-1, 2).tolist():
+        result[first : last + 1] = sorted(
+            order[first : last + 1].tolist(), key=lambda index: (records[index].id, index)
+        )
+    return result
 
 
 def _hashed(record: Record, unit: Unit) -> str:
@@ -155,24 +226,52 @@ def hashed_slots(
     Raises:
         ValueError: if an id repeats, or a record has no user.
     """
+    used = unit_records(records, key, unit)
+    cell = cells.of_record[used]
+    within = _remainders(_keyed(key, "slot", _of(records, used, unit)), np.array(cells.slots, dtype=np.int64)[cell])
+    slots = np.array(cells.starts, dtype=np.int64)[cell] + within
+    hashed = _keyed(key, "context", _of(records, used, unit))
+    order = np.lexsort((hashed["low"], hashed["high"], slots))
+    order = _by_id(order, [slots, hashed], _Picked(records, used))
+    if records_per_context > 1:
+        order, context_starts = _in_contexts(order, slots, _remainders(hashed, contexts))
+    else:
+        context_starts = np.arange(len(used) + 1, dtype=np.int64)
     assignment = np.full(len(records), -1, dtype=np.int64)
-    members: list[dict[int, list[tuple[int, str, int]]]] = [{} for _ in range(sum(cells.slots))]
-    starts = cells.starts
-    for index in unit_records(records, key, unit):
-        record, cell = records[index], int(cells.of_record[index])
-        hashed = _hashed(record, unit)
-        slot = starts[cell] + keyed_hash(key, "slot", hashed) % cells.slots[cell]
-        order = keyed_hash(key, "context", hashed)
-        context = order % contexts if records_per_context > 1 else index
-        assignment[index] = slot
-        members[slot].setdefault(context, []).append((order, record.id, index))
-    return Batches(tuple(_in_order(slot) for slot in members), assignment)
+    assignment[used] = slots
+    firsts = np.searchsorted(slots[order], np.arange(sum(cells.slots) + 1))
+    return Batches(used[order], context_starts, np.searchsorted(context_starts, firsts), assignment)
 
 
-def _in_order(slot: dict[int, list[tuple[int, str, int]]]) -> tuple[tuple[int, ...], ...]:
-    """The contexts of a slot and the records of each, ordered by hash, independently of the input's order."""
-    contexts = sorted(sorted(members) for members in slot.values())
-    return tuple(tuple(index for _, _, index in members) for members in contexts)
+def _of(records: Sequence[Record], used: Integers, unit: Unit) -> Iterator[str]:
+    """What is hashed of the records that are used, whose indices ascend."""
+    kept = np.zeros(len(records), dtype=np.bool_)
+    kept[used] = True
+    return (_hashed(record, unit) for record, use in zip(records, kept.tolist(), strict=True) if use)
+
+
+class _Picked(Sequence[Record]):
+    """Some of the records."""
+
+    def __init__(self, records: Sequence[Record], used: Integers) -> None:
+        self._records, self._used = records, used
+
+    def __len__(self) -> int:
+        return len(self._used)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._records[int(self._used[index])]
+
+
+def _in_contexts(order: Integers, slots: Integers, contexts: Integers) -> tuple[Integers, Integers]:
+    """Records in the order of their slots and, within a slot, of the first records of their contexts; and where each
+    context begins."""
+    pairs = slots[order] * (int(contexts.max(initial=0)) + 1) + contexts[order]
+    _, first, of_pair = np.unique(pairs, return_index=True, return_inverse=True)
+    place = first[of_pair]  # of the first record of a record's context
+    arranged = np.argsort(place, kind="stable")
+    begins = np.flatnonzero(np.diff(place[arranged], prepend=-1))
+    return order[arranged], np.append(begins, len(order))
 
 
 def cut_slots(
@@ -192,20 +291,19 @@ def cut_slots(
     Source: "Clustering and Median Aggregation Improve Differentially Private Inference", section 6.1: "we subdivide
     each cluster into fixed-sized batches". Arguments and errors as for `hashed_slots`.
     """
-    order: list[list[tuple[int, str, int]]] = [[] for _ in cells.slots]
-    for index in unit_records(records, key, unit):
-        record = records[index]
-        hashed = _hashed(record, unit)
-        order[int(cells.of_record[index])].append((keyed_hash(key, "shuffle", hashed), record.id, index))
-    assignment = np.full(len(records), -1, dtype=np.int64)
-    pieces: list[tuple[tuple[int, ...], ...]] = []
+    used = unit_records(records, key, unit)
+    cell = cells.of_record[used]
+    hashed = _keyed(key, "shuffle", _of(records, used, unit))
+    order = np.lexsort((hashed["low"], hashed["high"], cell))
+    order = _by_id(order, [cell, hashed], _Picked(records, used))
+    firsts = np.searchsorted(cell[order], np.arange(len(cells.slots)))
+    places = np.arange(len(order)) - firsts[cell[order]]  # within the cell
     width = batch_size * records_per_context
-    for members, slots in zip(order, cells.slots, strict=True):
-        indices = [index for _, _, index in sorted(members)]
-        for start in range(0, slots * width, width):
-            piece = indices[start : start + width]
-            assignment[piece] = len(pieces)
-            pieces.append(
-                tuple(tuple(piece[i : i + records_per_context]) for i in range(0, len(piece), records_per_context))
-            )
-    return Batches(tuple(pieces), assignment)
+    kept = places < np.array(cells.slots, dtype=np.int64)[cell[order]] * width
+    order, places = order[kept], places[kept]
+    slots = np.array(cells.starts, dtype=np.int64)[cell[order]] + places // width
+    assignment = np.full(len(records), -1, dtype=np.int64)
+    assignment[used[order]] = slots
+    begins = np.append(np.flatnonzero(places % width % records_per_context == 0), len(order))
+    ends = np.searchsorted(slots, np.arange(sum(cells.slots) + 1))
+    return Batches(used[order], begins, np.searchsorted(begins, ends), assignment)

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import os
 import re
+import tempfile
+from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, overload
+
+import numpy as np
 
 from dpassay.base import validate
 from dpassay.data.chats import TextOptions, joined_turns
 from dpassay.data.column_names import no_column
 from dpassay.data.excel import read_excel
+from dpassay.data.hashed_strings import hashes_of, occurrences
 from dpassay.data.hub_datasets import HubDataset
 from dpassay.data.parquet import read_parquet
 from dpassay.data.reader import FOUND, CsvOptions, compression_of, dialect_of, read_csv, read_lines
 
+LARGE = 200_000
+"""The largest number of records that are held in memory; more are in a file (`StoredRecords`)."""
+
+Fields: TypeAlias = "tuple[str | None, str, str | None, str | None]"
+"""Id, text, label and user of a record; without an id, that of its content is its id."""
+
+_BUFFER = 1 << 20  # bytes of that file that are read or written at once
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -47,6 +61,22 @@ class Record:
         return self.id if self.hashed is None else self.hashed
 
 
+class Texts(Collection[str]):
+    """The texts of records, one by one, so that not all are held at once."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[str]:
+        return (record.text for record in self._records)
+
+    def __contains__(self, text: object) -> bool:
+        return any(text == other for other in self)
+
+
 def content_id(text: str, label: str | None = None, user: str | None = None) -> str:
     """SHA-256 of a canonical encoding of a record's content, in hexadecimal."""
     canonical = json.dumps([text, label, user], ensure_ascii=True, separators=(",", ":"))
@@ -65,21 +95,100 @@ def with_content_ids(rows: Iterable[tuple[str, str | None, str | None]]) -> list
     return records
 
 
+class RepeatedIdError(ValueError):
+    """Two records have the same id, which may be private and is not named."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "two records have the same id, but an id names one record; if it names a person who may have several "
+            "records, give the column as `user:` in place of `id:`, and state `unit: user`; else leave `id:` out, "
+            "and the content is the id"
+        )
+
+
+class CheckedRecords(Sequence[Record]):
+    """Records whose ids were found to be unique when they were read."""
+
+
 def check_ids(records: Iterable[Record]) -> None:
     """Checks that ids are unique: two rows with one id would be one unit that counts twice.
 
     Raises:
-        ValueError: if an id repeats; the message does not name the id, which may be private.
+        RepeatedIdError: if an id repeats.
     """
+    if isinstance(records, CheckedRecords):
+        return
     seen: set[str] = set()
     for record in records:
         if record.id in seen:
-            raise ValueError(
-                "two records have the same id, but an id names one record; if it names a person who may have several "
-                "records, give the column as `user:` in place of `id:`, and state `unit: user`; else leave `id:` out, "
-                "and the content is the id"
-            )
+            raise RepeatedIdError
         seen.add(record.id)
+
+
+class StoredRecords(CheckedRecords):
+    """Records that are too many for memory, in their order: they are in a file, and memory holds 8 bytes of each.
+
+    The file has no name, is in the folder for temporary files (``TMPDIR``), is readable by its owner only, and is gone
+    when the process ends, however it ends.
+
+    Args:
+        rows: id, text, label and user of each record; either all have ids or none has, and then these are from the
+            content, as `with_content_ids` numbers them.
+
+    Raises:
+        RepeatedIdError: if an id repeats.
+    """
+
+    def __init__(self, rows: Iterable[Fields]) -> None:
+        self._file = tempfile.TemporaryFile(buffering=_BUFFER)  # noqa: SIM115 (it lives as long as the records)
+        self._ends = array("q", [0])
+        self._own = False
+        times = occurrences(hashes_of(self._written(rows)))
+        if self._own and (times > 1).any():
+            raise RepeatedIdError
+        self._again = np.flatnonzero(times > 1)
+        self._times = times[self._again]
+
+    def _written(self, rows: Iterable[Fields]) -> Iterator[str]:
+        """Writes the records, and gives the id of each, before equal ones are numbered."""
+        for id, text, label, user in rows:
+            self._own = id is not None
+            hashed = content_id(text, label, user) if id is None else None
+            row = json.dumps([id or hashed, text, label, user, hashed], ensure_ascii=False).encode()
+            self._file.write(row)
+            self._ends.append(self._ends[-1] + len(row))
+            yield id or hashed or ""
+        self._file.flush()
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+
+    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        start, end = self._ends[place], self._ends[place + 1]
+        return self._record(place, os.pread(self._file.fileno(), end - start, start))
+
+    def __iter__(self) -> Iterator[Record]:
+        held, offset = b"", 0  # what was read, and where in the file it begins
+        for place, (start, end) in enumerate(itertools.pairwise(self._ends)):
+            if end > offset + len(held):
+                held, offset = os.pread(self._file.fileno(), max(_BUFFER, end - start), start), start
+            yield self._record(place, held[start - offset : end - offset])
+
+    def _record(self, place: int, row: bytes) -> Record:
+        id, *fields = json.loads(row)
+        at = int(np.searchsorted(self._again, place))
+        if at < len(self._again) and self._again[at] == place:
+            id = f"{id}#{self._times[at]}"
+        return Record(id, *fields)
 
 
 def read_records(
@@ -91,7 +200,7 @@ def read_records(
     user: str | None = None,
     labels: Collection[str] = (),
     stated: CsvOptions = FOUND,
-) -> list[Record]:
+) -> Sequence[Record]:
     """Reads records from CSV, TSV, JSON Lines or Parquet, by the file's extension, or from a data set.
 
     Args:
@@ -106,23 +215,35 @@ def read_records(
     Raises:
         ValueError: one line, which names the file and, if possible, the line, never a record's content.
     """
-    columns = {"text": text, "label": label, "id": id, "user": user}
-    rows = []
-    for where, row in _rows(path, columns, stated=stated):
-        if label is not None and labels and row["label"] not in labels:
-            raise ValueError(
-                f"{where}: column {label!r} holds a label that is not in the public list of labels; list every label "
-                "that may occur, or remove those records before anything is charged"
-            )
-        rows.append(row)
-    if id is None:
-        return with_content_ids((row["text"] or "", row["label"], row["user"]) for row in rows)
-    records = [Record(row["id"] or "", row["text"] or "", row["label"], row["user"]) for row in rows]
+    rows = _fields(path, {"text": text, "label": label, "id": id, "user": user}, labels, stated)
+    first = list(itertools.islice(rows, LARGE + 1))
     try:
+        if len(first) > LARGE:
+            return StoredRecords(itertools.chain(first, rows))
+        if id is None:
+            return with_content_ids((content, of, owner) for _, content, of, owner in first)
+        records = [Record(own or "", content, of, owner) for own, content, of, owner in first]
         check_ids(records)
-    except ValueError as error:
+    except RepeatedIdError as error:
         raise ValueError(f"{path}: column {id!r}: {error}") from None
     return records
+
+
+def _fields(
+    path: Path | str | HubDataset,
+    columns: Mapping[str, str | None],
+    labels: Collection[str],
+    stated: CsvOptions,
+) -> Iterator[Fields]:
+    """Id, text, label and user of each row."""
+    column = columns["label"]
+    for where, row in _rows(path, columns, stated=stated):
+        if column is not None and labels and row["label"] not in labels:
+            raise ValueError(
+                f"{where}: column {column!r} holds a label that is not in the public list of labels; list every label "
+                "that may occur, or remove those records before anything is charged"
+            )
+        yield row["id"], row["text"] or "", row["label"], row["user"]
 
 
 def read_texts(

@@ -26,7 +26,7 @@ from dpassay.audits.result import AuditResult
 from dpassay.base.private_results import DOCUMENTS
 from dpassay.base.progress import Progress
 from dpassay.claims.base import Claim
-from dpassay.data.records import Record
+from dpassay.data.records import Record, Texts
 from dpassay.generators.documents import Documents
 from dpassay.generators.output_warnings import nothing_made, unknown_texts
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
@@ -242,7 +242,7 @@ class FinishedRun(ABC):
 
     def private_warnings(self) -> list[str]:
         """Likewise, of what depends on the records; private."""
-        return unknown_texts(self.embedded_model, [record.text for record in self.records], "records")
+        return unknown_texts(self.embedded_model, Texts(self.records), "records")
 
     def differences(self, claimed: BoundedGuarantee) -> list[Difference]:
         """Where published accounting of this mechanism and ours differ, and why."""

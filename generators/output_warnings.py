@@ -5,7 +5,7 @@ Those about documents may be released with them; those about records are private
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from dpassay.base.number_format import format_number
@@ -25,7 +25,7 @@ def nothing_made(output: Output) -> list[str]:
     ]
 
 
-def unknown_texts(model: LanguageModel | None, texts: Sequence[str] | None, which: str) -> list[str]:
+def unknown_texts(model: LanguageModel | None, texts: Collection[str] | None, which: str) -> list[str]:
     """Warns of texts of a kind that the embedded model does not know.
 
     Args:

@@ -29,7 +29,7 @@ def centres(
     from dpassay.base.errors import InputError, input_errors
     from dpassay.base.outputs import check_output
     from dpassay.base.private_files import write_atomically
-    from dpassay.data.records import read_records
+    from dpassay.data.records import read_texts
     from dpassay.mechanisms.embedding.centres import Centres
     from dpassay.mechanisms.embedding.load import BUILTIN, load_embedder
 
@@ -39,7 +39,7 @@ def centres(
     if not output.parent.is_dir():
         raise InputError(f"{output}: its folder does not exist; make it first")
     with input_errors():
-        public = [record.text for record in read_records(texts, text=text, stated=reading)]
+        public = [content for content, _ in read_texts(texts, text=text, stated=reading)]
         # Texts may share a forward pass, which changes the last bits of their vectors: they are public.
         model = None if embedder == BUILTIN else load_embedder(embedder, texts_at_once=32, download=download)
         result = Centres.fit(public, count, embedder=model, seed=seed)

@@ -357,7 +357,7 @@ class DeclaredClaim(Claim):
             "the assumptions that the report lists."
         ]
 
-    def load_records(self, download: bool = False) -> list[Record]:
+    def load_records(self, download: bool = False) -> Sequence[Record]:
         return []
 
     def described(self) -> dict[str, Any]:

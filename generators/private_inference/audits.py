@@ -68,7 +68,7 @@ def leave_one_out(run: InferenceRun, claimed: BoundedGuarantee, folder: Path, co
     observer, event = run.observer, claimed.event
     losses = observer.losses if observer else np.zeros(len(run.records))
     units = unit_records(run.records, run.key, run.mechanism.unit)  # of each user, the record that a run may use
-    chosen = [units[index] for index in _most_and_others(losses[units], RERUNS)]
+    chosen = [int(units[index]) for index in _most_and_others(losses[units], RERUNS)]
     with run.settings.progress.stage("Leaving records out") as step:
         taken_out = reruns(run.mechanism, run.records, chosen, run.model, run.generation, run.key, step)
     pure = upper_bounds(event, PureDP(0.0), adjacency=run.adjacency, unit=run.unit, methods=["basic"])

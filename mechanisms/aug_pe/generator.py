@@ -36,8 +36,9 @@ from dpassay.base import validate
 from dpassay.base.progress import of_part
 from dpassay.data.records import Record
 from dpassay.mechanisms.aug_pe.selection import selected
-from dpassay.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
+from dpassay.mechanisms.embedding.embedder import Embedder, Vectors
 from dpassay.mechanisms.embedding.load import load_embedder
+from dpassay.mechanisms.embedding.stored_vectors import ManyVectors, embedded_records
 from dpassay.mechanisms.evolution import run as evolution_run
 from dpassay.mechanisms.evolution.journal import Journal
 from dpassay.mechanisms.evolution.loop import EvolutionSettings, Select, SyntheticText, evolve
@@ -217,7 +218,7 @@ class _Rounds:
         self.mechanism, self.records, self.embedder, self.run, self.source = mechanism, records, embedder, run, source
         self.members = evolution_run.by_label(records, mechanism.labels)
         self.votes: list[ByLabel] = []
-        self._vectors: dict[str | None, Vectors] = {}
+        self._vectors: dict[str | None, ManyVectors] = {}
 
     def evolutions(self) -> Iterator[EvolutionSettings]:
         """One evolution for all labels; as published, one for each label, of a size proportional to the label."""
@@ -268,8 +269,9 @@ class _Rounds:
 
     def _drawn(self, label: str | None, candidates: Vectors) -> str:
         if label not in self._vectors:
-            texts = [self.records[index].text for index in self.members[label]]
-            self._vectors[label] = all_embedded(self.embedder, texts)
+            members = self.members[label]
+            texts = (self.records[index].text for index in members.tolist())
+            self._vectors[label] = embedded_records(self.embedder, texts, len(members))
         exact = record_votes(self._vectors[label], candidates).astype(np.float64)
         sigma = self.mechanism.noise_multiplier
         return evolution_run.packed(self.source.add_gaussian(exact, sigma) if sigma else exact)

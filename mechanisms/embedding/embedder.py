@@ -9,7 +9,7 @@ analysis). `embedding.sentence` has the models.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpassay.base import validate
+from dpassay.base.pieces import pieces
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -47,24 +48,27 @@ class Embedder(Protocol):
         """Vectors of shape (N, d), rows of length 1, or 0 for a text in which nothing is recognised."""
 
 
-def embedded(embedder: Embedder, texts: Sequence[str], rows: int = 4096) -> Iterator[Vectors]:
-    """The vectors of many texts, `rows` at a time, to limit the memory."""
-    for start in range(0, len(texts), validate.integer(minimum=1, rows=rows)):
-        yield embedder.embed(texts[start : start + rows])
-
-
-def all_embedded(embedder: Embedder, texts: Sequence[str]) -> Vectors:
-    """The vectors of many texts in one array, shape (N, d).
+def embedded(embedder: Embedder, texts: Iterable[str], rows: int = 4096) -> Iterator[Vectors]:
+    """The vectors of many texts, `rows` at a time, to limit the memory.
 
     Raises:
         ValueError: if the embedder does not return what `Embedder` requires.
     """
-    pieces = [np.empty((0, embedder.dimension), dtype=np.float32), *embedded(embedder, texts)]
-    vectors = np.concatenate(pieces)
-    lengths = np.square(vectors, dtype=np.float64).sum(axis=1)
-    if vectors.shape != (len(texts), embedder.dimension) or not (lengths < 1.0001).all():
-        raise ValueError(f"embedder {embedder.name!r} must give one row of length 1 or 0 for each text")
-    return vectors
+    for piece in pieces(texts, validate.integer(minimum=1, rows=rows)):
+        vectors = embedder.embed(piece)
+        right = vectors.shape == (len(piece), embedder.dimension)
+        if not right or not (np.square(vectors, dtype=np.float64).sum(axis=1) < 1.0001).all():
+            raise ValueError(f"embedder {embedder.name!r} must give one row of length 1 or 0 for each text")
+        yield vectors
+
+
+def all_embedded(embedder: Embedder, texts: Iterable[str]) -> Vectors:
+    """The vectors of texts, shape (N, d).
+
+    Raises:
+        ValueError: if the embedder does not return what `Embedder` requires.
+    """
+    return np.concatenate([np.empty((0, embedder.dimension), dtype=np.float32), *embedded(embedder, texts)])
 
 
 def unit_rows(vectors: NDArray[np.floating | np.integer]) -> Vectors:

@@ -17,19 +17,20 @@ from numpy.typing import NDArray
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.base.arrays import Integers
+from dpassay.mechanisms.embedding.stored_vectors import StoredVectors
 from dpassay.mechanisms.primitives.nearest import nearest
 
 
-def record_votes(vectors: NDArray[np.floating], candidates: NDArray[np.floating]) -> Integers:
+def record_votes(vectors: NDArray[np.floating] | StoredVectors, candidates: NDArray[np.floating]) -> Integers:
     """The number of vectors of private records, shape (n, d), of length at most 1, that are nearest to each candidate,
     shape (M,). Not differentially private.
 
-    Each vector, which may be memory-mapped, has exactly one vote.
+    Each vector has exactly one vote.
     """
     return np.bincount(nearest_candidates(vectors, candidates), minlength=len(candidates)).astype(np.int64)
 
 
-def nearest_candidates(vectors: NDArray[np.floating], candidates: NDArray[np.floating]) -> Integers:
+def nearest_candidates(vectors: NDArray[np.floating] | StoredVectors, candidates: NDArray[np.floating]) -> Integers:
     """The index of the candidate that is nearest to each vector, shape (n,).
 
     Raises:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,15 +40,14 @@ def perplexities(model: LanguageModel, prompt: Sequence[int], texts: Sequence[st
     return result
 
 
-def median_perplexity(model: LanguageModel, texts: Sequence[str]) -> float | None:
+def median_perplexity(model: LanguageModel, texts: Collection[str]) -> float | None:
     """The median of the perplexities of some texts after an end of text; None if all are blank.
 
     At most `SAMPLE` of those with text are read, evenly spread, and of each as much as the model has positions for.
     """
-    kept = [text for text in texts if text.strip()]
-    longest = model.context_length - 1
-    # 64 characters for each token bound the time of tokenisation.
-    some = [text[: 64 * longest] for text in kept[:: max(1, math.ceil(len(kept) / SAMPLE))]]
+    every, longest = math.ceil(sum(1 for text in texts if text.strip()) / SAMPLE), model.context_length - 1
+    kept = itertools.islice((text for text in texts if text.strip()), None, None, max(1, every))
+    some = [text[: 64 * longest] for text in kept]  # 64 characters for each token bound the time of tokenisation
     if not some:
         return None
     return float(np.median(perplexities(model, list(model.end_of_text_ids[:1]), some, longest)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +24,15 @@ _NEAR = 0.7  # distance from the middle to the furthest centre up to which diffe
 _WORTH_PAIRS = 32  # computing one score separately takes as long as about this many in a matrix product
 
 
-def nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> Integers:
+class ManyRows(Protocol):
+    """Vectors that are read by slices, or by places: an array, or a file of them."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: Any, /) -> NDArray[np.floating]: ...
+
+
+def nearest(vectors: ManyRows, centres: NDArray[np.floating]) -> Integers:
     """The nearest of K centres to each of N vectors, all finite, by Euclidean distance, the first one in case of ties;
     shape (N,).
 

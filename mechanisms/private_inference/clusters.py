@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,19 +17,23 @@ import numpy as np
 
 from dpassay.accounting.adjacency import Unit
 from dpassay.base.arrays import Integers
+from dpassay.base.pieces import pieces
 from dpassay.data.batching import Cells, label_indices, unit_records
-from dpassay.data.records import Record
+from dpassay.data.records import Record, Texts
 from dpassay.mechanisms.embedding.centres import Centres, most_counted, split_slots
 from dpassay.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
 from dpassay.mechanisms.embedding.load import BUILTIN
 from dpassay.mechanisms.primitives.nearest import nearest
+
+PIECE = 50_000
+"""Records whose vectors are held at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
     """Public centres and their embedder, applied to private records.
 
-    Vectors of the last records are cached, because scoring embeds the same records repeatedly.
+    Vectors of the last piece of records are cached, because scoring embeds the same records repeatedly.
     """
 
     centres: Centres
@@ -55,12 +59,14 @@ class Clusters:
     def units(self, records: Sequence[Record], labels: Sequence[str], key: bytes, unit: Unit) -> Integers:
         """The number of units of each public label that are nearest to each centre, shape (labels, K), each unit
         counted once, by the record that the key of the batching chooses. Not differentially private."""
-        label = label_indices(records, labels)
-        used = np.array(unit_records(records, key, unit), dtype=np.int64)
-        result = nearest(self._vectors([records[index].text for index in used]), self.centres.vectors)
-        shape = (max(1, len(labels)), self.centres.count)
-        flat = np.bincount(label[used] * shape[1] + result, minlength=shape[0] * shape[1])
-        return flat.reshape(shape).astype(np.int64)
+        used = np.zeros(len(records), dtype=np.bool_)
+        used[unit_records(records, key, unit)] = True
+        label, result = label_indices(records, labels), np.zeros((max(1, len(labels)), self.centres.count), np.int64)
+        for start, texts in self._pieces(records):
+            kept = np.flatnonzero(used[start : start + len(texts)])
+            closest = nearest(self._vectors([texts[index] for index in kept]), self.centres.vectors)
+            np.add.at(result, (label[start + kept], closest), 1)
+        return result
 
     def no_counts(self, labels: Sequence[str]) -> list[list[int]]:
         """Counts of 0, to check records before counts are released; shape (labels, K)."""
@@ -89,10 +95,13 @@ class Clusters:
                 f"({max(1, len(labels))}, {self.centres.count})"
             )
         chosen, of_label = most_counted(released, kept), label_indices(records, labels)
-        vectors, cell = self._vectors([record.text for record in records]), np.zeros(len(records), dtype=np.int64)
-        for label, centres in enumerate(chosen):
-            members = np.flatnonzero(of_label == label)
-            cell[members] = label * kept + nearest(vectors[members], self.centres.vectors[centres])
+        cell = np.zeros(len(records), dtype=np.int64)
+        for start, texts in self._pieces(records):
+            vectors, labels_here = self._vectors(texts), of_label[start : start + len(texts)]
+            for label in np.unique(labels_here).tolist():
+                members = np.flatnonzero(labels_here == label)
+                closest = nearest(vectors[members], self.centres.vectors[chosen[label]])
+                cell[start + members] = label * kept + closest
         split = [split_slots(self._folded(released[label], centres), slots) for label, centres in enumerate(chosen)]
         return Cells(cell, tuple(count for row in split for count in row))
 
@@ -105,6 +114,13 @@ class Clusters:
         sums = np.zeros(len(kept), dtype=np.int64)
         np.add.at(sums, nearest(vectors, vectors[kept]), released)
         return [int(count) for count in sums]
+
+    def _pieces(self, records: Sequence[Record]) -> Iterator[tuple[int, list[str]]]:
+        """The texts of records, in pieces, each with the index of its first record."""
+        start = 0
+        for piece in pieces(Texts(records), PIECE):
+            yield start, piece
+            start += len(piece)
 
     def _vectors(self, texts: Sequence[str]) -> Vectors:
         new = [text for text in dict.fromkeys(texts) if text not in self._known]

@@ -119,7 +119,11 @@ class SlotInputs:
 
     def assignment_digest(self) -> str:
         """SHA-256 of which records share a slot and a context. Private."""
-        return hashlib.sha256(repr(self.batches.contexts).encode()).hexdigest()
+        digest, contexts = hashlib.sha256(b"("), self.batches.contexts  # of all slots as one tuple in Python's notation
+        for slot, members in enumerate(contexts):
+            digest.update(f"{', ' if slot else ''}{members!r}".encode())
+        digest.update(b",)" if len(contexts) == 1 else b")")
+        return digest.hexdigest()
 
     def groups(self, slots: Sequence[int], rows_at_once: int | None = None, *, copies: int = 1) -> list[list[int]]:
         """As `side_by_side`, of slots of this data set that run. They are tokenised group by group; for the others only

@@ -35,7 +35,7 @@ from dpassay.accounting.ledger.entries import Charge
 from dpassay.accounting.ledger.run import Run
 from dpassay.base import validate
 from dpassay.base.arrays import Floats, Integers
-from dpassay.data.records import Record
+from dpassay.data.records import Record, Texts
 from dpassay.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
 from dpassay.mechanisms.embedding.load import fitted_embedder, load_embedder
 from dpassay.mechanisms.evolution import run as evolution_run
@@ -159,7 +159,7 @@ class SecretEvolution:
 
     def incidence(self, records: Sequence[Record]) -> Incidence:
         """Which secrets occur in which records: public places, without the text of any secret."""
-        return find_secrets([record.text for record in records], self.secrets, SecretProtection(self.p, self.r))
+        return find_secrets(Texts(records), self.secrets, SecretProtection(self.p, self.r))
 
     def noise(self, incidence: Incidence) -> SecretNoise:
         """The noise of a release, and the probability or weight of each record; public, like the places.
@@ -198,7 +198,7 @@ class SecretEvolution:
         positions = self.incidence(records) if incidence is None else incidence
         if positions.records != len(records):
             raise ValueError(f"incidence is that of {positions.records} records, but there are {len(records)}")
-        if positions.texts not in (None, texts_digest(record.text for record in records)):
+        if positions.texts not in (None, texts_digest(Texts(records))):
             raise ValueError("incidence is that of other records, or of these in another order")
         if self.releasable and any(budget.r == 1 for budget in positions.budgets):
             raise ValueError("a list gives a secret r = 1, which protects nothing; lower r or remove the secret")

@@ -24,7 +24,7 @@ def written(path: Path, separator: str = ",", encoding: str = "utf-8", header: b
 
 def texts(path: Path, **stated: Any) -> list[Any]:
     columns = {"text": "column 0", "label": "column 1"} if stated.get("header") is False else {"label": "label"}
-    return FileData.model_validate({"source": "file", "path": path, **columns, **stated}).load(None, False)
+    return list(FileData.model_validate({"source": "file", "path": path, **columns, **stated}).load(None, False))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,111 @@
+"""Time and memory of what grows with the private records, apart from the language model.
+
+    python benchmarks/many_records.py [--records 10000 100000 1000000 10000000] [--results FILE]
+
+A file of records is made, and a process of its own reads it, hashes the records into the slots of private inference,
+goes through the contexts of every slot, and computes the digests that a resumed run compares. Printed are seconds of
+processor time and the largest resident memory of that process, and the exponents from one number of records to the
+next. Records have about 60 characters; there are 255 in a slot, or as many more as keep slots at 100 000.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+KEY = bytes(32)
+WORDS = [
+    "account",
+    "balance",
+    "card",
+    "charge",
+    "debit",
+    "fee",
+    "interest",
+    "limit",
+    "loan",
+    "payment",
+    "refund",
+    "tax",
+]
+SLOT = 255
+
+
+def make(path: Path, records: int) -> None:
+    """Writes made-up records, nearly all of them different, and no more than one at a time in memory."""
+    with path.open("w", encoding="utf-8") as file:
+        for index in range(records):
+            words = " ".join(WORDS[(index // 11**place) % 11] for place in range(6))
+            file.write(json.dumps({"text": f"Question {index % (records - records // 100)}: {words}."}) + "\n")
+
+
+def measured(path: Path) -> dict[str, Any]:
+    """What this process needs for the records of a file."""
+    import numpy as np
+
+    from dpassay.accounting.adjacency import Unit
+    from dpassay.data.batching import hashed_slots, label_cells
+    from dpassay.data.records import read_records
+
+    results: dict[str, Any] = {}
+    start = time.process_time()
+
+    def mark(name: str) -> None:
+        nonlocal start
+        now = time.process_time()
+        results[name], start = round(now - start, 2), now
+
+    mark("imports")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    records = read_records(path)
+    mark("read")
+    cells = label_cells(records, (), max(1, round(len(records) / SLOT)))
+    batches = hashed_slots(records, cells, key=KEY, contexts=SLOT, records_per_context=1, unit=Unit())
+    mark("slots")
+    seen, slots = 0, np.random.default_rng(0).permutation(len(batches.contexts))[:2000]
+    for slot in slots.tolist():
+        seen += sum(len(records[index].text) > 0 for context in batches.contexts[slot] for index in context)
+    mark("2000 slots")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"records": len(records), **results, "MiB": peak // 1024, "MiB before": before // 1024}
+
+
+def main() -> None:
+    """Measures each number of records in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", nargs="+", type=int, default=[10**4, 10**5, 10**6, 10**7])
+    parser.add_argument("--results", type=Path, metavar="FILE", help="where rows are kept, as JSON")
+    parser.add_argument("--of", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.of:
+        print(json.dumps(measured(given.of)))
+        return
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for records in given.records:
+            path = Path(folder, "records.jsonl")
+            make(path, records)
+            command = [sys.executable, __file__, "--of", str(path)]
+            rows.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+            before = rows[-2:-1]
+            exponents = {
+                name: round(math.log(rows[-1][name] / row[name]) / math.log(rows[-1]["records"] / row["records"]), 2)
+                for row in before
+                for name in ("read", "slots")
+                if row[name] and rows[-1][name]
+            }
+            print(json.dumps(rows[-1]), "exponents:", exponents, flush=True)
+            if given.results:
+                given.results.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
