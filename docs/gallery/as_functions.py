@@ -10,7 +10,6 @@ import contextlib
 import csv
 import importlib
 import io
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -66,8 +65,6 @@ def _run(entry: Entry, options: list[str], records: Records) -> Records:
         if python := os.environ.get(PYTHON):
             subprocess.run([python, str(SCRIPTS / f"{entry.script}.py"), *words], check=True)
         else:
-            if multiprocessing.parent_process() is not None:  # in a process of an audit, whose own workers are spawned
-                multiprocessing.set_start_method("fork", force=True)  # as where the script is a command
             if str(SCRIPTS) not in sys.path:
                 sys.path.insert(0, str(SCRIPTS))
             importlib.import_module(entry.script).main(words)

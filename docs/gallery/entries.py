@@ -108,7 +108,7 @@ ENTRIES = (
     ),
     Entry(
         name="smartnoise_mwem",
-        title="SmartNoise MWEM, without probes",
+        title="SmartNoise MWEM",
         package="smartnoise-synth",
         script="smartnoise",
         options=f"--method mwem --epsilon {EPSILON:g}",
@@ -116,6 +116,9 @@ ENTRIES = (
         claims="ε = 1 for a record",
         public=_READ,
         probes=False,
+        reading="If no transformer is given, one is fitted to the data, and `LabelTransformer._fit` takes every value "
+        "that it meets as a category (`self.labels[val] = self.category`), which no noise hides. A value of one record "
+        "is written only if that record is there. Each column does so by itself.",
     ),
     Entry(
         name="smartnoise_mwem_public",
