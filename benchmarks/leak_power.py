@@ -186,7 +186,7 @@ def tables(audits: list[Row], hand: list[Row]) -> dict[str, Any]:
 
     columns = [{"title": "generator", "key": "generator"}, {"title": "planted cause", "key": "cause"}]
     columns += [{"title": f"{runs} runs", "key": str(runs)} for runs in RUNS]
-    columns += [{"title": "cause named right", "key": "named"}, {"title": "by hand, 200 runs", "key": "hand"}]
+    columns += [{"title": "cause named right", "key": "named"}, {"title": "by one threshold, 200 runs", "key": "hand"}]
     rows = []
     for name, audited in known.items():
         if audited.cause:

@@ -333,7 +333,7 @@ def _bets(item: Any) -> str:
     largest = max(item["bets"], key=lambda bet: float(bet["share"]), default=None)
     if largest is None or largest["share"] < _LITTLE:
         return f"{item['pair']}: little or nothing was bet"
-    return f"{item['pair']}: most on that {largest['event']}"
+    return f"{item['pair']}: most on {'' if largest.get('by_levels') else 'that '}{largest['event']}"
 
 
 def _how(document: RunsAudit) -> list[tuple[str, str]]:

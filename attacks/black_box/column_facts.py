@@ -26,6 +26,7 @@ Row: TypeAlias = Mapping[str, Any]
 FEW = 10
 """Whole numbers of which there are so many different ones at most are categories, too."""
 
+_FIRST_DAY = datetime.date(1677, 9, 22).toordinal()
 _LAST_DAY = datetime.date(2261, 12, 31).toordinal()  # libraries that count nanoseconds in 64 bits hold no later one
 _NEW_WORDS = 100  # words that are made up for a column, at most
 _UNNAMED = re.compile(r"Unnamed: \d+")
@@ -113,8 +114,9 @@ class ColumnFacts:
             return float(self.domain[0] if number > self.high else self.domain[1])
         if number < self.low:
             return max(self.high, min(self.high + far * self.width, self.most))
-        least = 0.0 if self.column is None or self.column.form is None or self.column.form.kind is Kind.NUMBER else 1.0
-        return max(self.low - far * self.width, least if self.low >= least else -self.most)
+        is_number = self.column is None or self.column.form is None or self.column.form.kind is Kind.NUMBER
+        least = 0.0 if is_number else float(_FIRST_DAY)
+        return min(self.low, max(self.low - far * self.width, least if self.low >= least else -self.most))
 
     def written(self, number: float) -> Any:
         """A number as the file writes it."""

@@ -73,8 +73,9 @@ def opposite_outliers(sample: Sample, rng: np.random.Generator) -> NeighboringDa
                 signs += 1
         elif name in rare:
             counts = Counter(value for row in rest if (value := column.value(row[name])) is not None)
-            replaced[name] = column.cells[min(counts, key=counts.__getitem__)]
-            signs += 1
+            if counts:
+                replaced[name] = column.cells[min(counts, key=counts.__getitem__)]
+                signs += 1
     rows = (*rest, *(dict(replaced) for _ in range(sample.copies)))
     return make_pair(sample, "opposite_outliers", rows, target, (Event(EXCHANGED, float(signs)),))
 

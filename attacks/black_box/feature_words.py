@@ -64,6 +64,12 @@ class _Kind:
     whole: bool = True
 
 
+LEVELS: Final = {
+    REACHED: "the number of columns in which the target shows",
+    EXCHANGED: "the number of signs, two a column, that the target is there and the record that it replaces is not",
+}
+"""Features all values of which are bet on, in words."""
+
 _OF_OUTPUTS: Final = {
     FAILED: _Kind(Plainness.ROWS, "the run fails"),
     "rows": _Kind(
@@ -90,7 +96,8 @@ _OF_OUTPUTS: Final = {
     ),
     EXCHANGED: _Kind(
         Plainness.COMPOSED,
-        "at least {n} times, a column shows the target, or lacks the record that it replaces",
+        "at least {n} signs are there, two a column: that it shows the target, and that it lacks the record which the "
+        "target replaces",
         "a column shows the target, or lacks the record that it replaces",
     ),
     "rows equal to the target": _Kind(

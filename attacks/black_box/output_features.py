@@ -36,6 +36,7 @@ FAILED: Final = "failed"
 
 PIECE = 20_000  # rows that are held at once
 _MAX_DISTINCT = 200_000  # above it, distinct values are no longer counted
+_AS_LONG = 1.25  # an output with up to so many times more or fewer rows than D holds counts like those of D
 _WORD = re.compile(r"\w+")
 
 
@@ -210,6 +211,7 @@ class _FeatureSums:
         self.occurred: dict[str, set[tuple[int, ...]]] = {}
         self.shares: dict[str, list[float]] = {}
         self.replaced: _FeatureSums | None = None
+        self.rows = 0
 
     def add(self, name: str, count: float) -> None:
         self.counts[name] = self.counts.get(name, 0.0) + count
@@ -277,7 +279,7 @@ class _Target:
 
     def __init__(self, columns: Sequence[ColumnFacts], pair: NeighboringData) -> None:
         self._columns = [column for column in columns if column.kind in ("number", "category")]
-        self._target, self._novel = pair.target, set(pair.novel)
+        self._target, self._novel, self._records = pair.target, set(pair.novel), len(pair.data)
         self._reaches = any(event.feature == REACHED for event in pair.events)  # plans of version 0.2 do not know it
         self._values = {column.name: column.value(pair.target[column.name]) for column in self._columns}
         self._held = dict.fromkeys(self._values, 0.0)
@@ -357,6 +359,7 @@ class _Target:
 
     def add(self, cells: Mapping[str, _Cells], into: _FeatureSums) -> None:
         count = len(next(iter(cells.values())).raw) if cells else 0
+        into.rows += count
         equal = {column.name: self._equal(column, cells[column.name]) for column in self._columns}
         for name, mask in equal.items():
             into.add(f"{name}: {EQUAL}", float(mask.sum()))
@@ -397,7 +400,7 @@ class _Target:
             self._add_texts(name, cells[name].raw, new, triples, into)
         if self._replaced is not None:
             into.replaced = into.replaced or _FeatureSums()
-            self._replaced.add(cells, into.replaced)
+            self._replaced._add_signs(cells, into.replaced)
 
     def features(self, sums: _FeatureSums) -> Features:
         """All features of an output, from the sums over its pieces."""
@@ -415,6 +418,18 @@ class _Target:
         apart = {MORE: max(beyond), LESS: -min(beyond)} if beyond else {}
         return {**sums.features(), SHOWN: shown, **reached, **apart}
 
+    def _add_signs(self, cells: Mapping[str, _Cells], into: _FeatureSums) -> None:
+        """Adds only what `_there` needs."""
+        into.rows += len(next(iter(cells.values())).raw) if cells else 0
+        for column in self._columns:
+            of = cells[column.name]
+            if column.name in self._halfway:
+                into.add(f"{column.name}: {EQUAL}", float(self._equal(column, of).sum()))
+            if column.name in self._middles:
+                middle, above = self._middles[column.name]
+                beyond = of.numbers >= middle if above else of.numbers <= middle
+                into.add(f"{column.name}: {TOWARD}", float(beyond.sum()))
+
     @property
     def _signs(self) -> set[str]:
         """The columns in which an output can show the target in `_there`."""
@@ -422,8 +437,10 @@ class _Target:
 
     def _there(self, sums: _FeatureSums) -> int:
         """In how many columns an output has a number toward the target's, or its category more often than half-way from
-        D to D′."""
-        often = sum(sums.counts[f"{name}: {EQUAL}"] > half for name, half in self._halfway.items())
+        D to D′. Where outputs have far more or fewer rows than D, shares of the rows are compared."""
+        times = sums.rows / self._records
+        times = 1.0 if 1 / _AS_LONG <= times <= _AS_LONG else times
+        often = sum(sums.counts[f"{name}: {EQUAL}"] > half * times for name, half in self._halfway.items())
         return often + sum(sums.counts[f"{name}: {TOWARD}"] > 0 for name in self._middles)
 
     def _equal(self, column: ColumnFacts, cells: _Cells) -> Bools:

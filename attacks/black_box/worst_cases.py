@@ -53,7 +53,8 @@ def neighboring_data(
         if (pair := strategy(sample, rng)) is not None
     ]
     if not results:
-        raise ValueError(f"none of the strategies {', '.join(strategies or STRATEGIES)} applies to these columns")
+        named = ", ".join(strategies or STRATEGIES)
+        raise ValueError(f"none of the strategies {named} applies to these columns under {sample.adjacency}")
     return tuple(results)
 
 
@@ -76,9 +77,9 @@ _TABLE: Final[dict[str, _Strategy]] = {
     ),
     "opposite_outliers": _Strategy(
         opposite_outliers,
-        "without the rarest category of each column, and with a record that has the rarest other ones and numbers two "
-        "ranges below the smallest",
-        "replaces that record, and has the rarest categories of all and numbers two ranges beyond the largest",
+        "without the rarest category of each column, and with a record that has the rarest other ones, and numbers up "
+        "to two ranges below the smallest",
+        "replaces that record, and has the rarest categories of all, and numbers up to two ranges beyond the largest",
         "noise that is too small for a record that replaces another one and shows in several columns at once",
     ),
     "extreme_value": _Strategy(

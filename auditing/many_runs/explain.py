@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from scipy import stats
+
 from dpassay.attacks.black_box.column_facts import Row
 from dpassay.attacks.black_box.feature_words import in_words
-from dpassay.attacks.black_box.output_events import Event
+from dpassay.attacks.black_box.output_events import EXCHANGED, Event
 from dpassay.attacks.black_box.output_features import Features
 from dpassay.attacks.canaries.rows import ColumnRange
 from dpassay.auditing.data import Data, write_rows
@@ -31,6 +33,7 @@ EXPLANATION: Final = "explanation.json"
 RUNS_EACH: Final = 10
 MAX_COLUMNS: Final = 20
 """Columns that are tried alone, at most: those in which the target has what no record of D has come first."""
+_CHANCE = 0.1  # that a column is named which makes no difference, at most
 NO_BOUND: Final = "An explanation and no bound: these runs are not counted, and no confidence is claimed."
 
 
@@ -48,15 +51,15 @@ class Variant:
 
 
 def variants(planned: PlannedRuns, pair: PlannedPair) -> tuple[list[Variant], int]:
-    """The data sets that explain a pair: with an ordinary record in the place of the target, and with one column of the
-    target at a time; and how many columns were left out."""
+    """The data sets that explain a pair: with an ordinary record in the place of the target, or the one that it
+    replaces, and with one column of the target at a time; and how many columns were left out."""
     held, neighbor = planned.rows(pair.data), tuple(planned.rows(pair.neighbor))
     positions = _positions(planned, len(neighbor))
     own = planned.plan.own
     first = neighbor[min(positions) if own is None else own.target]
     ids = [column.name for column in planned.plan.columns if column.kind == "id"]
     names = [column.name for column in planned.plan.columns if column.kind != "id"]
-    ordinary = _ordinary(held, first, names)
+    ordinary = held[-1] if _exchanges(pair) else _ordinary(held, first, names)
     different = [name for name in names if ordinary[name] != first[name]]
     different.sort(key=lambda name: name not in pair.novel)
     results = [
@@ -64,6 +67,11 @@ def variants(planned: PlannedRuns, pair: PlannedPair) -> tuple[list[Variant], in
         for column, alone in [("", ()), *((name, (name,)) for name in different[:MAX_COLUMNS])]
     ]
     return results, len(different) - len(results) + 1
+
+
+def _exchanges(pair: PlannedPair) -> bool:
+    """Whether what a pair expects is also about the record that the target replaces, the last one of D."""
+    return any(item.feature == EXCHANGED for item in pair.events)
 
 
 def _positions(planned: PlannedRuns, records: int) -> frozenset[int]:
@@ -152,32 +160,48 @@ class Explanation:
             }
             for variant, count in zip(self.variants, hits, strict=True)
         ]
-        ordinary = hits[0] / RUNS_EACH
-        nearer = [item for item in tried[1:] if (item["hits"] / RUNS_EACH - ordinary) * (on_d_prime - on_d) > 0]
         body = {"event": in_words(self._event), "runs_each": RUNS_EACH, "ordinary": tried[0], "columns": tried[1:]}
-        return {**body, "left_out": self._left_out, "says": f"{_says(tried[0], tried[1:], nearer)} {NO_BOUND}"}
+        record = "The record that the target replaces" if _exchanges(self.pair) else "An ordinary record"
+        says = _says(record, tried[0], tried[1:], rarer=on_d > on_d_prime)
+        return {**body, "left_out": self._left_out, "says": f"{says} {NO_BOUND}"}
 
 
-def _says(
-    ordinary: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], nearer: Sequence[Mapping[str, Any]]
-) -> str:
-    """What carries the event, in a sentence; `nearer` are the columns that make it more like on D′ than none does."""
+def _says(record: str, ordinary: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], *, rarer: bool) -> str:
+    """What carries the event, in a sentence.
+
+    Args:
+        record: that stands in the place of the target, in words.
+        ordinary, columns: the runs with it as it is, and with the target's cell in one column each.
+        rarer: whether the event is rarer on D′, so that a run without it gives the target away.
+    """
+
+    def shown(item: Mapping[str, Any]) -> int:
+        return RUNS_EACH - item["hits"] if rarer else int(item["hits"])
+
+    without = f"{shown(ordinary)} of {RUNS_EACH} runs"
     if ordinary["carries"]:
         return (
-            f"An ordinary record in the place of the target gives itself away, too ({ordinary['hits']} of {RUNS_EACH} "
-            "runs): it takes no value of the target."
+            f"{record} in the place of the target gives itself away, too ({without}): it takes no value of the target."
         )
     carrying = [item for item in columns if item["carries"]]
+    nearer = [item for item in columns if _by_chance(shown(item), shown(ordinary)) * len(columns) <= _CHANCE]
     if not carrying and not nearer:
         return "No single column of the target carries it: it takes several together."
-    named = ", ".join(f"{item['column']!r} ({item['hits']} of {RUNS_EACH} runs)" for item in carrying or nearer)
-    without = f"without any it does in {ordinary['hits']} of {RUNS_EACH} runs."
+    named = ", ".join(f"{item['column']!r} ({shown(item)} of {RUNS_EACH} runs)" for item in carrying or nearer)
     if not carrying:
         return (
-            "No single column of the target carries it as often. An ordinary record with the target's value in one "
-            f"column alone gives itself away less by {named}; {without}"
+            f"No single column of the target carries it as often. {record} with the target's value in one column alone "
+            f"gives itself away less by {named}; without any it does in {without}."
         )
-    return f"An ordinary record with the target's value in one column alone gives itself away by {named}; {without}"
+    return (
+        f"{record} with the target's value in one column alone gives itself away by {named}; without any it does in "
+        f"{without}."
+    )
+
+
+def _by_chance(more: int, less: int) -> float:
+    """The probability that runs of equal rates show so many more hits on one of two data sets (Fisher's exact test)."""
+    return float(stats.hypergeom.sf(more - 1, 2 * RUNS_EACH, more + less, RUNS_EACH))
 
 
 def write_explanation(planned: PlannedRuns, explanation: Explanation) -> dict[str, Any]:

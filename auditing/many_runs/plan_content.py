@@ -10,7 +10,7 @@ from pydantic import AliasChoices, Field, FiniteFloat
 
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.attacks.black_box.column_facts import ColumnFacts, Use
-from dpassay.attacks.black_box.output_events import Event
+from dpassay.attacks.black_box.output_events import IN_ALL_COLUMNS, Event
 from dpassay.attacks.black_box.output_features import Features
 from dpassay.attacks.black_box.probes import pair_name
 from dpassay.attacks.black_box.worst_cases import FINDS, OWN, difference_in_words
@@ -267,6 +267,9 @@ class RunsPlan(Part):
         for pair in self.pairs:
             if not names <= pair.target.keys() or not names.issuperset(pair.novel):
                 raise ValueError("a target lacks a column")
+            most = {item.threshold for item in pair.events if item.feature in IN_ALL_COLUMNS}
+            if not all(1 <= threshold <= 2 * len(names) for threshold in most):
+                raise ValueError("a column has two signs at most")
             if not 0 <= pair.data < len(self.data_sets) or not 0 <= pair.neighbor < len(self.data_sets):
                 raise ValueError("a pair names a data set that is not there")
         if self.held:

@@ -23,15 +23,12 @@ from scipy import special, stats
 from dpassay.audits.statistics.score_bets import Counted, log_gains
 from dpassay.base.arrays import Floats
 
-LARGEST = 64.0
-"""ε above which a claim allows nearly everything."""
-
+_LARGEST = 64.0  # ε above which a claim allows nearly everything
 _TIMES = 2.0  # the claimed ε, before the runs
-_WEIGHT_OF_SLOPE = (
-    2.0  # of the prior of the slope, in units of its mean at ε = 1, or at the claimed one if that is more
-)
+_WEIGHT_OF_SLOPE = 2.0  # of its prior, in units of its mean at the claimed ε, or at 1 if that is less
 _WEIGHT_OF_MIDDLE = 0.1
-_STEPS = 25  # of Newton's method
+_STEPS = 50  # of Newton's method, at most
+_SHORTEST, _TINY = 2.0**-30, 1e-9
 _MOST = 8.0  # of the logarithm of a ratio, before the number of runs allows more
 
 
@@ -46,7 +43,7 @@ class LevelRatio:
 
     def __init__(self, on_d: Sequence[float], on_d_prime: Sequence[float], signs: float, limit: float) -> None:
         size = min(len(on_d), len(on_d_prime))
-        self._signs, self._limit = max(signs, 1.0), min(limit, LARGEST)
+        self._signs, self._limit = max(signs, 1.0), min(limit, _LARGEST)
         self._usual = max(2 * _TIMES * self._limit / self._signs, 0.01)  # the slope before the runs, per sign
         self._most = max(_MOST, math.log(4 * size + 1))  # no estimate is much surer than the number of runs allows
         self._seen = self._levels(on_d[:size]), self._levels(on_d_prime[:size])
@@ -62,6 +59,10 @@ class LevelRatio:
         likely = special.log_expit(-on_d).sum() + special.log_expit(on_d_prime).sum()
         return 2 * on_d.size * math.log(2) + float(likely) - 1.0
 
+    def to_json(self) -> dict[str, float]:
+        """All that decides the ratio of a level: it is start + slope·(level − signs/2), at most `most` in size."""
+        return {"start": self._start, "slope": self._slope, "signs": self._signs, "most": self._most}
+
     def log_factors(self, new: tuple[float, float], epsilons: Floats, delta: float) -> Floats:
         """The logarithm of the factor by which one round changes the wealth against every ε, shape (G,).
 
@@ -70,8 +71,8 @@ class LevelRatio:
             epsilons: shape (G,), at least 0.
             delta: δ in [0, 1).
         """
-        seen, sides = self._counted(self._slope, self._seen), (self._levels([new[0]]), self._levels([new[1]]))
-        return log_gains(seen, self._counted(self._slope, sides), epsilons, delta, always=True)
+        sides = self._levels([new[0]]), self._levels([new[1]])
+        return log_gains(self._expected(self._slope), self._counted(self._slope, sides), epsilons, delta, always=True)
 
     def mean_growth(self, delta: float) -> float:
         """What a round is expected to add to the logarithm of the wealth against the claim, if levels differ and are as
@@ -81,34 +82,47 @@ class LevelRatio:
 
     def _growth(self, slope: float, delta: float) -> float:
         """The same for one slope."""
+        expected = self._expected(slope)
+        gains = log_gains(expected, expected, np.array([self._limit]), delta, always=True)
+        return 2 * max(0.0, float(gains[0])) / float(expected.on_d.sum() + expected.on_d_prime.sum())
+
+    def _expected(self, slope: float) -> Counted:
+        """How often each level is expected on either data set, if the slope is this: caps of bets are chosen by it."""
         levels, weights = self._frequencies()
         likely = special.expit(self._of(levels, slope))
-        seen = self._counted(slope, self._seen)
-        new = self._counted(slope, (levels, levels), (weights * (1 - likely), weights * likely))
-        gains = log_gains(seen, new, np.array([self._limit]), delta, always=True)
-        return 2 * max(0.0, float(gains[0])) / float(weights.sum())
+        return self._counted(slope, (levels, levels), (weights * (1 - likely), weights * likely))
 
     def _levels(self, levels: Sequence[float]) -> Floats:
         return np.clip(np.asarray(levels, dtype=np.float64), 0.0, self._signs)
 
     def _fitted(self) -> tuple[float, float, float]:
-        """The ratio in the middle of all levels, the slope, and its standard deviation."""
+        """The ratio in the middle of all levels, the slope, and its standard deviation: by Newton's method, with steps
+        that are halved until the likelihood with the prior does not fall."""
         both = np.concatenate(self._seen) - self._signs / 2
         labels = np.repeat([0.0, 1.0], [side.size for side in self._seen])
-        start, slope = 0.0, self._usual
-        weight_of_slope = _WEIGHT_OF_SLOPE / max(self._usual, 2 * _TIMES / self._signs) ** 2  # as at ε = 1 below it
+        weights = _WEIGHT_OF_MIDDLE, _WEIGHT_OF_SLOPE / max(self._usual, 2 * _TIMES / self._signs) ** 2
+
+        def likelihood(start: float, slope: float) -> float:
+            logs = special.log_expit((2 * labels - 1) * (start + slope * both)).sum()
+            return float(logs) - (weights[0] * start**2 + weights[1] * (slope - self._usual) ** 2) / 2
+
+        start, slope, reached = 0.0, self._usual, likelihood(0.0, self._usual)
         for _ in range(_STEPS):
             likely = special.expit(start + slope * both)
             weight, rest = likely * (1 - likely), labels - likely
-            first = float(rest.sum()) - _WEIGHT_OF_MIDDLE * start
-            second = float((rest * both).sum()) - weight_of_slope * (slope - self._usual)
-            one, two = float(weight.sum()) + _WEIGHT_OF_MIDDLE, float((weight * both * both).sum()) + weight_of_slope
+            first = float(rest.sum()) - weights[0] * start
+            second = float((rest * both).sum()) - weights[1] * (slope - self._usual)
+            one, two = float(weight.sum()) + weights[0], float((weight * both * both).sum()) + weights[1]
             cross = float((weight * both).sum())
             size = one * two - cross * cross
             steps = (two * first - cross * second) / size, (one * second - cross * first) / size
-            start, slope = start + steps[0], slope + steps[1]
-            if max(map(abs, steps)) < 1e-9:
+            part = 1.0
+            while part > _SHORTEST and likelihood(start + part * steps[0], slope + part * steps[1]) < reached:
+                part /= 2
+            if part <= _SHORTEST or max(map(abs, steps)) < _TINY:
                 break
+            start, slope = start + part * steps[0], slope + part * steps[1]
+            reached = likelihood(start, slope)
         return start, slope, math.sqrt(one / size)
 
     def _of(self, levels: Floats, slope: float) -> Floats:

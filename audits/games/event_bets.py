@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 from scipy import special
 
+from dpassay.attacks.black_box.feature_words import LEVELS
 from dpassay.attacks.black_box.output_events import EXCHANGED, IN_ALL_COLUMNS, Event
 from dpassay.attacks.black_box.output_features import Features
 from dpassay.audits.games.bets_on_levels import LevelRatio
@@ -52,11 +53,15 @@ class Bet:
 
     event: Event
     share: float
-    ratio: LevelRatio | None = None
+    ratio: LevelRatio | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON types."""
-        return {**event_to_json(self.event), "share": self.share, "by_levels": self.ratio is not None}
+        """As plain JSON types. A ratio is that of the runs before the first round of these bets, and stays; rates of
+        other events are those of all runs before each round."""
+        if self.ratio is None:
+            return {**event_to_json(self.event), "share": self.share, "by_levels": False}
+        levels = {"event": LEVELS[self.event.feature], "by_levels": True, "ratio": self.ratio.to_json()}
+        return {**event_to_json(self.event), "share": self.share, **levels}
 
 
 @dataclass(frozen=True, slots=True)

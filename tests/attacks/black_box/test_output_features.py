@@ -265,7 +265,9 @@ def signs(
             for some in (without, with_it, rows)
         )
         if after > before:
-            there += 2 * shown > before + after
+            times = len(rows) / len(without)
+            times = 1.0 if 0.8 <= times <= 1.25 else times
+            there += 2 * shown > (before + after) * times
             every += 1
     return there, every
 

@@ -302,6 +302,27 @@ def test_opposite_outliers_differ_in_all_columns_and_from_all_others(copies: int
     assert (event.feature, event.threshold) == (EXCHANGED, 6.0)
 
 
+def test_opposite_outliers_of_a_column_that_is_empty_without_its_rarest() -> None:
+    rows = [
+        {
+            "x": f"x{place + 1}" if place < 3 else "",
+            **{name: "rare" if place == at else "usual" for at, name in enumerate("wyz")},
+            "age": 20 + place,
+        }
+        for place in range(30)
+    ]
+    pair = pairs_of(rows, "replace_one", categorical=list("wxyz"))["opposite_outliers"]
+    check({"opposite_outliers": pair}, "replace_one", 1)
+
+
+def test_opposite_outliers_have_dates_that_libraries_hold() -> None:
+    first, cities = datetime.date(1900, 1, 1), ["Ulm", *["Bonn", "Kiel"] * 22]
+    rows = [{"born": str(first + datetime.timedelta(days=1000 * place)), "city": cities[place]} for place in range(44)]
+    pair = pairs_of(rows, "replace_one")["opposite_outliers"]
+    assert pair.data[-1]["born"] == "1677-09-22"
+    assert rows[-1]["born"] < pair.target["born"] <= "2261-12-31"
+
+
 def applying(adjacency: str) -> set[str]:
     """The strategies that apply to a mixed table."""
     return set(STRATEGIES) - ({"opposite_outliers"} if adjacency == "add_remove" else set())

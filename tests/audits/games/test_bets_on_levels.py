@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from dpassay.accounting import PureDP
 from dpassay.attacks.black_box.output_events import REACHED, Event
@@ -42,7 +42,7 @@ def test_no_round_gains_on_average_under_the_claim(epsilon: float, delta: float)
         for _ in range(8):
             seen = [rng.binomial(3, rate, size).astype(float).tolist() for rate in rng.random(2)]
             seen[1][0] = -math.inf
-            ratio, at = LevelRatio(seen[0], seen[1], 3, 1.0), np.array([epsilon])
+            ratio, at = LevelRatio(seen[0], seen[1], 3, float(rng.choice([0.1, 1.0, 3.0, 5.0]))), np.array([epsilon])
             factors = np.array(
                 [[math.exp(ratio.log_factors((x, y), at, delta)[0]) for y in range(4)] for x in range(4)]
             )
@@ -74,6 +74,27 @@ def test_many_runs_give_the_true_ratio() -> None:
     assert found == pytest.approx([-2.0, 0.0, 2.0], abs=0.1)
     assert ratio._deviation == pytest.approx(1 / math.sqrt(2 * 20_000 * 0.077), rel=0.2)
     assert ratio.log_odds > 1000
+
+
+@pytest.mark.parametrize("claimed", [0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0])
+@pytest.mark.parametrize("runs", [1, 16, 64, 256])
+def test_the_estimate_is_the_likeliest_one(claimed: float, runs: int) -> None:
+    """The prior is Gaussian, and so is the penalty; a minimiser of another library finds nothing better."""
+    rng = np.random.default_rng([int(10 * claimed), runs])
+    for times in (0.5, 1.0, 1.5, 3.0):
+        p = 1 / (1 + math.exp(-times * claimed / 2))
+        on_d, on_d_prime = (rng.binomial(2, rate, runs).astype(float) for rate in (1 - p, p))
+        ratio, usual = LevelRatio(on_d.tolist(), on_d_prime.tolist(), 2, claimed), 2 * claimed
+
+        def loss(at: Floats, usual: float = usual, sides: tuple[Floats, Floats] = (on_d, on_d_prime)) -> float:
+            logs = [
+                np.logaddexp(0, sign * (at[0] + at[1] * (side - 1))).sum()
+                for sign, side in ((1, sides[0]), (-1, sides[1]))
+            ]
+            return float(sum(logs) + 0.05 * at[0] ** 2 + ((at[1] - usual) / max(usual, 2.0)) ** 2)
+
+        best = optimize.minimize(loss, [0.0, usual], method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
+        assert loss(np.array([ratio._start, ratio._slope])) <= best.fun + 1e-6
 
 
 def test_levels_that_do_not_differ_lose_their_odds() -> None:
@@ -130,6 +151,7 @@ def test_rounds_are_bet_on_by_what_was_seen_before_them() -> None:
         for bet in chosen:
             if bet["by_levels"]:
                 ratio = LevelRatio(seen[0][:start], seen[1][:start], 2, 1.0)
+                assert ratio.to_json() == bet["ratio"]
                 logs = ratio.log_factors((new[0], new[1]), state.grid, 0.0)
                 levels += 1
             else:
