@@ -3,9 +3,10 @@
     python benchmarks/many_records.py [--records 10000 100000 1000000 10000000] [--results FILE]
 
 A file of records is made, and a process of its own reads it, hashes the records into the slots of private inference,
-goes through the contexts of every slot, and computes the digests that a resumed run compares. Printed are seconds of
-processor time and the largest resident memory of that process, and the exponents from one number of records to the
-next. Records have about 60 characters; there are 255 in a slot, or as many more as keep slots at 100 000.
+reads the records of 2000 slots, computes the digest that a resumed run compares, embeds the records as Aug-PE does, and
+counts their votes for 200 candidates. Printed are seconds of processor time and the largest resident memory of that
+process, and the exponents from one number of records to the next. Records have about 60 characters, and there are 255
+in a slot.
 """
 
 from __future__ import annotations
@@ -53,7 +54,11 @@ def measured(path: Path) -> dict[str, Any]:
 
     from dpassay.accounting.adjacency import Unit
     from dpassay.data.batching import hashed_slots, label_cells
-    from dpassay.data.records import read_records
+    from dpassay.data.records import Texts, read_records
+    from dpassay.mechanisms.embedding.embedder import HashedNgrams, all_embedded
+    from dpassay.mechanisms.embedding.stored_vectors import embedded_records
+    from dpassay.mechanisms.evolution.run import records_digest
+    from dpassay.mechanisms.evolution.voting import record_votes
 
     results: dict[str, Any] = {}
     start = time.process_time()
@@ -74,6 +79,14 @@ def measured(path: Path) -> dict[str, Any]:
     for slot in slots.tolist():
         seen += sum(len(records[index].text) > 0 for context in batches.contexts[slot] for index in context)
     mark("2000 slots")
+    records_digest(records)
+    mark("digest")
+    embedder = HashedNgrams()
+    vectors = embedded_records(embedder, Texts(records), len(records))
+    mark("embed")
+    votes = record_votes(vectors, all_embedded(embedder, [records[index].text for index in range(200)]))
+    mark("vote")
+    assert votes.sum() == len(records) == batches.units.sum()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"records": len(records), **results, "MiB": peak // 1024, "MiB before": before // 1024}
 
@@ -99,7 +112,7 @@ def main() -> None:
             exponents = {
                 name: round(math.log(rows[-1][name] / row[name]) / math.log(rows[-1]["records"] / row["records"]), 2)
                 for row in before
-                for name in ("read", "slots")
+                for name in ("read", "slots", "digest", "embed", "vote")
                 if row[name] and rows[-1][name]
             }
             print(json.dumps(rows[-1]), "exponents:", exponents, flush=True)

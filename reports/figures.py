@@ -28,6 +28,8 @@ _STEMS = 120
 """The largest number of batches that are drawn one by one."""
 _MAX_ROWS = 6
 """Bars of each direction; the others are in the tables."""
+_MARKS, _LISTED = 600, 600
+"""Batches that have marks of their own, and a row of the table, at most."""
 _DECADES = 7.0
 """A logarithmic scale shows this many decades below its largest number; what is smaller is drawn at its left end."""
 
@@ -415,11 +417,15 @@ def batches(costs: Sequence[BatchCost], claim: ClaimedValue | None = None) -> Fi
     costs = sorted(costs, key=lambda cost: (-cost.epsilon, cost.slot))
     if len(costs) < 2:
         return None
-    rank = np.arange(1, len(costs) + 1)
+    together = -(-len(costs) // _MARKS)  # batches that share a mark
+    rank = np.arange(1, len(costs) + 1, together)
     series = [
-        ("published cost γ", np.array([c.epsilon_published for c in costs]), svg.PUBLISHED, "^"),
-        ("exact cost ε*", np.array([c.epsilon for c in costs]), svg.UPPER, "o"),
-        ("largest leave-one-out loss", np.array([c.leave_one_out for c in costs]), svg.LOWER, "D"),
+        (name, np.maximum.reduceat(np.array(values), rank - 1), colour, marker)
+        for name, values, colour, marker in (
+            ("published cost γ", [c.epsilon_published for c in costs], svg.PUBLISHED, "^"),
+            ("exact cost ε*", [c.epsilon for c in costs], svg.UPPER, "o"),
+            ("largest leave-one-out loss", [c.leave_one_out for c in costs], svg.LOWER, "D"),
+        )
     ]
     costliest_counts = claim is not None and claim.kind == "ex_post" and claim.adjacency == "add_remove"
     line = claim.value if claim is not None and costliest_counts and claim.value > 0 else None
@@ -431,7 +437,7 @@ def batches(costs: Sequence[BatchCost], claim: ClaimedValue | None = None) -> Fi
             low = np.maximum(np.min([values for _, values, _, _ in series], axis=0), floor)
             high = np.maximum(np.max([values for _, values, _, _ in series], axis=0), floor)
             axes.vlines(rank, low, high, color=svg.RULE, lw=0.8, alpha=0.6)
-        size = float(np.clip((width - 70) / len(costs) * 0.8, 4 if len(costs) <= _STEMS else 2.5, 7))
+        size = float(np.clip((width - 70) / len(rank) * 0.8, 4 if len(costs) <= _STEMS else 2.5, 7))
         for name, values, colour, marker in series:
             axes.plot(rank, np.maximum(values, floor), marker, color=colour, ms=size, mec=svg.PAGE, mew=0.4, label=name)
         if line is not None:
@@ -456,8 +462,11 @@ def batches(costs: Sequence[BatchCost], claim: ClaimedValue | None = None) -> Fi
         title="Privacy cost of every batch",
         description=f"{len(costs)} batches. Exact cost ε*: largest {format_upper(float(epsilons.max()))}, "
         f"median {format_number(float(np.median(epsilons)))}. {order}",
-        caption=f"One column a batch. {order} Under add or remove the run costs as much as its costliest batch."
-        + (" The claim is about ε*; the published cost is no bound." if line is not None else ""),
+        caption=f"{_marks(together)} {order} Under add or remove the run costs as much as its costliest batch."
+        + (" The claim is about ε*; the published cost is no bound." if line is not None else "")
+        + (
+            f" The table has the {_LISTED} costliest; all are in the JSON of this page." if len(costs) > _LISTED else ""
+        ),
         header=("Batch", "Label", "Contexts", "Documents", "Tokens", "Leave-one-out", "Exact ε*", "Published γ"),
         table=[
             (
@@ -470,8 +479,15 @@ def batches(costs: Sequence[BatchCost], claim: ClaimedValue | None = None) -> Fi
                 format_upper(cost.epsilon),
                 format_upper(cost.epsilon_published),
             )
-            for cost in costs
+            for cost in costs[:_LISTED]
         ],
+    )
+
+
+def _marks(together: int) -> str:
+    """What one column of marks is."""
+    return (
+        "One column a batch." if together == 1 else f"One column for {together} batches, the largest of which counts."
     )
 
 

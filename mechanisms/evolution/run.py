@@ -54,12 +54,18 @@ def note_inputs(run: Run, records: Sequence[Record], public: object) -> None:
     Raises:
         RunMismatchError: if the run was begun with other inputs.
     """
+    digest = records_digest(records, public)
+    mismatch = charged.other_inputs("records, another writer, embedder or parameters")
+    charged.note(run, INPUTS, digest, mismatch)
+
+
+def records_digest(records: Sequence[Record], public: object = ()) -> str:
+    """SHA-256 of private records, in their order, and of public values by their `repr`. Private."""
     digest = hashlib.sha256(repr(public).encode("utf-8", "surrogatepass"))
     for record in records:
         fields = repr((record.id, record.label, record.text))
         digest.update(hashlib.sha256(fields.encode("utf-8", "surrogatepass")).digest())
-    mismatch = charged.other_inputs("records, another writer, embedder or parameters")
-    charged.note(run, INPUTS, digest.hexdigest(), mismatch)
+    return digest.hexdigest()
 
 
 def released_votes(

@@ -68,9 +68,13 @@ class Clusters:
             np.add.at(result, (label[start + kept], closest), 1)
         return result
 
-    def no_counts(self, labels: Sequence[str]) -> list[list[int]]:
-        """Counts of 0, to check records before counts are released; shape (labels, K)."""
-        return [[0] * self.centres.count] * max(1, len(labels))
+    def check_kept(self, kept: int) -> None:
+        """Checks k′, the number of centres that each label keeps, before counts are released.
+
+        Raises:
+            ValueError: if it exceeds K.
+        """
+        most_counted(np.zeros((1, self.centres.count), dtype=np.int64), kept)
 
     def cells(
         self,

@@ -471,7 +471,12 @@ class PrivateInference:
         Raises:
             ValueError: one line, which reveals nothing about any record.
         """
-        self.batches(records, bytes(32), None if self.centres is None else self.clusters().no_counts(self.labels))
+        from dpassay.data.batching import label_indices, unit_records
+
+        label_indices(records, self.labels)
+        unit_records(records, bytes(32), self.unit)
+        if self.kept_centres is not None:
+            self.clusters().check_kept(self.kept_centres)
         for label in self.labels or (None,):
             _ = self.prompt(model, label).record_tokens
         self.row_plan(model)

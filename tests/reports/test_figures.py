@@ -87,7 +87,7 @@ def batch(slot: int, epsilon: float, loss: float = 0.0) -> BatchCost:
     [
         [batch(0, 0.0), batch(1, 0.0)],
         [batch(0, 1.0, 0.5), batch(1, 0.0)],
-        [batch(i, 10.0 ** (i % 9 - 6), 0.0) for i in range(3000)],
+        [batch(i, 10.0 ** (i % 9 - 6), 0.0) for i in range(600)],
     ],
 )
 def test_any_batches_can_be_drawn(costs: list[BatchCost]) -> None:
@@ -96,6 +96,17 @@ def test_any_batches_can_be_drawn(costs: list[BatchCost]) -> None:
     assert len(figure.table) == len(costs)
     assert "nan" not in figure.wide + figure.narrow
     assert len(figure.wide) < 1_500_000
+
+
+def test_many_batches_share_marks_and_the_largest_of_each_counts() -> None:
+    costs = [batch(slot, 1.0 + slot / 20_000, loss=0.9 if slot == 77 else 0.1) for slot in range(20_000)]
+    figure = figures.batches(costs)
+    assert figure is not None
+    assert len(figure.wide) + len(figure.narrow) < 700_000
+    assert [row[0] for row in figure.table] == [str(slot) for slot in range(19_999, 19_399, -1)]
+    assert figure.caption.startswith("One column for 34 batches, the largest of which counts.")
+    assert "The table has the 600 costliest; all are in the JSON of this page." in figure.caption
+    assert "20000 batches" in figure.description
 
 
 def test_a_loss_above_the_cost_is_said() -> None:
