@@ -191,9 +191,7 @@ class _Child:
 
 def _serve(pipe: multiprocessing.connection.Connection, log: str) -> None:
     """Calls functions as they are asked for, until the other end is closed."""
-    os.setsid()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the parent handles interruptions
+    os.setsid()  # so the parent alone handles interruptions; what is ignored here would be in what a function starts
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for stream in (sys.stdout, sys.stderr):

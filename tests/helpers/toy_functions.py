@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 import os
 import random
 import sys
@@ -82,6 +83,14 @@ def prints(rows: Rows, seed: int) -> Rows:
     print("SECRET")
     print("SECRET", file=sys.stderr)
     return rows
+
+
+def workers_of_its_own(rows: Rows, seed: int) -> Rows:
+    """The end of a pool asks its workers to end, and waits for them."""
+    for _ in range(3):
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            made = pool.map(dict, rows)
+    return made
 
 
 def names(rows: Rows, seed: int) -> list[str]:

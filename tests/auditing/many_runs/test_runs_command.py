@@ -620,6 +620,13 @@ def test_a_function_that_prints_spoils_no_output(tmp_path: Path) -> None:
     assert "SECRET" not in result.stdout + result.stderr
 
 
+def test_a_function_may_start_and_end_processes_of_its_own(tmp_path: Path) -> None:
+    """A signal that is ignored in the process of a function would be in its workers, which then never end."""
+    audit = plan(tmp_path, "--runs", "20", "--neighbors", "ordinary")
+    done("run", audit, "--function", "toy_functions:workers_of_its_own", "--timeout", "20")
+    assert not any(row["features"][""]["failed"] for row in lines(audit))
+
+
 def test_outputs_that_were_made_elsewhere_are_read_until_no_more_are_needed(tmp_path: Path) -> None:
     """Some of them failed, some are missing at first, and one cannot be read."""
     audit = plan(tmp_path, "--runs", "40", "--epsilon", "0.1")
