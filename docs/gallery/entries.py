@@ -105,6 +105,10 @@ ENTRIES = (
         public=_GIVEN,
         schema=True,
         runs=60,
+        reading="`get_noisy_distribution_of_attributes` counts, with noise, no values but those up to the largest "
+        "index in the data (`encoded_dataset[attr].max()`), also where all values are given. A value behind those of "
+        "the other records is written only if its record is there. Each column does so by itself: here `visits`, "
+        "`coinsurance` and `health`, whose rare values come last.",
     ),
     Entry(
         name="smartnoise_mwem",
