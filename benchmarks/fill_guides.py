@@ -27,6 +27,7 @@ GUIDES = {
     "released-data.md": "beside_anonymeter",
     "many-runs-power.md": "leak_power",
     "other-bounds.md": "other_audits",
+    "scale.md": "many_records",
 }
 """Page of docs → results file of which it shows tables."""
 

@@ -68,7 +68,6 @@ def measured(path: Path) -> dict[str, Any]:
         now = time.process_time()
         results[name], start = round(now - start, 2), now
 
-    mark("imports")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     records = read_records(path)
     mark("read")
@@ -117,7 +116,17 @@ def main() -> None:
             }
             print(json.dumps(rows[-1]), "exponents:", exponents, flush=True)
             if given.results:
-                given.results.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+                body = {"rows": rows, "tables": {"records": table(rows)}}
+                given.results.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def table(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The table of the guide."""
+    names = ("read", "slots", "2000 slots", "digest", "embed", "vote")
+    columns = [{"title": "records", "key": "records"}, *({"title": f"{name}, s", "key": name} for name in names)]
+    columns.append({"title": "peak memory, MiB", "key": "MiB"})
+    shown = [{**{name: f"{row[name]:g}" for name in (*names, "MiB")}, "records": f"{row['records']:,}"} for row in rows]
+    return {"columns": columns, "rows": shown}
 
 
 if __name__ == "__main__":

@@ -8,13 +8,9 @@ import functools
 import hashlib
 import io
 import json
-import os
 import queue
-import secrets
-import shlex
 import shutil
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,6 +31,18 @@ from dpassay.attacks.black_box.probes import probe
 from dpassay.attacks.black_box.worst_cases import FINDS, difference_in_words, neighboring_data
 from dpassay.auditing.files import BOUND
 from dpassay.auditing.many_runs.audited import made_elsewhere, of_generator
+from dpassay.auditing.many_runs.cluster import Cluster
+from dpassay.auditing.many_runs.commands import (
+    OUTPUTS,
+    WORK,
+    Commands,
+    Logs,
+    Unreadable,
+    absolute,
+    rows_of,
+    seed_of,
+    words_of,
+)
 from dpassay.auditing.many_runs.explain import Explanation, write_explanation, write_variant
 from dpassay.auditing.many_runs.files import PlannedRuns, read_plan
 from dpassay.auditing.many_runs.functions import Function, FunctionProcesses, called, load, source_of
@@ -49,17 +57,13 @@ from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_files import one_process, write_private
 from dpassay.base.progress import Progress
 from dpassay.data.columns import Kind, Rules
-from dpassay.data.reader import FileOptions
-from dpassay.data.records import read_rows, written_as
 
 T = TypeVar("T")
 
 _AHEAD = 16  # rounds that are asked for at once where runs are made elsewhere
-_LOG = 1 << 16  # bytes that are kept of the messages of a failed run
-_KEPT_LOGS = 20
 _SHOWN = 5  # columns that an output lacks
 _OF_GENERATORS = frozenset([".py", ".ipynb", ".r", ".jl", ".js", ".sh", ".yaml", ".yml", ".toml", ".json"])
-_TODO, _OUTPUTS, _FAILURES, _WORK = "todo.csv", "outputs", "failures", "work"
+_TODO, _FAILURES = "todo.csv", "failures"
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,7 @@ def run(
     function: str | None = None,
     unprotected: str | None = None,
     workers: int = 1,
+    cluster: str | None = None,
     timeout: float = defaults.MANY_RUNS_TIMEOUT,
     stop: bool = True,
     keep: bool = False,
@@ -106,6 +111,8 @@ def run(
         function: in its place ``module:function``, called with the records and a seed; it returns synthetic records.
         unprotected: the same command or function with its protection off: the positive control.
         workers: number of runs at a time.
+        cluster: address of a scheduler of `dask.distributed`, such as ``tcp://10.0.0.1:8786``, whose workers run the
+            command, as many at a time as they have threads.
         timeout: seconds after which a run is stopped and counts as failed.
         stop: whether to stop as soon as the claim is refuted; otherwise the bound may become larger.
         keep: whether outputs are kept in ``private/outputs``.
@@ -124,10 +131,18 @@ def run(
         validate.integer(minimum=1, workers=workers)
         validate.positive(timeout=timeout)
     _refuse_finished(planned.folder)
+    if cluster is not None and function is not None:
+        raise InputError("a function runs on this machine only; give --cluster a --command")
+    if cluster is not None and workers != 1:
+        raise InputError("--workers is of this machine, and a cluster has workers of its own; leave one of them out")
+    elsewhere = None if cluster is None else Cluster(cluster)
+    if elsewhere is not None:
+        workers = elsewhere.workers
+        (progress or Progress()).note(f"{workers} runs at a time on the cluster; watch it at {elsewhere.dashboard}")
     with (
         one_process(planned.private),
         _handling(_end, signal.SIGTERM),
-        contextlib.closing(_Maker(planned, function is None, timeout, keep)) as maker,
+        contextlib.closing(_Maker(planned, function is None, timeout, keep, elsewhere)) as maker,
     ):
         results, reason = Results(planned), ""
         with results.writing():
@@ -139,7 +154,7 @@ def run(
                     _identity(generator, command=function is None),
                     of_generator(
                         generator,
-                        _words(generator) if function is None else None,
+                        words_of(generator) if function is None else None,
                         source_of(generator) if function is not None else None,
                         workers=workers,
                         timeout=timeout,
@@ -156,7 +171,7 @@ def run(
             if explain:
                 maker.explain(results, generators["claimed"], workers, progress or Progress())
             results.end()
-        shutil.rmtree(planned.private / _WORK, ignore_errors=True)
+        shutil.rmtree(planned.private / WORK, ignore_errors=True)
         return MadeRuns(len(results.by_run), reason, notes=tuple(maker.notes))
 
 
@@ -201,7 +216,7 @@ def score(folder: str | Path, *, unprotected: bool = False, progress: Progress |
     with one_process(planned.private), (progress or Progress()).stage("Reading outputs") as step:
         features, results, reason = planned.features(), Results(planned), ""
         with input_errors():
-            (planned.private / _OUTPUTS).mkdir(mode=0o700, exist_ok=True)
+            (planned.private / OUTPUTS).mkdir(mode=0o700, exist_ok=True)
         with results.writing():
             for arm in ("claimed", "unprotected") if unprotected else ("claimed",):
                 results.begin(arm, "made elsewhere", made_elsewhere())
@@ -320,7 +335,7 @@ def audit_function(
             made = MadeRun("claimed", item)
             data, names = of_data(item.data)
             try:
-                output = called(function, data, _seed(seed, made.spawn_key))
+                output = called(function, data, seed_of(seed, made.spawn_key))
             except (Exception, SystemExit):
                 audit.add(item, failed_output(names))
                 continue
@@ -341,11 +356,6 @@ def failed_output(pairs: Sequence[str]) -> dict[str, Features]:
     return {"": failed(), **{name: {} for name in pairs}}
 
 
-def _seed(seed: int, index: int) -> int:
-    """A seed of 63 bits that belongs to one run."""
-    return int(np.random.SeedSequence(seed, spawn_key=(index,)).generate_state(1, np.uint64)[0] >> 1)
-
-
 def _generators(command: str | None, function: str | None, unprotected: str | None) -> dict[str, str]:
     """The command, or the name of the function, of each arm."""
     if (command is None) == (function is None):
@@ -356,7 +366,7 @@ def _generators(command: str | None, function: str | None, unprotected: str | No
         if function is not None:
             load(generator)
             continue
-        words = _words(generator)
+        words = words_of(generator)
         for index in ("{input}", "{output}"):
             if not any(index in word for word in words):
                 raise InputError(
@@ -368,7 +378,7 @@ def _generators(command: str | None, function: str | None, unprotected: str | No
 def _identity(generator: str, *, command: bool) -> str:
     """A command with the programs and settings that it names, or a function with its module."""
     if command:
-        words = _absolute(_words(generator))
+        words = absolute(words_of(generator))
         words[0] = shutil.which(words[0]) or words[0]
         files = [path for path in map(Path, words) if path.suffix.lower() in _OF_GENERATORS]
     else:
@@ -378,16 +388,6 @@ def _identity(generator: str, *, command: bool) -> str:
         with input_errors(), path.open("rb") as file:
             hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
     return json.dumps([words, hashes])
-
-
-def _words(command: str) -> list[str]:
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise InputError(f"the command {command!r} cannot be split into words: {str(error).lower()}") from None
-    if not words:
-        raise InputError("the command is empty; write it as in python gen.py {input} {output}")
-    return words
 
 
 def _refuse_finished(folder: Path) -> None:
@@ -403,9 +403,12 @@ class _Maker:
         of_commands: whether generators are commands, not functions.
         timeout: of a run, in seconds.
         keep: whether outputs are kept.
+        cluster: whose workers run commands; None for this machine.
     """
 
-    def __init__(self, planned: PlannedRuns, of_commands: bool, timeout: float, keep: bool) -> None:
+    def __init__(
+        self, planned: PlannedRuns, of_commands: bool, timeout: float, keep: bool, cluster: Cluster | None = None
+    ) -> None:
         self._planned, self._of_commands, self._keep = planned, of_commands, keep
         self.notes: list[str] = []
         self._features = planned.features()
@@ -413,9 +416,9 @@ class _Maker:
         self._more_rows: dict[int, Sequence[Row]] = {}
         self._more_files: dict[int, Callable[[Path], None]] = {}
         self._more_pairs: dict[int, list[str]] = {}
-        self._logs = _Logs(planned.private / _FAILURES)
-        self._commands = _Commands(planned, timeout, self._logs)
-        self._functions = FunctionProcesses(timeout, planned.private / _WORK)
+        self._logs = Logs(planned.private / _FAILURES)
+        self._commands = Commands(planned, timeout, self._logs, cluster)
+        self._functions = FunctionProcesses(timeout, planned.private / WORK)
 
     def try_once(self, arm: str, generator: str) -> None:
         """Runs a generator on the first D until one run succeeds, and forgets the output.
@@ -441,6 +444,7 @@ class _Maker:
                 f"{what[:1].upper()}{what[1:]} failed in {trial} of {trial + 1} trial runs ({reason}); its messages "
                 f"are in {log}. Later runs that fail are counted."
             )
+        self._commands.try_each(generator, made)
         lacking = [column.name for column in plan.columns if column.kind != "id" and column.name not in result]
         if not result:
             self.notes.append(f"The first output of {what} has no rows.")
@@ -455,7 +459,7 @@ class _Maker:
         if self._of_commands:
             keep = self._keep and not made.is_trial and made.run.data not in self._more_rows
             return self._commands.run(generator, made, use, keep=keep, write=self._more_files.get(made.run.data))
-        seed = _seed(self._planned.plan.seed, made.spawn_key)
+        seed = seed_of(self._planned.plan.seed, made.spawn_key)
         rows = self._functions.call(
             generator, self._rows_of(made.run.data), seed, lambda log: self._logs.keep(log, made)
         )
@@ -547,187 +551,7 @@ class _Maker:
     def _shuffled(self, arm: str, runs: Sequence[GeneratorRun]) -> list[GeneratorRun]:
         """The runs of each round in random order: one that keeps state should not tell D from D′ by their order."""
         seed = self._planned.plan.seed
-        return sorted(runs, key=lambda item: (item.number, _seed(seed, MadeRun(arm, item).spawn_key)))
-
-
-class _Logs:
-    """Keeps what failed runs printed, which may show records, in the private folder: the end of the first few.
-
-    Args:
-        folder: for the files.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._lock = threading.Lock()
-        self._kept = 0
-
-    def file(self, made: MadeRun) -> Path:
-        """The file of a run."""
-        return self._folder / f"{made.name}.txt"
-
-    def keep(self, log: Path, made: MadeRun) -> None:
-        """Keeps the end of a file that a failed run wrote."""
-        with self._lock:
-            self._kept += 1
-            if self._kept > _KEPT_LOGS or not log.is_file():
-                return
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _LOG))
-            write_private(self.file(made), file.read())
-
-
-class _Unreadable(Exception):
-    """An output that is missing or malformed."""
-
-
-def _rows_of(planned: PlannedRuns, path: str) -> Iterator[Row]:
-    """The rows of an output, one by one.
-
-    Raises:
-        _Unreadable: if there is none, it is malformed, or it has no column of the data.
-    """
-    problem = ""
-    for stated in planned.readings_of(Path(path)):
-        begun = False
-        try:
-            for _, row in read_rows(path, stated=stated):
-                if not begun and not planned.plan.names & row.keys():
-                    problem = problem or _no_column(planned, path, stated, len(row))
-                    break
-                begun = True
-                yield row
-            else:
-                return
-        except ValueError as error:
-            problem = problem or str(error).removeprefix(path).partition(": ")[2]
-            if begun:
-                break
-    raise _Unreadable(problem)
-
-
-def _no_column(planned: PlannedRuns, path: str, stated: FileOptions, columns: int) -> str:
-    """What an output was read as that has no column of the data."""
-    read = "one column" if columns == 1 else f"{columns} columns"
-    return (
-        f"it is read as {read} ({written_as(path, stated)}), of which the data, with {len(planned.plan.names)}, have "
-        "none; name them as in the data, in a first line, and separate them by commas, semicolons, tabs or bars"
-    )
-
-
-class _Commands:
-    """Runs commands, each in an empty folder of its own, on its own copy of a data set."""
-
-    def __init__(self, planned: PlannedRuns, timeout: float, logs: _Logs) -> None:
-        self._planned, self._timeout, self._logs = planned, timeout, logs
-        self._content = functools.cache(planned.content)  # of ladders
-        self._running: set[subprocess.Popen[bytes]] = set()
-        self._lock = threading.Lock()
-        self._stopped = False
-
-    def run(
-        self,
-        command: str,
-        made: MadeRun,
-        use: Callable[[Iterable[Row]], T],
-        *,
-        keep: bool,
-        write: Callable[[Path], None] | None = None,
-    ) -> T | str:
-        """What becomes of the output of a run; or why there is none. `write` writes the input, if it is not planned."""
-        # No earlier command writes here, such as one whose audit was killed. The path tells nothing about the data.
-        work = self._planned.private / _WORK / secrets.token_hex(8)
-        work.mkdir(mode=0o700, parents=True)
-        suffix = self._planned.plan.suffix
-        indices = {
-            "{input}": str((work / f"input{suffix}").resolve()),
-            "{output}": str((work / f"output{suffix}").resolve()),
-            "{seed}": str(_seed(self._planned.plan.seed, made.spawn_key) % 2**32),
-        }
-        (write or functools.partial(self._write, made.run.data))(Path(indices["{input}"]))
-        words = _words(command)
-        for index, value in indices.items():
-            words = [word.replace(index, value) for word in words]
-        try:
-            reason = self._execute(words, work)
-            if not reason:
-                try:
-                    result = use(_rows_of(self._planned, indices["{output}"]))
-                except _Unreadable as error:
-                    reason = f"its output cannot be read: {error}"
-                else:
-                    if keep:
-                        kept = self._planned.private / _OUTPUTS
-                        kept.mkdir(mode=0o700, exist_ok=True)
-                        shutil.move(indices["{output}"], kept / f"{made.name}{suffix}")
-                    return result
-            if not self._stopped:
-                self._logs.keep(work / "log", made)
-            return reason
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-
-    def _write(self, data: int, path: Path) -> None:
-        """Writes a data set of the plan or of a ladder."""
-        if data < len(self._planned.plan.data_sets):
-            self._planned.copy(data, path)
-        else:
-            path.write_bytes(self._content(data))
-
-    def _execute(self, words: Sequence[str], work: Path) -> str:
-        """Runs a command; returns why it failed, or nothing."""
-        folder = work / "run"
-        folder.mkdir(mode=0o700)
-        with (work / "log").open("wb") as log:
-            try:
-                with self._lock:
-                    if self._stopped:
-                        return "interrupted"
-                    process = subprocess.Popen(
-                        _absolute(words),
-                        cwd=folder,
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                        start_new_session=True,
-                    )
-                    self._running.add(process)
-            except OSError as error:
-                raise InputError(f"{words[0]}: cannot be run: {(error.strerror or str(error)).lower()}") from None
-            try:
-                code = process.wait(self._timeout)
-            except subprocess.TimeoutExpired:
-                return f"it was stopped after {self._timeout:g} s"
-            finally:
-                _kill(process)
-                with self._lock:
-                    self._running.discard(process)
-        return f"exit code {code}" if code else ""
-
-    def stop(self) -> None:
-        """Ends all commands that are running, and begins no more."""
-        with self._lock:
-            self._stopped = True
-            for process in self._running:
-                _kill(process)
-
-
-def _absolute(words: Sequence[str]) -> list[str]:
-    """Words that name a file here, as absolute paths, since the command runs in a folder of its own."""
-    results = []
-    for index, word in enumerate(words):
-        named = os.sep in word or (index > 0 and bool(os.path.splitext(word)[1]))  # not the 1 of `--epsilon 1`
-        here = named and os.path.exists(word) and not word.startswith("-")
-        results.append(os.path.abspath(word) if here else word)
-    return results
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Ends a command and what it started."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+        return sorted(runs, key=lambda item: (item.number, seed_of(seed, MadeRun(arm, item).spawn_key)))
 
 
 def _read_elsewhere(
@@ -735,15 +559,15 @@ def _read_elsewhere(
 ) -> bool:
     """Adds the result of a run that was made elsewhere, if it is there."""
     pairs = planned.plan.pairs_of(made.run.data)
-    path = planned.private / _OUTPUTS / f"{made.name}{planned.plan.suffix}"
+    path = planned.private / OUTPUTS / f"{made.name}{planned.plan.suffix}"
     mark = path.with_name(f"{path.name}.failed")
     result: Mapping[str, Features]
     if mark.exists():  # also if it wrote something before it failed
         result = failed_output(pairs)
     elif path.is_file():
         try:
-            result = features.of(_rows_of(planned, str(path)), pairs)
-        except _Unreadable as error:
+            result = features.of(rows_of(planned, str(path)), pairs)
+        except Unreadable as error:
             raise InputError(
                 f"{path}: cannot be read: {error}; if it is still being copied, wait; else the run has failed: make an "
                 f"empty file {mark.name}, and do not make the run again"
@@ -764,8 +588,8 @@ def _write_todo(planned: PlannedRuns, wanted: Sequence[MadeRun]) -> None:
             [
                 made.arm,
                 planned.data_file(made.run.data).relative_to(planned.folder),
-                Path("private", _OUTPUTS, f"{made.name}{planned.plan.suffix}"),
-                _seed(planned.plan.seed, made.spawn_key) % 2**32,
+                Path("private", OUTPUTS, f"{made.name}{planned.plan.suffix}"),
+                seed_of(planned.plan.seed, made.spawn_key) % 2**32,
             ]
         )
     write_private(planned.private / _TODO, out.getvalue())

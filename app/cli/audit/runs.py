@@ -145,6 +145,14 @@ def run(
         str | None, typer.Option(help="The same command or function with protection off: the positive control.")
     ] = None,
     workers: Annotated[int, typer.Option(help="Number of runs at a time.")] = 1,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Run the command on the workers of a dask scheduler, such as tcp://10.0.0.1:8786, as many runs at a "
+            "time as they have threads.",
+        ),
+    ] = None,
     timeout: Annotated[
         float, typer.Option(help="Seconds after which a run is stopped and counts as failed.")
     ] = defaults.MANY_RUNS_TIMEOUT,

@@ -1,0 +1,215 @@
+"""Runs commands on the workers of a cluster (`dask.distributed`), each in an empty folder of its own.
+
+The coordinator keeps plan, results and decisions. A worker gets the words of a command and one data set, and returns
+the output, or why there is none. A run whose worker dies was not counted, and is made again on another one, which says
+nothing of the generator: a command runs in a process of its own, so that it cannot end its worker.
+
+What travels between scheduler, workers and coordinator is `dask.distributed`'s business; its configuration sets TLS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpassay.auditing.many_runs.execution import LOG, execute, placed
+from dpassay.base.errors import InputError
+from dpassay.base.extras import install
+
+CONNECT = 10.0
+"""Seconds for the scheduler to answer."""
+
+_LOG = 1 << 16  # bytes of the messages of a failed run
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a worker returns of a run.
+
+    Attributes:
+        reason: why there is no output; empty if there is one.
+        output: content of the file, None if there is none.
+        log: the end of what was printed, if the run failed.
+    """
+
+    reason: str
+    output: bytes | None = None
+    log: bytes = b""
+
+
+class LacksError(Exception):
+    """A worker has not what the command names, so that its runs say nothing of the generator."""
+
+
+class Cluster:
+    """The workers of a scheduler.
+
+    Args:
+        address: such as ``tcp://10.0.0.1:8786``.
+
+    Raises:
+        InputError: if the extra is not installed, no scheduler answers, or it has no workers.
+    """
+
+    def __init__(self, address: str) -> None:
+        try:
+            from distributed import Client
+        except ImportError:
+            raise InputError(f"--cluster needs dask.distributed; {install('cluster')}") from None
+        try:
+            self._client = Client(address, timeout=CONNECT, set_as_default=False)
+        except (OSError, ValueError, TimeoutError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(
+                f"cluster {address}: no scheduler answers ({reason}); start one with `dask scheduler`"
+            ) from None
+        if not self.workers:
+            self._client.close()
+            raise InputError(f"cluster {address}: has no workers; start some with `dask worker {address}`")
+        self._futures: set[Any] = set()
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    @property
+    def workers(self) -> int:
+        """How many runs its workers make at a time."""
+        return sum(self._client.nthreads().values())
+
+    @property
+    def dashboard(self) -> str:
+        """The address of the page on which its work can be watched."""
+        return str(self._client.dashboard_link)
+
+    def try_each(
+        self, words: Sequence[str], files: Mapping[str, str], content: bytes, suffix: str, timeout: float
+    ) -> dict[str, Reply]:
+        """One run on each worker, by its address.
+
+        Raises:
+            InputError: if a worker lacks a file of the command, or has another one.
+        """
+        addresses = list(self._client.nthreads())
+        futures = [
+            self._client.submit(
+                made_on_worker,
+                words,
+                files,
+                content,
+                suffix,
+                timeout,
+                workers=[address],
+                allow_other_workers=True,  # one that dies meanwhile would keep its run waiting for ever
+                pure=False,
+            )
+            for address in addresses
+        ]
+        with _reporting():
+            return dict(zip(addresses, self._client.gather(futures), strict=True))
+
+    def run(self, words: Sequence[str], files: Mapping[str, str], content: bytes, suffix: str, timeout: float) -> Reply:
+        """A run on any worker.
+
+        Args:
+            words: of the command, with ``{input}`` and ``{output}``.
+            files: paths that it names, as they are on every worker, and the SHA-256 of each.
+            content: of the input.
+            suffix: of input and output.
+            timeout: in seconds.
+
+        Raises:
+            InputError: if a worker lacks a file of the command or has another one, or workers die again and again.
+        """
+        from distributed import CancelledError
+
+        with self._lock:
+            if self._stopped:
+                return Reply("interrupted")
+            future = self._client.submit(made_on_worker, words, files, content, suffix, timeout, pure=False)
+            self._futures.add(future)
+        try:
+            with _reporting():
+                reply: Reply = future.result()
+        except CancelledError:
+            return Reply("interrupted")
+        finally:
+            with self._lock:
+                self._futures.discard(future)
+        return reply
+
+    def stop(self) -> None:
+        """Ends all runs that are under way, and begins no more."""
+        with self._lock:
+            self._stopped = True
+            futures = list(self._futures)
+        with contextlib.suppress(Exception):  # the scheduler may be gone
+            self._client.cancel(futures, force=True)
+            self._client.close(timeout=CONNECT)
+
+
+@contextlib.contextmanager
+def _reporting() -> Any:
+    from distributed import KilledWorker
+
+    try:
+        yield
+    except LacksError as error:
+        raise InputError(str(error)) from None
+    except KilledWorker:
+        raise InputError(
+            "a run was under way when its worker died, several times; no result was counted for it. Look at the logs "
+            "of the workers, give them more memory, and call again to resume"
+        ) from None
+
+
+def made_on_worker(
+    words: Sequence[str], files: Mapping[str, str], content: bytes, suffix: str, timeout: float
+) -> Reply:
+    """A run on a worker, as for `Cluster.run`."""
+    from distributed import get_worker
+
+    _check(words, files)
+    worker = get_worker()
+    key = worker.get_current_task()
+
+    def wanted() -> bool:
+        task = worker.state.tasks.get(key)
+        return task is not None and task.state != "cancelled"
+
+    with tempfile.TemporaryDirectory() as folder:
+        return made_in(Path(folder), words, content, suffix, timeout, wanted)
+
+
+def _check(words: Sequence[str], files: Mapping[str, str]) -> None:
+    here = os.uname().nodename
+    if shutil.which(words[0]) is None:
+        raise LacksError(
+            f"worker on {here}: has no program {words[0]!r}; install it there, or name it by its path there"
+        )
+    for name, digest in files.items():
+        path = Path(name)
+        if not path.is_file():
+            raise LacksError(f"worker on {here}: has no file {name}; put it at the same path on every machine")
+        if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            raise LacksError(f"worker on {here}: has another file {name} than this machine; copy it there")
+
+
+def made_in(
+    folder: Path, words: Sequence[str], content: bytes, suffix: str, timeout: float, wanted: Callable[[], bool]
+) -> Reply:
+    """A run in an empty folder, which ends when it is no longer wanted."""
+    given, made = folder / f"input{suffix}", folder / f"output{suffix}"
+    given.write_bytes(content)
+    try:
+        reason = execute(placed(words, given, made), folder, timeout, wanted)
+    except OSError as error:
+        raise LacksError(f"{words[0]}: cannot be run: {(error.strerror or str(error)).lower()}") from None
+    log = (folder / LOG).read_bytes()[-_LOG:] if reason else b""
+    return Reply(reason, made.read_bytes() if not reason and made.is_file() else None, log)
