@@ -96,9 +96,16 @@ def choose_event(
     def copied(feature: str) -> bool:
         return is_copied(feature, (on_d, on_d_prime), held)
 
-    if best.event.feature in IN_ALL_COLUMNS:  # losses of columns add up; one column alone is no plainer name of that
-        found = [candidate for candidate in found if candidate.hits in ((0, runs[1]), (runs[0], 0))]
+    if best.event.feature in IN_ALL_COLUMNS:  # losses of columns add up, so one alone may be no name for that
+        found = [candidate for candidate in found if _tells_at_least(candidate, best, runs)]
     return best.value, plainest(found, best, runs, estimate, copied).event
+
+
+def _tells_at_least(candidate: Candidate, best: Candidate, runs: tuple[int, int]) -> bool:
+    """Whether an event tells as much as the best one does, and happens always or never on one data set, which noise of
+    the wrong size in one column does not."""
+    certain = any(hits in (0, every) for hits, every in zip(candidate.hits, runs, strict=True))
+    return candidate is best or (certain and candidate.gap >= best.gap)
 
 
 def matrix(side: Sequence[Features], names: Sequence[str]) -> Floats:
