@@ -36,6 +36,7 @@ from dpassay.auditing.canaries.echo_scores import ModelScore, NGramScore
 from dpassay.auditing.canaries.game import guessed_in
 from dpassay.auditing.canaries.scorer import PlannedScorer
 from dpassay.auditing.canaries.synthetic import SyntheticData
+from dpassay.base.number_format import format_lower
 from dpassay.base.private_files import write_atomically
 from dpassay.data.corpora import notes
 from dpassay.mechanisms.models.fine_tuning import Training, fine_tune
@@ -174,7 +175,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args()
     size = QUICK if given.quick else FULL
-    rows: list[dict[str, Any]] = json.loads(given.results.read_text()) if given.results.exists() else []
+    rows: list[dict[str, Any]] = json.loads(given.results.read_text())["rows"] if given.results.exists() else []
     model = LanguageModel.load("builtin", "cpu", dtype="float32")
     for seed in range(given.repetitions):
         for name in GENERATORS:
@@ -183,9 +184,38 @@ def main() -> None:
                 if any(wanted.items() <= row.items() for row in rows):
                     continue
                 rows.append(measured(model, name, drawn, size, seed))
-                write_atomically(given.results, json.dumps(rows, indent=1) + "\n", 0o644)
+                body = {"rows": rows, "tables": {"scorers": table(rows)}}
+                write_atomically(given.results, json.dumps(body, indent=1, ensure_ascii=False) + "\n", 0o644)
                 print(json.dumps(rows[-1]), flush=True)
     _print([row for row in rows if asdict(size).items() <= row.items() and row["seed"] < given.repetitions])
+
+
+def table(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The table of the guide: the median ε of each generator, kind of endings and score, at the numbers of guesses, and
+    the largest that so many guesses can show."""
+    columns = [{"title": title, "key": title} for title in ("generator", "endings", "score")]
+    columns += [{"title": f"{guesses} guesses", "key": str(guesses)} for guesses in GUESSES]
+    shown = []
+    for name in GENERATORS:
+        for drawn in _DRAWN:
+            some = [row for row in rows if row["generator"] == name and row["canaries"] == drawn]
+            for score in ("ngram", "model") if some else ():
+                medians = {
+                    str(guesses): statistics.median(row[score][str(guesses)]["epsilon"] for row in some)
+                    for guesses in GUESSES
+                }
+                words = {"generator": name, "endings": drawn, "score": {"ngram": "n-grams", "model": "model"}[score]}
+                shown.append({**words, **{guesses: format_lower(value, 3) for guesses, value in medians.items()}})
+    most = {
+        str(guesses): format_lower(
+            _epsilon(np.arange(CANARIES)[::-1], np.ones(CANARIES, dtype=bool), guesses)["epsilon"], 3
+        )
+        for guesses in GUESSES
+    }
+    return {
+        "columns": columns,
+        "rows": [*shown, {"generator": "*all guesses right*", "endings": "", "score": "", **most}],
+    }
 
 
 def _print(rows: Sequence[dict[str, Any]]) -> None:

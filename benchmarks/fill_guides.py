@@ -28,6 +28,7 @@ GUIDES = {
     "many-runs-power.md": "leak_power",
     "other-bounds.md": "other_audits",
     "scale.md": "many_records",
+    "third-party.md": "canary_scorers",
 }
 """Page of docs → results file of which it shows tables."""
 
