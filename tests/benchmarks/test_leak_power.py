@@ -19,14 +19,18 @@ def test_the_tables_are_those_of_the_audits() -> None:
     assert power.tables(BODY["audits"][:-1], BODY["by hand"]) != BODY["tables"]
 
 
-def test_every_leak_was_audited_as_often_as_the_others() -> None:
+LEAST = {50: 15, 200: 15, 1000: 3}
+"""Audits of each leak, at least, by their runs."""
+
+
+def test_every_leak_was_audited_often_enough() -> None:
     leaks = [case.name for case in BUGS] + [leak.name for leak in LEAKS]
     assert sorted(power.RIGHT_CAUSES) == sorted(leaks) == sorted(row["generator"] for row in BODY["by hand"])
     rows = BODY["audits"]
     assert len({row["commit"] for row in rows}) == 1, "one version of the code"
     for runs in power.RUNS:
         made = [row["generator"] for row in rows if row["runs"] == runs and row["generator"] in leaks]
-        assert len({made.count(name) for name in leaks}) == 1, runs
+        assert min(made.count(name) for name in leaks) >= LEAST[runs]
     keys = [tuple(row[key] for key in ("generator", "runs", "seed")) for row in rows]
     assert len(set(keys)) == len(keys)
     assert all(row["ran"] <= row["runs"] for row in rows)
