@@ -28,6 +28,7 @@ CONNECT = 10.0
 """Seconds for the scheduler to answer."""
 
 _LOG = 1 << 16  # bytes of the messages of a failed run
+_LOOK = 1.0  # seconds between looks at whether all runs were ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Cluster:
             raise InputError(f"cluster {address}: has no workers; start some with `dask worker {address}`")
         self._futures: set[Any] = set()
         self._lock = threading.Lock()
-        self._stopped = False
+        self._stopped = threading.Event()
 
     @property
     def workers(self) -> int:
@@ -125,33 +126,46 @@ class Cluster:
             timeout: in seconds.
 
         Raises:
-            InputError: if a worker lacks a file of the command or has another one, or workers die again and again.
+            InputError: if a worker lacks a file of the command or has another one, workers die again and again, or the
+                scheduler is gone.
         """
         from distributed import CancelledError
 
         with self._lock:
-            if self._stopped:
+            if self._stopped.is_set():
                 return Reply("interrupted")
             future = self._client.submit(made_on_worker, words, files, content, suffix, timeout, pure=False)
             self._futures.add(future)
         try:
-            with _reporting():
-                reply: Reply = future.result()
+            while not self._stopped.is_set():
+                with contextlib.suppress(TimeoutError), _reporting():
+                    reply: Reply = future.result(timeout=_LOOK)
+                    return reply
         except CancelledError:
-            return Reply("interrupted")
+            if not self._stopped.is_set():
+                raise InputError(
+                    "the scheduler of the cluster is gone; no result was counted for runs under way. Start one, and "
+                    "call again to resume"
+                ) from None
         finally:
             with self._lock:
                 self._futures.discard(future)
-        return reply
+        return Reply("interrupted")
 
     def stop(self) -> None:
         """Ends all runs that are under way, and begins no more."""
         with self._lock:
-            self._stopped = True
+            self._stopped.set()
             futures = list(self._futures)
-        with contextlib.suppress(Exception):  # the scheduler may be gone
-            self._client.cancel(futures, force=True)
-            self._client.close(timeout=CONNECT)
+
+        def end() -> None:
+            with contextlib.suppress(Exception):  # the scheduler may be gone
+                self._client.cancel(futures, force=True)
+                self._client.close(timeout=CONNECT)
+
+        ending = threading.Thread(target=end, daemon=True)
+        ending.start()
+        ending.join(2 * CONNECT)
 
 
 @contextlib.contextmanager

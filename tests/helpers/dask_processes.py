@@ -51,6 +51,11 @@ class Dask:
         process.send_signal(signal.SIGKILL)
         process.wait()
 
+    def kill_scheduler(self) -> None:
+        """Kills the scheduler."""
+        self._scheduler.kill()
+        self._scheduler.wait()
+
     def pause_worker(self, seconds: float) -> None:
         """Stops the oldest worker for some time, as a network that is cut does."""
         process = self.workers[0]

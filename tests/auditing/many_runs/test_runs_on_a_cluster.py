@@ -162,6 +162,25 @@ def test_a_killed_coordinator_resumes_on_other_workers(tmp_path: Path) -> None:
     assert recorded(here) == recorded(there)
 
 
+def test_a_killed_scheduler_counts_nothing_and_another_one_goes_on(tmp_path: Path) -> None:
+    """Runs under way are no failures of the generator."""
+    here = plan(tmp_path, 40)
+    there = tmp_path / "there"
+    shutil.copytree(here, there)
+    generator = ("--command", f"{PYTHON} --do slow --seconds 0.3")
+    with dask(tmp_path / "dask", 2) as cluster:
+        process = background(there, *generator, "--cluster", cluster.address)
+        wait_for(functools.partial(has_lines, there / "private" / "results.jsonl", 5))
+        cluster.kill_scheduler()
+        _, errors = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert "the scheduler of the cluster is gone; no result was counted" in errors.decode()
+    with dask(tmp_path / "another", 1) as cluster:
+        run(there, *generator, "--cluster", cluster.address)
+    run(here, *generator)
+    assert recorded(here) == recorded(there)
+
+
 @pytest.mark.slow
 def test_a_worker_that_is_silent_for_long_and_comes_back_doubles_no_run(tmp_path: Path) -> None:
     """As where the network is cut: its run is made by another worker, and what it returns later is not wanted."""
