@@ -95,7 +95,7 @@ class Cluster:
         """One run on each worker, by its address.
 
         Raises:
-            InputError: if a worker lacks a file of the command, or has another one.
+            InputError: as for `run`.
         """
         addresses = list(self._client.nthreads())
         futures = [
@@ -129,8 +129,6 @@ class Cluster:
             InputError: if a worker lacks a file of the command or has another one, workers die again and again, or the
                 scheduler is gone.
         """
-        from distributed import CancelledError
-
         with self._lock:
             if self._stopped.is_set():
                 return Reply("interrupted")
@@ -141,12 +139,9 @@ class Cluster:
                 with contextlib.suppress(TimeoutError), _reporting():
                     reply: Reply = future.result(timeout=_LOOK)
                     return reply
-        except CancelledError:
+        except InputError:
             if not self._stopped.is_set():
-                raise InputError(
-                    "the scheduler of the cluster is gone; no result was counted for runs under way. Start one, and "
-                    "call again to resume"
-                ) from None
+                raise
         finally:
             with self._lock:
                 self._futures.discard(future)
@@ -170,7 +165,8 @@ class Cluster:
 
 @contextlib.contextmanager
 def _reporting() -> Any:
-    from distributed import KilledWorker
+    """Raises an `InputError` for what says nothing of the generator."""
+    from distributed import CancelledError, KilledWorker
 
     try:
         yield
@@ -180,6 +176,11 @@ def _reporting() -> Any:
         raise InputError(
             "a run was under way when its worker died, several times; no result was counted for it. Look at the logs "
             "of the workers, give them more memory, and call again to resume"
+        ) from None
+    except CancelledError:
+        raise InputError(
+            "the scheduler of the cluster is gone; no result was counted for runs under way. Start one, and call again "
+            "to resume"
         ) from None
 
 

@@ -134,7 +134,7 @@ class Commands:
     def __init__(self, planned: PlannedRuns, timeout: float, logs: Logs, cluster: Cluster | None = None) -> None:
         self._planned, self._timeout, self._logs, self._cluster = planned, timeout, logs, cluster
         self._content = functools.cache(planned.content)  # of ladders
-        self._files = functools.cache(lambda words: files_of(words))
+        self._files = functools.cache(lambda command: files_of(absolute(words_of(command))))
         self._stopped = False
 
     def run(
@@ -149,7 +149,7 @@ class Commands:
         """What becomes of the output of a run; or why there is none. `write` writes the input, if it is not planned."""
         with self._folder(made, write) as (work, given):
             output = given.with_name(f"output{given.suffix}")
-            reason = self._execute(self._words(command, made), work, given, output)
+            reason = self._execute(command, made, work, given)
             if not reason:
                 try:
                     result = use(rows_of(self._planned, str(output)))
@@ -176,7 +176,7 @@ class Commands:
         with self._folder(made, None) as (work, given):
             words = self._words(command, made)
             replies = self._cluster.try_each(
-                words, self._files(tuple(words)), given.read_bytes(), given.suffix, self._timeout
+                words, self._files(command), given.read_bytes(), given.suffix, self._timeout
             )
             for address, reply in replies.items():
                 if reply.reason:
@@ -211,14 +211,15 @@ class Commands:
         else:
             path.write_bytes(self._content(data))
 
-    def _execute(self, words: Sequence[str], work: Path, given: Path, output: Path) -> str:
+    def _execute(self, command: str, made: MadeRun, work: Path, given: Path) -> str:
         """Runs a command; returns why it failed, or nothing."""
+        words, output = self._words(command, made), given.with_name(f"output{given.suffix}")
         if self._cluster is None:
             try:
                 return execute(placed(words, given, output), work, self._timeout, lambda: not self._stopped)
             except OSError as error:
                 raise InputError(f"{words[0]}: cannot be run: {(error.strerror or str(error)).lower()}") from None
-        reply = self._cluster.run(words, self._files(tuple(words)), given.read_bytes(), given.suffix, self._timeout)
+        reply = self._cluster.run(words, self._files(command), given.read_bytes(), given.suffix, self._timeout)
         if reply.output is not None:
             output.write_bytes(reply.output)
         (work / LOG).write_bytes(reply.log)
@@ -232,8 +233,9 @@ class Commands:
 
 
 def files_of(words: Sequence[str]) -> dict[str, str]:
-    """The files that the words of a command name, but for its program, with the SHA-256 of each."""
-    paths = [Path(word.rpartition("=")[2]) for word in words[1:]]
+    """The files that the words of a command name, with the SHA-256 of each; no program that is searched for on the
+    path."""
+    paths = [Path(word.rpartition("=")[2]) for index, word in enumerate(words) if index or os.sep in word]
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file()}
 
 

@@ -29,6 +29,7 @@ _WEIGHT_OF_SLOPE = 2.0  # of its prior, in units of its mean at the claimed ε, 
 _WEIGHT_OF_MIDDLE = 0.1
 _STEPS = 50  # of Newton's method, at most
 _SHORTEST, _TINY = 2.0**-30, 1e-9
+_DIGITS = 9  # of the estimate, which make it the same on all machines
 _MOST = 8.0  # of the logarithm of a ratio, before the number of runs allows more
 
 
@@ -123,7 +124,7 @@ class LevelRatio:
                 break
             start, slope = start + part * steps[0], slope + part * steps[1]
             reached = likelihood(start, slope)
-        return start, slope, math.sqrt(one / size)
+        return round(start, _DIGITS), round(slope, _DIGITS), math.sqrt(one / size)
 
     def _of(self, levels: Floats, slope: float) -> Floats:
         """The estimate for some levels, if the slope is this."""

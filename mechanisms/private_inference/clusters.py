@@ -68,13 +68,16 @@ class Clusters:
             np.add.at(result, (label[start + kept], closest), 1)
         return result
 
-    def check_kept(self, kept: int) -> None:
-        """Checks k′, the number of centres that each label keeps, before counts are released.
+    def check(self, records: Sequence[Record], kept: int) -> None:
+        """Checks, before counts are charged, that all records can be embedded, and k′, the number of centres that each
+        label keeps.
 
         Raises:
-            ValueError: if it exceeds K.
+            ValueError: if k′ exceeds K, or the embedder fails.
         """
         most_counted(np.zeros((1, self.centres.count), dtype=np.int64), kept)
+        for _, texts in self._pieces(records):
+            self._vectors(texts)
 
     def cells(
         self,

@@ -476,7 +476,7 @@ class PrivateInference:
         label_indices(records, self.labels)
         unit_records(records, bytes(32), self.unit)
         if self.kept_centres is not None:
-            self.clusters().check_kept(self.kept_centres)
+            self.clusters().check(records, self.kept_centres)
         for label in self.labels or (None,):
             _ = self.prompt(model, label).record_tokens
         self.row_plan(model)

@@ -49,6 +49,13 @@ def plan(folder: Path, runs: int) -> Path:
     return audit
 
 
+def twice(folder: Path, runs: int) -> tuple[Path, Path]:
+    """A plan and a copy, whose runs have the same seeds."""
+    here, there = plan(folder, runs), folder / "there"
+    shutil.copytree(here, there)
+    return here, there
+
+
 def run(audit: Path, *options: object) -> dict[str, Any]:
     made: dict[str, Any] = command.written("audit", "runs", "run", audit, "--all", *options)
     return made
@@ -81,9 +88,7 @@ def wait_for(holds: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def test_runs_are_those_of_this_machine(tmp_path: Path, two_workers: Dask) -> None:
-    here = plan(tmp_path, 30)
-    there = tmp_path / "there"
-    shutil.copytree(here, there)
+    here, there = twice(tmp_path, 30)
     generator = ("--command", f"{PYTHON} --do noisy")
     first, second = run(here, *generator), run(there, *generator, "--cluster", two_workers.address)
     assert first["runs"] == second["runs"] == 30
@@ -112,9 +117,7 @@ def test_fifty_killed_workers_lose_and_double_no_run(tmp_path: Path) -> None:
 
 def kill(folder: Path, kills: int, runs: int) -> None:
     """Kills workers while an audit runs; another one starts for each."""
-    here = plan(folder, runs)
-    there = folder / "there"
-    shutil.copytree(here, there)
+    here, there = twice(folder, runs)
     generator = ("--command", f"{PYTHON} --do slow --seconds 0.1")
     with dask(folder / "dask", 2) as cluster:
         done = threading.Event()
@@ -145,9 +148,7 @@ def kill(folder: Path, kills: int, runs: int) -> None:
 
 
 def test_a_killed_coordinator_resumes_on_other_workers(tmp_path: Path) -> None:
-    here = plan(tmp_path, 40)
-    there = tmp_path / "there"
-    shutil.copytree(here, there)
+    here, there = twice(tmp_path, 40)
     generator = ("--command", f"{PYTHON} --do slow --seconds 0.1")
     results = there / "private" / "results.jsonl"
     for number, workers in enumerate((1, 2, 1)):
@@ -164,9 +165,7 @@ def test_a_killed_coordinator_resumes_on_other_workers(tmp_path: Path) -> None:
 
 def test_a_killed_scheduler_counts_nothing_and_another_one_goes_on(tmp_path: Path) -> None:
     """Runs under way are no failures of the generator."""
-    here = plan(tmp_path, 40)
-    there = tmp_path / "there"
-    shutil.copytree(here, there)
+    here, there = twice(tmp_path, 40)
     generator = ("--command", f"{PYTHON} --do slow --seconds 0.3")
     with dask(tmp_path / "dask", 2) as cluster:
         process = background(there, *generator, "--cluster", cluster.address)
@@ -184,9 +183,7 @@ def test_a_killed_scheduler_counts_nothing_and_another_one_goes_on(tmp_path: Pat
 @pytest.mark.slow
 def test_a_worker_that_is_silent_for_long_and_comes_back_doubles_no_run(tmp_path: Path) -> None:
     """As where the network is cut: its run is made by another worker, and what it returns later is not wanted."""
-    here = plan(tmp_path, 100)
-    there = tmp_path / "there"
-    shutil.copytree(here, there)
+    here, there = twice(tmp_path, 100)
     generator = ("--command", f"{PYTHON} --do slow --seconds 0.3")
     with dask(tmp_path / "dask", 2) as cluster:
         process = background(there, *generator, "--cluster", cluster.address)
@@ -240,9 +237,10 @@ def test_a_worker_without_the_generator_says_so(tmp_path: Path) -> None:
     """Its failures would be taken for those of the generator."""
     script = tmp_path / "gen.py"
     script.write_text("pass\n")
-    words = [sys.executable, str(script), f"--config={script}", "{input}"]
+    words = ["cp", str(script), f"--config={script}", "{input}"]
     files = files_of(words)
     assert files == {str(script): hashlib.sha256(b"pass\n").hexdigest()}
+    assert files_of([str(script), "{input}"]) == files, "a program may be the generator itself"
     _check(words, files)
     for given, held, says in (
         (words, {str(script): "0"}, "has another file"),

@@ -60,8 +60,21 @@ def test_before_the_runs_bets_are_those_at_twice_the_claim() -> None:
     expected = np.log(1 - h + g / grown)[:, None] + np.log(1 + h / grown - g)[None, :]
     assert logs == pytest.approx(expected, abs=1e-9)
     assert ratio.log_odds == 0.0
-    spread = laws[0] @ expected @ laws[1]
-    assert 0 < spread < ratio.mean_growth(0.0) < 4 * spread, "the slope may be larger"
+    assert laws[0] @ expected @ laws[1] > 0
+
+    def growth(slope: float) -> float:
+        """Per round, of ratios in tenths, at levels as frequent as on both data sets together."""
+        ratios, weights = slope * np.arange(-2.0, 3.0), (laws[0] + laws[1]) / 2
+        d_prime = 1 / (1 + np.exp(-ratios))
+        stakes = [1 / (1 + np.exp(-sign * np.rint(10 * ratios) / 10)) for sign in (1, -1)]
+        h, g = (np.maximum((1 + grown) * stake - grown, 0) for stake in stakes)
+        of_runs = d_prime * np.log(1 + h / grown - g) + (1 - d_prime) * np.log(1 - h + g / grown)
+        return 2 * max(0.0, float(weights @ of_runs))
+
+    deviation = 1 / math.sqrt(2)  # of the prior alone, whose weight is 2
+    slopes = (1 - math.sqrt(3) * deviation, 1.0, 1 + math.sqrt(3) * deviation)
+    mean = sum(weight * growth(slope) for weight, slope in zip((1, 4, 1), slopes, strict=True)) / 6
+    assert ratio.mean_growth(0.0) == pytest.approx(mean, rel=1e-6)
 
 
 def test_many_runs_give_the_true_ratio() -> None:

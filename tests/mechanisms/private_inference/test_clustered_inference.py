@@ -360,6 +360,23 @@ def test_a_run_goes_on_with_the_same_centres_only(table_model: Any, runs: Any, c
         write(other)
 
 
+def test_a_record_that_cannot_be_embedded_is_found_before_anything_is_charged(
+    table_model: Any, centres: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records, embed = records_of("records", 1, 6), HashedNgrams.embed
+
+    def fails_on_the_last(self: HashedNgrams, texts: Sequence[str]) -> Any:
+        if records[-1].text in texts:
+            raise ValueError("a text that cannot be embedded")
+        return embed(self, texts)
+
+    chosen = mechanism(centres)
+    chosen.clusters()._known.clear()
+    monkeypatch.setattr(HashedNgrams, "embed", fails_on_the_last)
+    with pytest.raises(ValueError, match="cannot be embedded"):
+        chosen.check(records, table_model())
+
+
 def test_a_label_without_records_runs_like_any_other(table_model: Any, runs: Any, centres: Path) -> None:
     chosen = mechanism(centres, **(LABELS | {"labels": ("a", "b", "nobody"), "batch_size": 1}))
     chosen.check(records_of("labels", 1, 6), table_model())
