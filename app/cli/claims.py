@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,8 +23,13 @@ def claims(
         bool, typer.Option("--explain", help="Show the counterexample or the proof of each, step by step.")
     ] = False,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print a page of documentation with all of this instead.")
-    ] = False,
+        Path | None,
+        typer.Option(
+            "--markdown",
+            metavar="FOLDER",
+            help="Write pages in Markdown to a folder: an index, and a page for each paper and library.",
+        ),
+    ] = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -46,13 +52,15 @@ def claims(
         result = list(with_progress(map(registry.check_claim, chosen), step, len(chosen)))
 
     def in_words() -> None:
-        if markdown:
-            say(words.page(result))
-        elif explain:
+        if explain:
             say("\n\n".join(words.explained(item) for item in result))
         else:
             _print(result)
 
+    if markdown is not None:
+        for name, text in words.pages(result).items():
+            (markdown / name).parent.mkdir(parents=True, exist_ok=True)
+            (markdown / name).write_text(text, encoding="utf-8")
     options.show({"claims": [item.to_json() for item in result]}, in_words, json_, quiet)
     if not all(item.as_recorded for item in result):
         raise typer.Exit(ExitCode.REFUTED)

@@ -114,8 +114,20 @@ def verdict(claimed: float, result: CheckResult) -> Name:
     return "UNPROVEN"
 
 
+def name_of(source: Paper | Software) -> str:
+    """The title of a paper, or the name of a library."""
+    return source.title if isinstance(source, Paper) else source.library
+
+
+def place_of(source: Paper | Software) -> str:
+    """Where in a paper, or in which version of a library and where there."""
+    return source.place if isinstance(source, Paper) else f"{source.version} ({source.released}), {source.place}"
+
+
 def source_in_words(source: Paper | Software) -> str:
     """A source as a reader cites it."""
-    if isinstance(source, Paper):
-        return f"“{source.title}”, {source.place}"
-    return f"{source.library} {source.version} ({source.released}), {source.place}"
+    return (
+        f"“{name_of(source)}”, {place_of(source)}"
+        if isinstance(source, Paper)
+        else f"{name_of(source)} {place_of(source)}"
+    )

@@ -2,45 +2,55 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
 from dpassay.base.number_format import format_interval, format_lower, format_number, format_upper
 from dpassay.claims.published.registry import CheckedClaim
-from dpassay.claims.published.statement import source_in_words
+from dpassay.claims.published.statement import name_of, place_of, source_in_words
 
-_PAGE = """# Published claims, checked
+_INDEX = """# Published claims, checked
 
-Which statements about privacy, in papers and in libraries, hold? This page lists the statements that were checked. Each
-is read as "a quantity is at most a number", and `dpassay claims` computes the quantity anew:
+Which statements about privacy, in papers and in libraries, hold? Each statement below is read as "a quantity is at most
+a number", and `dpassay claims` computes the quantity anew:
 
-- **REFUTED**: a counterexample, such as two neighbouring data sets or an adversary, or a proven computation shows that
-  it is larger.
-- **SUPPORTED**: the quantity is proven to be at most the published number. Sound statements are listed, too.
+- **REFUTED**: it is larger. A counterexample, such as two neighbouring data sets or an adversary, or a proven
+  computation shows it.
+- **SUPPORTED**: it is proven to be at most the published number.
 - **UNPROVEN**: neither, for the case that is named.
 
-Recomputed numbers are rounded outward, to six digits. Words and signs of the rows:
+A refuted statement says something about that statement, and often about one misprint or one constant in it. It does not
+say that a paper is wrong as a whole, or that a particular run leaked. Some statements go beyond their source, such as a
+theorem used under another neighbouring relation; their pages say so.
 
-- *Neighbours by* add_remove: a record is added or removed; by replace_one: exchanged for another; by zero_out:
-  exchanged for a null record; by secret: a data set with the secret, and a reference without it.
-- *ε (ex post)*: the logarithm of how much more probable the released output is under one of two neighbours than under
-  the other. It says nothing about other outputs ([ex-post](ex-post.md)).
-- Rows 000: *γ* is the cost that the paper computes for a token from the median of a batch, *c* the clipping bound of
-  logits, and *τ* the temperature. Of a batch of even size, the *right-median* is the larger of the two middle values.
-- Rows 000-5, 000-6: a selection has *bounded range* η if log-ratios of its probabilities under two neighbours differ
-  by at most η between any two candidates ([selection](selection.md)).
-- Rows 001: *B(p)* is the largest probability that the release with the secret gives to an event to which the release
-  without it gives at most p ([secret protection](secret-protection.md)).
-
-Some rows go beyond what their source claims, such as a theorem used under another neighbouring relation, and say so. A
-refuted statement says something about that statement, and often about one misprint or one constant in it. It does not
-say that a paper is wrong as a whole, or that a particular run leaked.
-
-`dpassay claims 000-4 --explain` prints the same content as a section below. This page is the output of
-`dpassay claims --markdown`, and a test checks that it is. To add a row, write a file in `examples/claims/published` and
-its check in `claims/published`.
+A claim's link leads to the published number, the recomputed number and the steps between them, as
+`dpassay claims 000-4 --explain` prints them.
 """
 
+_PAGE = """# {name}
+
+Which of its statements about privacy hold? What the verdicts mean, and all other statements that were checked, are in
+[the index](../published-claims.md). Recomputed numbers are rounded outward, to six digits. Neighbours by *add_remove*
+differ in one record that is added or removed; by *replace_one*, in one that is exchanged for another; by *zero_out*, in
+one that is exchanged for a null record; by *secret*: a data set with the secret, and a reference without it.
+"""
+
+_SIGNS = {
+    "Clustering and Median Aggregation Improve Differentially Private Inference": """
+- *ε (ex post)*: the logarithm of how much more probable the released output is under one of two neighbours than under
+  the other. It says nothing about other outputs ([ex-post](../ex-post.md)).
+- *γ*: the cost that the paper computes for a token from the median of a batch; *c*: the clipping bound of logits; *τ*:
+  the temperature. Of a batch of even size, the *right-median* is the larger of the two middle values.
+- A selection has *bounded range* η if log-ratios of its probabilities under two neighbours differ by at most η between
+  any two candidates ([selection](../selection.md)).
+""",
+    "Secret-Protected Evolution for Differentially Private Synthetic Text Generation": """
+- *B(p)*: the largest probability that the release with the secret gives to an event to which the release without it
+  gives at most p ([secret protection](../secret-protection.md)).
+""",
+}
+"""Paper → its signs, as a list."""
 
 BEYOND = "The source does not claim this case; the row is about a use of its result."
 
@@ -89,23 +99,31 @@ def summary(result: Sequence[CheckedClaim]) -> str:
     return f"{len(result)} published claim{'s' if len(result) != 1 else ''}: {parts}; {said}."
 
 
-def page(result: Sequence[CheckedClaim]) -> str:
-    """A page of documentation on these claims, in Markdown."""
-    rows = ["| id | statement | verdict | published | recomputed |", "| --- | --- | --- | --- | --- |"]
+def pages(result: Sequence[CheckedClaim]) -> dict[str, str]:
+    """Pages of documentation on these claims, in Markdown: file → text. The first is the index of all claims; there is
+    one more for each paper and each library."""
+    sources: dict[str, list[CheckedClaim]] = {}
     for item in result:
-        cells = (
-            f"[{item.claim.id}](#{item.claim.id.replace('.', '')})",
-            _cell(item.claim.statement),
-            item.verdict,
-            f"{_cell(item.claim.quantity)} ≤ {published(item)}",
-            recomputed(item),
-        )
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join([_PAGE, *rows, "", summary(result), "", *(_section(item) for item in result)]).rstrip()
+        sources.setdefault(name_of(item.claim.source), []).append(item)
+    index = [_INDEX, summary(result), ""]
+    made = {}
+    for name, items in sources.items():
+        index += [f"## {name}", "", *(_line(item) for item in items), ""]
+        text = [_PAGE.format(name=name) + _SIGNS.get(name, ""), *(_section(item) for item in items)]
+        made[_file_of(name)] = "\n".join(text).rstrip() + "\n"
+    return {"published-claims.md": "\n".join(index)} | made
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+def _file_of(name: str) -> str:
+    """The file of the page of a paper or library: the first three words of its name, before a colon or a bracket."""
+    words = re.findall("[a-z0-9]+", re.split("[:(]", name.lower())[0])
+    return f"published/{'-'.join(words[:3])}.md"
+
+
+def _line(result: CheckedClaim) -> str:
+    claim = result.claim
+    to = f"{_file_of(name_of(claim.source))}#{claim.id.replace('.', '')}"
+    return f"- **{result.verdict}** [{claim.id}]({to}): {claim.statement}"
 
 
 def _section(result: CheckedClaim) -> str:
@@ -113,7 +131,7 @@ def _section(result: CheckedClaim) -> str:
     lines = [
         f"## {claim.id}",
         "",
-        f"{claim.statement} ({source_in_words(claim.source)})",
+        f"{claim.statement} Source: {place_of(claim.source)}.",
         "",
         f"**{result.verdict}**: {claim.quantity}, published {published(result)}, recomputed {recomputed(result)}"
         + ("." if claim.adjacency is None else f", neighbours by {claim.adjacency}.")
