@@ -1,8 +1,8 @@
-"""Fills the tables of the page from the committed results, so that nobody types a number.
+"""Fills the tables of the pages from the committed results, so that nobody types a number.
 
     python docs/choosing/fill_page.py [--check]
 
-With --check nothing is written, and the exit code is 1 where a table of the page differs.
+With --check nothing is written, and the exit code is 1 where a table of a page differs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 
 from page import page_tables
-from paths import PAGE, tables
+from paths import PAGES, tables
 
 if __name__ == "__main__":
-    sys.exit(tables.fill(PAGE, page_tables()))
+    made = page_tables()
+    sys.exit(max([tables.fill(page, made) for page in PAGES]))

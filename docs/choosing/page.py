@@ -1,4 +1,4 @@
-"""The tables of the page, from the committed results: every number, and which generator to take."""
+"""The tables of the pages, from the committed results: every number, and which generator to take."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def situations() -> tuple[list[Situation], list[Situation]]:
 
 
 def decision(numbers: Mapping[str, Numbers]) -> dict[str, Any]:
-    """The table on top of the page."""
+    """The table on top of the guide."""
     of_texts, of_tables = situations()
     rows = [one.row(numbers[one.kind]) for one in of_texts]
     rows.append(of_texts[0].quickest(numbers[of_texts[0].kind], "texts of several kinds, and little time"))
@@ -362,7 +362,7 @@ def rows_of(arms: Sequence[Arm], public: Sequence[str], ceiling: str, epsilon: f
 
 
 def page_tables(folder: Path = RESULTS) -> dict[str, Any]:
-    """All tables of the page."""
+    """All tables of the pages."""
     numbers = {kind: Numbers(folder, kind) for kind in (*inputs.KINDS, *inputs.TARGETS)}
     made = {
         "decision": decision(numbers),

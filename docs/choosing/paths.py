@@ -7,7 +7,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-PAGE = HERE.parent / "choosing-a-generator.md"
+PAGES = [HERE.parent / "choosing-a-generator.md", HERE.parent / "reproductions" / "generators-compared.md"]
+"""The guide, and the page of all measurements."""
 RESULTS = HERE / "results"
 
 sys.path[:0] = [str(HERE.parent / "reproductions" / name) for name in ("private_inference", "two_stage")]
@@ -19,4 +20,4 @@ import tables  # noqa: E402
 
 import data  # noqa: E402
 
-__all__ = ["HERE", "PAGE", "RESULTS", "ROOT", "data", "measures", "runs", "table_measures", "tables"]
+__all__ = ["HERE", "PAGES", "RESULTS", "ROOT", "data", "measures", "runs", "table_measures", "tables"]
