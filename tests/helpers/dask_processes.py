@@ -37,8 +37,11 @@ class Dask:
         self._number += 1
         with (self._folder / f"{what}-{self._number}.log").open("wb") as log:
             command = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--scheduler-file", str(self._file)]
-            short = {**os.environ, "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": f"{TTL}s"}
-            return subprocess.Popen([*command, "--no-dashboard", *options], stdout=log, stderr=log, env=short)
+            # Workers import what tests send them from this folder.
+            short = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": f"{TTL}s", "PYTHONPATH": str(Path(__file__).parent)}
+            return subprocess.Popen(
+                [*command, "--no-dashboard", *options], stdout=log, stderr=log, env={**os.environ, **short}
+            )
 
     def add_worker(self) -> None:
         """Starts one more."""

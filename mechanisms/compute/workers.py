@@ -1,0 +1,260 @@
+"""Workers of `dask.distributed`: processes of this machine, or those of a scheduler at an address.
+
+What travels between scheduler, workers and coordinator is `dask.distributed`'s business. Processes of this machine are
+reached with keys that are made for them, so that other users of the machine cannot send them work; for a cluster, its
+configuration sets TLS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dpassay.base import validate
+from dpassay.base.errors import InputError, input_errors
+from dpassay.base.extras import install
+from dpassay.base.progress import Progress
+from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor, Pending
+from dpassay.mechanisms.primitives.randomness import cores
+
+CONNECT = 10.0
+"""Seconds for a scheduler to answer."""
+
+_START = 120.0  # seconds for processes of this machine to start
+_USED = ("dpassay.accounting", "dpassay.attacks", "dpassay.base", "dpassay.data", "dpassay.mechanisms")
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+R = TypeVar("R")
+
+
+def executor(workers: int | None, cluster: str | None, progress: Progress | None = None) -> Executor:
+    """The executor that a user asked for.
+
+    Args:
+        workers: number of processes of this machine; None for this process.
+        cluster: address of a scheduler, such as ``tcp://10.0.0.1:8786``; None for this machine.
+        progress: where the address of the page is shown on which the work can be watched.
+
+    Raises:
+        InputError: if both are given, the extra is not installed, or nothing answers.
+    """
+    if cluster is not None:
+        if workers is not None:
+            raise InputError(
+                "--workers is of this machine, and a cluster has workers of its own; leave one of them out"
+            )
+        client = connect(cluster)
+        _check_code(client)
+        result = Workers(client)
+        if progress is not None:
+            progress.note(f"{result.workers} workers of the cluster; watch them at {client.dashboard_link}")
+        return result
+    if workers is None:
+        return THIS_PROCESS
+    with input_errors("--workers: "):
+        validate.integer(minimum=1, workers=workers)
+    return Workers(local_client(workers))
+
+
+def connect(address: str) -> Any:
+    """A client of the scheduler at an address.
+
+    Raises:
+        InputError: if the extra is not installed, no scheduler answers, or it has no workers.
+    """
+    Client = _distributed("--cluster").Client
+    try:
+        client = Client(address, timeout=CONNECT, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"cluster {address}: no scheduler answers ({reason}); start one with `dask scheduler`"
+        ) from None
+    if not client.nthreads():
+        client.close()
+        raise InputError(f"cluster {address}: has no workers; start some with `dask worker {address}`")
+    return client
+
+
+def local_client(workers: int) -> Any:
+    """A client of new processes of this machine, which share its cores and end with it.
+
+    Raises:
+        InputError: if the extra is not installed, or they do not start.
+    """
+    distributed = _distributed("--workers")
+    import dask
+
+    threads = str(max(1, cores() // workers))
+    settings = {
+        "distributed.nanny.pre-spawn-environ": dict.fromkeys(_THREADS, threads),
+        "distributed.scheduler.allowed-failures": 10,
+    }
+    try:
+        with dask.config.set(settings):
+            cluster = distributed.LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                security=True,  # temporary keys
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+                memory_limit=0,
+            )
+            client = distributed.Client(cluster, timeout=_START, set_as_default=False)
+            client.wait_for_workers(workers, timeout=_START)
+    except (ImportError, OSError, RuntimeError, TimeoutError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"--workers: processes do not start ({reason}); {install('cluster')}") from None
+    client.own_cluster = cluster
+    return client
+
+
+def _distributed(option: str) -> Any:
+    try:
+        import distributed
+    except ImportError:
+        raise InputError(f"{option} needs dask.distributed; {install('cluster')}") from None
+    return distributed
+
+
+class WorkerError(Exception):
+    """A worker is not set up as this machine is, so that its results would be others. One line."""
+
+
+class Workers(Executor):
+    """The workers of a client of `dask.distributed`; each does one piece at a time."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._near: dict[str, str] = {}
+        self._turn = 0
+        self._lock = threading.Lock()
+
+    @property
+    def workers(self) -> int:
+        return max(1, len(self._client.nthreads()))
+
+    def submit(self, function: Callable[..., R], *arguments: Any, near: str = "") -> Pending[R]:
+        options: dict[str, Any] = {}
+        if near:  # a worker that is gone must not keep its pieces waiting
+            options = {"workers": [self._place(near)], "allow_other_workers": True}
+        from distributed.protocol import pickle
+
+        # Bytes: a worker that cannot read its arguments ends, and the work would wait for ever.
+        sent = pickle.dumps((function, arguments))
+        with warnings.catch_warnings(), reporting():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            future = self._client.submit(_done, sent, pure=False, **options)
+        return _Piece(future, self._near, near)
+
+    def _place(self, near: str) -> str:
+        """The worker that keeps what a piece needs; a name that is new gets the next one in turn."""
+        with self._lock:
+            known = self._near.get(near)
+            addresses = sorted(self._client.nthreads())
+            if known not in addresses and addresses:
+                known = self._near[near] = addresses[self._turn % len(addresses)]
+                self._turn += 1
+            return known or ""
+
+    def close(self) -> None:
+        own = getattr(self._client, "own_cluster", None)
+
+        def end() -> None:
+            with contextlib.suppress(Exception):  # the scheduler may be gone
+                self._client.close(timeout=CONNECT)
+            if own is not None:
+                with contextlib.suppress(Exception):
+                    own.close(timeout=CONNECT)
+
+        ending = threading.Thread(target=end, daemon=True)
+        ending.start()
+        ending.join(3 * CONNECT)
+
+
+class _Piece:
+    """A piece that a worker does; it remembers which one did it."""
+
+    def __init__(self, future: Any, places: dict[str, str], near: str) -> None:
+        self._future, self._places, self._near = future, places, near
+
+    def result(self) -> Any:
+        with reporting():
+            worker, value = self._future.result()
+        if self._near:
+            self._places[self._near] = worker
+        return value
+
+
+def _done(sent: bytes) -> tuple[str, Any]:
+    """A piece on a worker, and the address of the worker."""
+    from distributed import get_worker
+    from distributed.protocol import pickle
+
+    address = get_worker().address
+    try:
+        function, arguments = pickle.loads(sent)
+    except Exception as error:
+        raise WorkerError(
+            f"worker {address}: cannot import what it is sent ({type(error).__name__}: {error}); a function must be in "
+            "a module that is installed there"
+        ) from None
+    return address, function(*arguments)
+
+
+def _check_code(client: Any) -> None:
+    """Checks that all workers run this code.
+
+    Raises:
+        InputError: one line, which names the first that does not.
+    """
+    what = "install the same on all machines"
+    here = metadata.version("dpassay")
+    for address, version in sorted(client.run(metadata.version, "dpassay", on_error="return").items()):
+        if version != here:
+            known = f"dpassay {version}" if isinstance(version, str) else "no dpassay"
+            raise InputError(f"worker {address}: has {known}, and this machine {here}; {what}")
+    digest = code_digest()
+    for address, other in sorted(client.run(code_digest, on_error="return").items()):
+        if other != digest:
+            raise InputError(f"worker {address}: has another dpassay {here} than this machine; {what}")
+
+
+def code_digest() -> str:
+    """SHA-256 of the source files of dpassay that pieces of work use."""
+    result = hashlib.sha256()
+    for package in _USED:
+        folder = Path(next(iter(import_module(package).__path__)))
+        for file in sorted(folder.rglob("*.py")):
+            result.update(f"{package} {file.relative_to(folder).as_posix()}\0".encode())
+            result.update(hashlib.sha256(file.read_bytes()).digest())
+    return result.hexdigest()
+
+
+@contextlib.contextmanager
+def reporting() -> Iterator[None]:
+    """Raises an `InputError` where workers or the scheduler are at fault."""
+    from distributed import CancelledError, KilledWorker
+
+    try:
+        yield
+    except WorkerError as error:
+        raise InputError(str(error)) from None
+    except KilledWorker:
+        raise InputError(
+            "the workers of a piece of work died, one after another; nothing was released for it. Look at their logs, "
+            "give them more memory, and call again to resume"
+        ) from None
+    except CancelledError:
+        raise InputError(
+            "the scheduler of the cluster is gone; nothing was released for what was under way. Start one, and call "
+            "again to resume"
+        ) from None
