@@ -2,7 +2,8 @@
 
     python benchmarks/black_box_power.py -o FILE.json [--runs 50 200 1000] [--repetitions 200] [--auditors dpassay …]
                                          [--peer-python NAME=PATH …] [--quick]
-    python benchmarks/black_box_power.py --tables FILE.json … [-o FILE.json] [--page docs/black-box-audits.md]
+    python benchmarks/black_box_power.py --tables FILE.json … [-o FILE.json]
+                                         [--page docs/measurements/black-box-audits.md]
 
 The generators are those of `seeded_bugs.py`; RUNS are all runs of a generator that an audit makes, search, training and
 test, both neighbours together. β is 5%: on the generators that are right, with ε = 1 exactly, a valid audit refutes in

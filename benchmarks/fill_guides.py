@@ -21,14 +21,14 @@ sys.path.append(str(DOCS / "reproductions" / "private_inference"))
 tables = importlib.import_module("tables")
 
 GUIDES = {
-    "table-evolution.md": "table_evolution",
-    "marginals.md": "marginals_beside_opendp",
-    "private-inference.md": "centred",
-    "released-data.md": "beside_anonymeter",
-    "many-runs-power.md": "leak_power",
-    "other-bounds.md": "other_audits",
+    "measurements/table-evolution.md": "table_evolution",
+    "measurements/marginals.md": "marginals_beside_opendp",
+    "measurements/centred-logits.md": "centred",
+    "measurements/beside-anonymeter.md": "beside_anonymeter",
+    "measurements/many-runs-power.md": "leak_power",
+    "measurements/other-bounds.md": "other_audits",
     "scale.md": "many_records",
-    "third-party.md": "canary_scorers",
+    "measurements/canary-scorers.md": "canary_scorers",
 }
 """Page of docs → results file of which it shows tables."""
 

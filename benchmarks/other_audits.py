@@ -13,7 +13,7 @@ unit and 400 without; "one run" is 60 candidates, each in by its own coin. At β
 repetitions. A method fails where the exact 99.9% interval of its rate lies above 5%. A rate with a star is
 that of the same rule in our code, where the library is too slow to be asked 2000 times and both agree on those asked.
 
-FILE.json holds the rows, and the table that `fill_guides.py` writes into `docs/other-bounds.md`.
+FILE.json holds the rows, and the table that `fill_guides.py` writes into `docs/measurements/other-bounds.md`.
 """
 
 from __future__ import annotations

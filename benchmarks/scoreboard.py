@@ -303,7 +303,7 @@ def lower_end_too_high(cell: Cell, entry: Mapping[str, Any]) -> float:
 
 _TRANSFORM = (
     "A power multiplies the rounding of a Fourier transform, and the library does not count it, as "
-    "[here](speed.md#why-are-some-answers-invalid)."
+    "[here](../speed.md#why-are-some-answers-invalid)."
 )
 CAUSES: dict[tuple[str, str], str] = {
     ("randomised response", "dp_accounting_pld"): (
@@ -561,7 +561,7 @@ def duration(seconds: float) -> str:
 def pages(results: Mapping[str, Any]) -> dict[Path, dict[str, str]]:
     """What is generated: page to name of the place to its text."""
     return {
-        DOCS / "scoreboard.md": {
+        DOCS / "measurements" / "scoreboard.md": {
             "summary": summary(results),
             "kinds": kinds(results),
             "accountants": peers_list(results),
@@ -593,7 +593,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = load(RESULTS)
         for page, places in pages(results).items():
             page.write_text(fill_text(page.read_text(encoding="utf-8"), places), encoding="utf-8")
-        draw(results, DOCS / "scoreboard.svg")
+        draw(results, DOCS / "measurements" / "scoreboard.svg")
         return 0
     peers = options.peers.split(",") if options.peers else list(PEERS)
     if unknown := sorted(set(peers) - set(PEERS)):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-PAGES = [HERE.parent / "choosing-a-generator.md", HERE.parent / "reproductions" / "generators-compared.md"]
+PAGES = [HERE.parent / "choosing-a-generator.md", HERE.parent / "measurements" / "generators-compared.md"]
 """The guide, and the page of all measurements."""
 RESULTS = HERE / "results"
 

@@ -60,7 +60,7 @@ def page_tables() -> dict[str, Any]:
             [_found(*item) for item in found],
         ),
         "causes": _table(
-            {"generator": "", "cause": "what gave the record away", "pair": "D and D′", "reading": "in its code"},
+            {"generator": "", "cause": "what gave the record away", "pair": "neighbours", "reading": "in its code"},
             [_cause(*item) for item in refuted],
         ),
         "seen": _table(
@@ -121,7 +121,7 @@ def _cause(entry: Entry, result: dict[str, Any]) -> dict[str, Any]:
     return {
         "generator": entry.title,
         "cause": f"{cause}. {_explained(result['explanation'])}".strip(),
-        "pair": f"`{result['pair']}`. {result['differs']}",
+        "pair": f"`{result['pair']}`",
         "reading": entry.reading or "–",
     }
 

@@ -22,7 +22,7 @@ from dpassay.base.number_format import format_lower, format_percent, format_uppe
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/audit-statistics.md").read_text(encoding="utf-8")
-COMPARED = (ROOT / "docs/black-box-audits.md").read_text(encoding="utf-8")
+COMPARED = (ROOT / "docs/measurements/black-box-audits.md").read_text(encoding="utf-8")
 ROWS = power.read(ROOT / "benchmarks/black_box_power.json")
 
 
@@ -103,7 +103,7 @@ def test_an_exact_rate_beside_the_measured_ones_is_enumerated() -> None:
         for count in right
     ]
     rate = float(stats.binom.pmf(right, other_audits.CANDIDATES, chance) @ np.array(alarms))
-    page = (ROOT / "docs/other-bounds.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/measurements/other-bounds.md").read_text(encoding="utf-8")
     assert f"is {100 * rate:.1f}% exactly" in page
 
 

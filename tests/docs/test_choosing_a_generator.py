@@ -17,7 +17,7 @@ from dpassay.generators.registry import CLAIMS
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = [
     (DOCS / name).read_text(encoding="utf-8")
-    for name in ("choosing-a-generator.md", "reproductions/generators-compared.md")
+    for name in ("choosing-a-generator.md", "measurements/generators-compared.md")
 ]
 FOLDERS = [str(DOCS / "choosing"), str(DOCS / "reproductions"), str(DOCS.parent / "benchmarks")]
 

@@ -27,7 +27,8 @@ from dpassay.base.number_format import format_percent, format_upper
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "third-party"
 TEXT, NEIGHBOURS, POWER = (
-    (ROOT / "docs" / f"many-runs{part}.md").read_text(encoding="utf-8") for part in ("", "-neighbours", "-power")
+    (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    for page in ("many-runs", "many-runs-neighbours", "measurements/many-runs-power")
 )
 
 
@@ -97,8 +98,8 @@ def test_the_table_of_power_is_that_of_the_code(runs: int) -> None:
     assert leak.share is not None
     expected = [str(runs), str(rounds), format_upper(design.state(0).ceiling(design.most_rounds))]
     expected += [format_upper(leak.epsilon, 3), format_percent(leak.share, "up")]
-    assert expected in rows(POWER, "power")
-    assert len(rows(POWER, "power")) == 4
+    assert expected in rows(TEXT, "power")
+    assert len(rows(TEXT, "power")) == 4
 
 
 def test_the_numbers_of_the_first_table_are_true() -> None:

@@ -24,7 +24,7 @@ def blocks(language: str) -> list[str]:
 def test_the_code_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code, shown = blocks("python"), blocks("text")
-    assert len(code) == len(shown) == 3
+    assert len(code) == len(shown) == 2
     names: dict[str, Any] = {}
     for block, expected in zip(code, shown, strict=True):
         with contextlib.redirect_stdout(io.StringIO()) as out:

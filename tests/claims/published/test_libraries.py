@@ -265,7 +265,7 @@ def test_a_discrete_gaussian() -> None:
 
 def test_lower_bounds_by_katz() -> None:
     """100000 pairs of counts, and the bound in plain Python: four standard errors err with probability 6e-5. 7.4% of
-    2000 is what the library answered (docs/other-bounds.md)."""
+    2000 is what the library answered (docs/measurements/other-bounds.md)."""
     rng, p, z, runs = np.random.default_rng(11), math.e / (1 + math.e), 1.6448536269514722, 400
 
     def ratio(hits: float, others: float) -> float:
