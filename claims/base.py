@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self
 
-from pydantic import BeforeValidator, Field, create_model, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, create_model, model_validator
 
 from dpassay.accounting import guarantees
 from dpassay.accounting.adjacency import UNITS, Adjacency, Unit
@@ -45,6 +45,14 @@ def _lengths(value: object) -> object:
     return value
 
 
+def _printable(value: str) -> str:
+    words = " ".join(value.split())
+    if not words or not words.isprintable():
+        raise ValueError("must be words that can be printed")
+    return words
+
+
+PrintedText = Annotated[str, AfterValidator(_printable), Field(max_length=500)]
 Number = Annotated[float, BeforeValidator(no_bool)]
 Count = Annotated[int, BeforeValidator(no_bool)]
 
@@ -271,6 +279,9 @@ class Claim(Strict):
     public: Public = key("what is public by assumption; everything else that is computed from the data is charged")
     guarantee: GuaranteeClaim | None = key("what is claimed; without it, a claim is the configuration of a run", None)
     audits: Sequence[str] = key("attacks that the run is audited with", [])
+    contact: PrintedText | None = key("who answers for what is released; public, printed on reports", None)
+    purpose: PrintedText | None = key("what the release is for; public, printed on reports", None)
+    period: PrintedText | None = key("the time that the data are about; public, printed on reports", None)
 
     newer_parameters: ClassVar[Mapping[str, Any]] = {}
     """Parameters that runs of earlier versions do not record, with the value that those runs had."""

@@ -38,7 +38,8 @@ def described(claim: Claim) -> dict[str, Json]:
     Paths describe a machine, addresses a network; fingerprints and the run's digest cover their content. A parameter
     that runs of earlier versions do not record is left out where it has the value of those runs, which are resumed.
     """
-    body: dict[str, Any] = claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})
+    left_out = {"guarantee", "audits", "data", "model", "contact", "purpose", "period"}
+    body: dict[str, Any] = claim.model_dump(mode="json", exclude=left_out)
     for hidden in ("centres", "embedder", "secrets", "endpoint", "judge", "first_table"):
         body["parameters"].pop(hidden, None)
     for name, earlier in claim.newer_parameters.items():

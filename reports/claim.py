@@ -201,6 +201,7 @@ def claim_rows(claim: Mapping[str, Any], guarantee: str, mechanism: str) -> Rows
         ("Mechanism", mechanism or str(claim.get("mechanism", "")).replace("_", " ")),
         ("Variant", VARIANTS.get(str(claim.get("variant", "")), str(claim.get("variant", "")))),
         ("Language model", str(claim.get("model", ""))),
+        *((key.capitalize(), str(claim.get(key, ""))) for key in ("purpose", "period", "contact")),
     ]
     audits = claim.get("audits")
     if isinstance(audits, list):
