@@ -129,6 +129,8 @@ IN_GUIDES = {
     "budget": "the privacy loss that may be spent in all",
     "calibration": "finding the noise, the number of steps or the clip that meets a target",
     "center": "what logits are clipped about: nothing, or the prediction without a record",
+    "certificate": "what a release says of itself: the claim, what is proven, and the SHA-256 of its files; signed if "
+    "there is a key",
     "claim": "what is asserted of a procedure: mechanism, parameters, guarantee, unit, adjacency and what is public",
     "composition": "what several accesses to the same data cost together",
     "confidence": "how often, at least, a bound holds over repetitions of the audit",

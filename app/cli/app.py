@@ -15,7 +15,7 @@ import typer
 
 from dpassay import __version__
 from dpassay.base.extras import install
-from dpassay.cli import calibrate, compare, ledger, table
+from dpassay.cli import calibrate, compare, key, ledger, table
 from dpassay.cli.account import account
 from dpassay.cli.accountants import accountants
 from dpassay.cli.assay import assay
@@ -29,6 +29,7 @@ from dpassay.cli.release import release
 from dpassay.cli.report import report
 from dpassay.cli.schema import schema
 from dpassay.cli.utility import utility
+from dpassay.cli.verify import verify
 
 app = typer.Typer(
     name="dpassay",
@@ -74,7 +75,17 @@ app.add_typer(audit.app, name="audit")
 app.add_typer(compare.app, name="compare")
 app.add_typer(calibrate.app, name="calibrate")
 app.command("centres", epilog="Example: dpassay centres public.jsonl -o centres.safetensors --count 1000")(centres)
-app.command("release", epilog="Example: dpassay release report -o released")(release)
+app.command(
+    "release",
+    epilog="Example: dpassay release report -o released\n\n"
+    "Example: dpassay release report -o released --key release.key",
+)(release)
+app.command(
+    "verify",
+    epilog="Example: dpassay verify released --key 3b6a…\n\n"
+    "Example: dpassay verify released --ledger report/private/ledger.sqlite",
+)(verify)
+app.add_typer(key.app, name="key")
 app.command("report", epilog="Example: dpassay report report")(report)
 app.add_typer(ledger.app, name="ledger")
 app.command("utility", epilog="Example: dpassay utility report --real notes.jsonl --label topic")(utility)

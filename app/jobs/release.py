@@ -29,16 +29,19 @@ from dpassay.accounting.ledger.run_files import LEDGER, open_ledger
 from dpassay.base.errors import InputError, input_errors, naming
 from dpassay.base.outputs import real_path
 from dpassay.base.private_files import PRIVATE, name_instead, one_process, remove_empty, sync, write_atomically
+from dpassay.base.signing import SigningKey
 from dpassay.generators.documents import Documents
 from dpassay.generators.registry import mechanism_in_words
 from dpassay.jobs.verdict_history import RecordedVerdict, recorded
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
 from dpassay.reports.assay import Output
+from dpassay.reports.certificate import CERTIFICATE, certificate_of, write_certificate
 from dpassay.reports.claim import prefix_of
+from dpassay.reports.exports import NIST, REGISTRY, nist_answers, registry_entry
 from dpassay.reports.html import render_release
 from dpassay.reports.release import Accepted, Release, claim_text
 
-REPORT, CLAIM = "report.html", "claim.json"
+REPORT, DOCUMENT, CLAIM = "report.html", "report.json", "claim.json"
 
 RELEASED = (
     "That this run was released says that no audit contradicted its events: one bit, which depends on the private data "
@@ -60,6 +63,7 @@ class Released:
         accepted: the reason that was given if the proof falls short of the claim; else None.
         head: head of the ledger, as printed on the page.
         anchored: whether an anchor of the ledger was found, which detects an older or rewritten file.
+        key: the public key by which the certificate is signed; None if it is not.
     """
 
     folder: Path
@@ -70,6 +74,7 @@ class Released:
     accepted: str | None
     head: str
     anchored: bool
+    key: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The release as plain JSON types."""
@@ -83,8 +88,9 @@ def release(
     accept: str | None = None,
     run: str | None = None,
     anchor: Path | None = None,
+    key: Path | None = None,
 ) -> Released:
-    """Releases a finished run into a new folder.
+    """Releases a finished run into a new folder, with a certificate.
 
     Args:
         folder: written by `dpassay assay`.
@@ -92,6 +98,7 @@ def release(
         accept: why a run whose proof falls short of its claim is released; public.
         run: name of the run, if the ledger holds several.
         anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
+        key: file of the key that signs the certificate, as `new_key` makes it; None for no signature.
 
     Raises:
         InputError: if the run may not be released, or a file cannot be read or written.
@@ -105,6 +112,7 @@ def release(
         )
     check_output(output, folder)
     reason = None if accept is None else _printable_reason(accept)
+    signer = None if key is None else SigningKey.read(key)
     with one_process(folder / PRIVATE), open_ledger(ledger, anchor) as opened:
         if anchor is not None and not opened.anchored:
             raise InputError(f"{anchor}: has no head of {ledger}; name the anchor file that its run was made with")
@@ -112,11 +120,12 @@ def release(
             chosen = _run_of(opened, run)
             page, documents = releasable_of(chosen, opened.head, reason)
         with _new_folder(output) as partial:
-            files = _write(partial, page, documents)
+            created = datetime.now(UTC).isoformat(timespec="seconds")
+            files = _write(partial, page, documents, created, signer)
             chosen.record_release(
                 {
                     "accepted": reason,
-                    "created": datetime.now(UTC).isoformat(timespec="seconds"),
+                    "created": created,
                     "files": files,
                     "shortfalls": page.shortfalls,
                     "version": __version__,
@@ -124,7 +133,17 @@ def release(
             )
         anchored = opened.anchored
     assert page.output is not None
-    return Released(output, chosen.name, page.output, page.unfinished, files, reason, page.ledger.head, anchored)
+    return Released(
+        output,
+        chosen.name,
+        page.output,
+        page.unfinished,
+        files,
+        reason,
+        page.ledger.head,
+        anchored,
+        None if signer is None else signer.public,
+    )
 
 
 def releasable_of(run: Run, head: str, accept: str | None = None) -> tuple[Release, Documents]:
@@ -225,13 +244,27 @@ def check_output(output: Path, folder: Path) -> None:
             raise InputError(f"{output}: lies in the private folder of the run; name another folder with -o")
 
 
-def _write(folder: Path, page: Release, documents: Documents) -> dict[str, str]:
-    """Writes all files of a release; their SHA-256."""
+def _write(
+    folder: Path, page: Release, documents: Documents, created: str, signer: SigningKey | None
+) -> dict[str, str]:
+    """Writes all files of a release, the certificate of the others last; their SHA-256."""
+    mechanism = mechanism_in_words(page.claim)
     documents.write(folder, 0o644)
-    write_atomically(folder / CLAIM, claim_text(page.claim), 0o644)
-    write_atomically(folder / REPORT, render_release(page, mechanism_in_words(page.claim)), 0o644)
+    for name, content in {
+        CLAIM: claim_text(page.claim),
+        REPORT: render_release(page, mechanism),
+        DOCUMENT: page.model_dump_json(by_alias=True, indent=2) + "\n",
+        REGISTRY: registry_entry(page, mechanism, created[:10]),
+        NIST: nist_answers(page, mechanism),
+    }.items():
+        write_atomically(folder / name, content, 0o644)
+    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+    certificate = certificate_of(page, files, created, None if signer is None else signer.public)
+    with input_errors(f"{CERTIFICATE}: "):
+        text = write_certificate(certificate, signer)
+    write_atomically(folder / CERTIFICATE, text, 0o644)
     sync(folder)
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+    return {**files, CERTIFICATE: hashlib.sha256(text.encode("utf-8")).hexdigest()}
 
 
 @contextlib.contextmanager

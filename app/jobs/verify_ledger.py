@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,21 @@ def verify_ledger(path: str | Path, *, expect: str | None = None, anchor: str | 
             return LedgerState.of(ledger, basis_of_ledger(ledger))
 
 
+def recorded_releases(path: str | Path, *, expect: str, anchor: str | Path | None = None) -> list[dict[str, str]]:
+    """The files, name → SHA-256, of every release that a ledger records, or its export; arguments and errors are those
+    of `verify_ledger`.
+    """
+    verify_ledger(path, expect=expect, anchor=anchor)
+    file = Path(path)
+    with input_errors():
+        if file.suffix == ".jsonl":
+            bodies = [body for kind, _, body in _entries(file) if kind == "release"]
+        else:
+            with open_ledgers([file], anchor=None if anchor is None else Path(anchor)) as (ledger,):
+                bodies = [body for name in ledger.runs() for body in ledger.run(name).releases()]
+    return [dict(body.get("files") or {}) for body in bodies]
+
+
 @dataclass
 class _ExportedRun:
     """A run in an export, as far as its assumptions go."""
@@ -70,13 +85,18 @@ def _exported(file: Path) -> tuple[Sequence[_ExportedRun], int]:
     """The runs of an export that was verified, and its number of entries."""
     runs: dict[str, _ExportedRun] = {}
     entries = 0
+    for kind, run, body in _entries(file):
+        entries += 1
+        if kind == "begin":
+            runs[run] = _ExportedRun(run, body["about"])
+        elif run in runs:
+            runs[run].add(kind, body)
+    return list(runs.values()), entries
+
+
+def _entries(file: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Kind, run and body of every entry of an export."""
     with file.open(encoding="utf-8") as lines:
         for line in lines:
-            entries += 1
             row = json.loads(line)
-            body = json.loads(row["body"])
-            if row["kind"] == "begin":
-                runs[row["run"]] = _ExportedRun(row["run"], body["about"])
-            elif row["run"] in runs:
-                runs[row["run"]].add(row["kind"], body)
-    return list(runs.values()), entries
+            yield row["kind"], row["run"], json.loads(row["body"])

@@ -124,6 +124,10 @@ def test_a_claim_is_supported_and_its_pages_tell_no_secret(mechanism: str, serve
         "synthetic.parquet",
         "claim.json",
         "report.html",
+        "report.json",
+        "certificate.json",
+        "opendp-registry.yaml",
+        "nist-sp-800-226.md",
     }
     assert (tmp_path / "out" / "synthetic.jsonl").read_bytes() == (
         tmp_path / "run" / "private" / "synthetic.jsonl"
