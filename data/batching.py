@@ -22,7 +22,7 @@ import numpy as np
 from dpassay.accounting.adjacency import Unit
 from dpassay.base.arrays import Integers
 from dpassay.data.hashed_strings import Hashes, hashes_of, starts
-from dpassay.data.records import Record, check_ids
+from dpassay.data.records import Record, RecordsAt, check_ids
 
 KEY_BYTES = (16, 64)
 """Smallest and largest length of a key."""
@@ -232,7 +232,7 @@ def hashed_slots(
     slots = np.array(cells.starts, dtype=np.int64)[cell] + within
     hashed = _keyed(key, "context", _of(records, used, unit))
     order = np.lexsort((hashed["low"], hashed["high"], slots))
-    order = _by_id(order, [slots, hashed], _Picked(records, used))
+    order = _by_id(order, [slots, hashed], RecordsAt(records, used))
     if records_per_context > 1:
         order, context_starts = _in_contexts(order, slots, _remainders(hashed, contexts))
     else:
@@ -248,19 +248,6 @@ def _of(records: Sequence[Record], used: Integers, unit: Unit) -> Iterator[str]:
     kept = np.zeros(len(records), dtype=np.bool_)
     kept[used] = True
     return (_hashed(record, unit) for record, use in zip(records, kept.tolist(), strict=True) if use)
-
-
-class _Picked(Sequence[Record]):
-    """Some of the records."""
-
-    def __init__(self, records: Sequence[Record], used: Integers) -> None:
-        self._records, self._used = records, used
-
-    def __len__(self) -> int:
-        return len(self._used)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._records[int(self._used[index])]
 
 
 def _in_contexts(order: Integers, slots: Integers, contexts: Integers) -> tuple[Integers, Integers]:
@@ -295,7 +282,7 @@ def cut_slots(
     cell = cells.of_record[used]
     hashed = _keyed(key, "shuffle", _of(records, used, unit))
     order = np.lexsort((hashed["low"], hashed["high"], cell))
-    order = _by_id(order, [cell, hashed], _Picked(records, used))
+    order = _by_id(order, [cell, hashed], RecordsAt(records, used))
     firsts = np.searchsorted(cell[order], np.arange(len(cells.slots)))
     places = np.arange(len(order)) - firsts[cell[order]]  # within the cell
     width = batch_size * records_per_context

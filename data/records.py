@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 
 from dpassay.base import validate
+from dpassay.base.arrays import Integers
 from dpassay.data.chats import TextOptions, joined_turns
 from dpassay.data.column_names import no_column
 from dpassay.data.excel import read_excel
@@ -61,7 +62,27 @@ class Record:
         return self.id if self.hashed is None else self.hashed
 
 
-class Texts(Collection[str]):
+class RecordsAt(Sequence[Record]):
+    """The records at some places, each read when it is asked for.
+
+    Args:
+        records: all of them.
+        places: shape (n,), indices of records.
+    """
+
+    def __init__(self, records: Sequence[Record], places: Integers) -> None:
+        self._records, self._places = records, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return RecordsAt(self._records, self._places[index])
+        return self._records[int(self._places[index])]
+
+
+class Texts(Sequence[str]):
     """The texts of records, one by one, so that not all are held at once."""
 
     def __init__(self, records: Sequence[Record]) -> None:
@@ -73,8 +94,10 @@ class Texts(Collection[str]):
     def __iter__(self) -> Iterator[str]:
         return (record.text for record in self._records)
 
-    def __contains__(self, text: object) -> bool:
-        return any(text == other for other in self)
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Texts(self._records[index])
+        return self._records[index].text
 
 
 def content_id(text: str, label: str | None = None, user: str | None = None) -> str:

@@ -19,7 +19,7 @@ from dpassay.audits.result import AuditResult
 from dpassay.base.arrays import Integers
 from dpassay.base.errors import input_errors
 from dpassay.data.batching import label_indices
-from dpassay.data.records import Record
+from dpassay.data.records import Record, RecordsAt, Texts
 from dpassay.generators.base import NOT_SEEN, BoundedGuarantee, RunSettings, certified
 from dpassay.generators.evolution.run import JOURNAL, EvolutionRun, documents_of, load_writer
 from dpassay.generators.ledger_run import make_in_ledger
@@ -161,11 +161,15 @@ def public_examples(
     count = claim.parameters.examples
     results: dict[str | None, list[str]] = {}
     for label in mechanism.settings.groups if count else ():
-        rows = [
-            record.text
-            for record, private in zip(records, incidence.private, strict=True)
-            if not private and label in (None, record.label)
-        ]
+        places = np.fromiter(
+            (
+                index
+                for index, (record, private) in enumerate(zip(records, incidence.private, strict=True))
+                if not private and label in (None, record.label)
+            ),
+            dtype=np.int64,
+        )
+        rows = Texts(RecordsAt(records, places))
         order = np.random.default_rng([mechanism.seed, 3]).permutation(len(rows))[:count]
         results[label] = [rows[index] for index in order]
     return results

@@ -50,7 +50,7 @@ from dpassay.accounting.ledger.run import Run
 from dpassay.base import validate
 from dpassay.base.arrays import Floats, Integers
 from dpassay.data.batching import keyed_hash
-from dpassay.data.records import Record
+from dpassay.data.records import Record, RecordsAt, Texts
 from dpassay.mechanisms.dataset_vectors import release
 from dpassay.mechanisms.dataset_vectors.journalled import journalled
 from dpassay.mechanisms.embedding.embedder import Embedder, all_embedded, embedded
@@ -260,7 +260,7 @@ class DatasetVectors:
     def negatives_of(self, slotting_ids: Iterable[str], count: int) -> Integers:
         """The index of each record's negative among `count`, by a hash of the record's own id; shape (records,)."""
         key = hashlib.sha256(f"dataset vectors {self.seed}".encode()).digest()
-        return np.array([keyed_hash(key, "negative", item) % count for item in slotting_ids], dtype=np.int64)
+        return np.fromiter((keyed_hash(key, "negative", item) % count for item in slotting_ids), dtype=np.int64)
 
     def shape(self, writer: ShotWriter, prompts: Iterable[Sequence[int]]) -> StateShape:
         """The shape of all forward passes that compute states, given the prompts of all labels."""
@@ -445,8 +445,7 @@ class VectorRelease:
         vectors = {label: all_embedded(self.embedder, texts) for label, texts in candidates.items()}
 
         def drawn(label: str | None) -> str:
-            texts = [self.records[index].text for index in self.members[label]]
-            pieces = embedded(self.embedder, texts)
+            pieces = embedded(self.embedder, Texts(RecordsAt(self.records, self.members[label])))
             scale = self.mechanism.votes_scale
             return evolution_run.packed(release.noisy_votes(pieces, vectors[label], scale, self.source))
 
@@ -508,7 +507,7 @@ class VectorRelease:
             )
         return value
 
-    def _used(self, label: str | None) -> list[Record]:
+    def _used(self, label: str | None) -> RecordsAt:
         """The records of a label that are summed."""
         members, sample = self.members[label], self.mechanism.sample
         if sample is not None:
@@ -517,7 +516,7 @@ class VectorRelease:
                 members = members[np.sort(drawn)]
             else:
                 members = members[release.drawn_sample(len(members), sample, self.source)]
-        return [self.records[index] for index in members]
+        return RecordsAt(self.records, members)
 
     def _counted(self, differences: Iterable[Floats]) -> Iterator[Floats]:
         for difference in differences:

@@ -26,6 +26,7 @@ from dpassay.base.errors import naming
 from dpassay.base.former_name import FORMER_NAME
 from dpassay.mechanisms.embedding.embedder import Embedder, HashedNgrams, Vectors, all_embedded
 from dpassay.mechanisms.embedding.load import BUILTIN, load_embedder
+from dpassay.mechanisms.embedding.stored_vectors import ManyVectors, StoredVectors
 
 MINI_BATCH_ABOVE = 100_000
 """For more public documents than this, centres are computed by mini-batch k-means."""
@@ -161,7 +162,7 @@ class Centres:
         return chosen
 
 
-def k_means(vectors: Vectors, count: int, seed: int) -> Vectors:
+def k_means(vectors: ManyVectors, count: int, seed: int) -> Vectors:
     """Centres of public vectors, shape (N, d), never private ones, by k-means with a public seed, and with mini-batches
     for more than `MINI_BATCH_ABOVE` of them; shape (K, d), float32.
 
@@ -176,13 +177,14 @@ def k_means(vectors: Vectors, count: int, seed: int) -> Vectors:
     if different < count:
         raise ValueError(f"{count} centres need at least as many distinct public texts, not {different}")
     if len(vectors) > MINI_BATCH_ABOVE:
-        search = MiniBatchKMeans(n_clusters=count, n_init=5, random_state=seed)
+        search = MiniBatchKMeans(n_clusters=count, n_init=5, random_state=seed, compute_labels=False)
     else:
         search = KMeans(n_clusters=count, n_init=1, random_state=seed)
-    return np.asarray(search.fit(vectors).cluster_centers_, dtype=np.float32)
+    table = vectors.mapped() if isinstance(vectors, StoredVectors) else vectors
+    return np.asarray(search.fit(table).cluster_centers_, dtype=np.float32)
 
 
-def _different(vectors: Vectors, enough: int) -> int:
+def _different(vectors: ManyVectors, enough: int) -> int:
     """The number of distinct rows, or a number of at least `enough`; reads no more blocks than necessary."""
     kept = vectors[:0]
     for start in range(0, len(vectors), 4 * enough):

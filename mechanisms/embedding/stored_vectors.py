@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpassay.base.arrays import Integers
 from dpassay.data.records import LARGE
@@ -21,20 +22,20 @@ class StoredVectors:
     """Vectors in a file, float32, of which slices and rows are read when they are asked for.
 
     Args:
-        embedder: that made them.
-        texts: in order, which are read once.
+        pieces: tables of some of them, in order, which are read once.
+        dimension: d.
     """
 
     ndim = 2
 
-    def __init__(self, embedder: Embedder, texts: Iterable[str]) -> None:
+    def __init__(self, pieces: Iterable[NDArray[np.floating]], dimension: int) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the vectors)
         count = 0
-        for vectors in embedded(embedder, texts):
+        for vectors in pieces:
             self._file.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
             count += len(vectors)
         self._file.flush()
-        self.shape = count, embedder.dimension
+        self.shape = count, dimension
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -46,7 +47,14 @@ class StoredVectors:
             return self._read(first, max(first, last))
         if not len(index):
             return self._read(0, 0)
-        return np.concatenate([self._read(int(place), int(place) + 1) for place in index])
+        breaks = np.flatnonzero(np.diff(index) != 1) + 1  # places that follow each other are read at once
+        firsts, lasts = index[np.append(0, breaks)].tolist(), index[np.append(breaks, len(index)) - 1].tolist()
+        return np.concatenate([self._read(first, last + 1) for first, last in zip(firsts, lasts, strict=True)])
+
+    def mapped(self) -> Vectors:
+        """All vectors as one read-only table, which is the file itself: what is read of it is memory that the operating
+        system takes back when it needs some."""
+        return np.memmap(self._file, dtype="<f4", mode="r", shape=self.shape)
 
     def _read(self, first: int, last: int) -> Vectors:
         width = 4 * self.shape[1]
@@ -60,4 +68,6 @@ def embedded_records(embedder: Embedder, texts: Iterable[str], count: int) -> Ma
     Raises:
         ValueError: if the embedder does not return what `Embedder` requires.
     """
-    return all_embedded(embedder, texts) if count <= LARGE else StoredVectors(embedder, texts)
+    if count <= LARGE:
+        return all_embedded(embedder, texts)
+    return StoredVectors(embedded(embedder, texts), embedder.dimension)

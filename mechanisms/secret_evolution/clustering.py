@@ -31,6 +31,7 @@ from dpassay.base import validate
 from dpassay.base.arrays import Bools, Floats, Integers
 from dpassay.mechanisms.embedding.centres import k_means
 from dpassay.mechanisms.embedding.embedder import Vectors
+from dpassay.mechanisms.embedding.stored_vectors import ManyVectors, StoredVectors
 from dpassay.mechanisms.primitives.nearest import nearest
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
@@ -76,20 +77,17 @@ class PublicClusters:
         object.__setattr__(self, "sizes", sizes)
 
     @classmethod
-    def fit(cls, vectors: ArrayLike, count: int, *, radius: float = 1.0, seed: int = 0) -> Self:
+    def fit(cls, vectors: ArrayLike | StoredVectors, count: int, *, radius: float = 1.0, seed: int = 0) -> Self:
         """K-means with a public seed on the clipped vectors of records without a secret, shape (N, d), N at least K. A
         centre that is nearest to no record has size 1.
 
         Raises:
             ValueError: if there are fewer distinct vectors than centres, or a number is not finite.
         """
-        rows = np.asarray(vectors)
+        rows = vectors if isinstance(vectors, StoredVectors) else np.asarray(vectors)
         if rows.ndim != 2 or not all(np.isfinite(block).all() for block in _blocks(rows)):
             raise ValueError("vectors of public records must be a table of finite numbers")
-        clipped = np.empty(rows.shape, dtype=np.float32)
-        for block, kept in zip(_blocks(rows), _blocks(clipped), strict=True):
-            kept[:] = in_ball(block, radius) * radius
-        centres = k_means(clipped, count, seed)
+        centres = k_means(_clipped(rows, radius), count, seed)
         result = cls(centres, np.ones(count, dtype=np.int64), radius)
         sizes = np.maximum(np.bincount(result.assign(rows), minlength=count), 1)
         return cls(centres, sizes, radius)
@@ -107,7 +105,7 @@ class PublicClusters:
         digest.update(np.ascontiguousarray(self.sizes, dtype="<i8").tobytes())
         return digest.hexdigest()
 
-    def assign(self, vectors: NDArray[np.floating]) -> Integers:
+    def assign(self, vectors: NDArray[np.floating] | StoredVectors) -> Integers:
         """The nearest public centre of each clipped vector, shape (n,), the first one in case of ties; depends on that
         vector only, so it can be saved and reused in every round. Rows that are not finite count as 0."""
         centres = in_ball(self.vectors, self.radius)
@@ -135,7 +133,7 @@ class NoisyClusters:
 
 def release(
     clusters: PublicClusters,
-    vectors: NDArray[np.floating],
+    vectors: NDArray[np.floating] | StoredVectors,
     probabilities: ArrayLike,
     sigma: float,
     source: Source = OS_ENTROPY,
@@ -208,7 +206,7 @@ def _james_stein(rows: Floats, noise: Floats) -> Floats:
 
 def exact_sums(
     clusters: PublicClusters,
-    vectors: NDArray[np.floating],
+    vectors: NDArray[np.floating] | StoredVectors,
     weights: Floats | Bools,
     assigned: Integers | None = None,
 ) -> tuple[Integers, Integers]:
@@ -253,7 +251,7 @@ def joint_scale(sigma: float) -> float:
 
 def release_as_published(
     clusters: PublicClusters,
-    vectors: NDArray[np.floating],
+    vectors: NDArray[np.floating] | StoredVectors,
     probabilities: ArrayLike,
     sigma: float,
     source: Source = OS_ENTROPY,
@@ -269,12 +267,14 @@ def release_as_published(
     return NoisyClusters(sums / sizes[:, None] + spread, sizes + noise[: counts.size])
 
 
-def running_sums(clusters: PublicClusters, vectors: NDArray[np.floating], drawn: Bools) -> tuple[Integers, Floats]:
+def running_sums(
+    clusters: PublicClusters, vectors: NDArray[np.floating] | StoredVectors, drawn: Bools
+) -> tuple[Integers, Floats]:
     """Counts m_k, shape (K,), and sums e_k, shape (K, d), by Algorithm 2: record by record, starting from n_k·e_k."""
     sums = clusters.vectors.astype(np.float64) * clusters.sizes[:, None]
     counts, squares = np.zeros(clusters.count, dtype=np.int64), np.square(sums).sum(axis=1)
-    for index in np.flatnonzero(drawn):
-        row = np.nan_to_num(np.asarray(vectors[index], dtype=np.float64), posinf=0.0, neginf=0.0)
+    for index in np.flatnonzero(drawn).tolist():
+        row = np.nan_to_num(np.asarray(vectors[index : index + 1][0], dtype=np.float64), posinf=0.0, neginf=0.0)
         row *= clusters.radius / max(float(np.linalg.norm(row)), clusters.radius)
         near = int(np.argmin(squares - 2 * (sums @ row)))
         sums[near] += row
@@ -291,7 +291,9 @@ def _noisy_clusters(clusters: PublicClusters, noisy: Floats) -> NoisyClusters:
     return NoisyClusters(clusters.vectors + shifts, sizes)
 
 
-def _checked_probabilities(clusters: PublicClusters, vectors: NDArray[np.floating], probabilities: ArrayLike) -> Floats:
+def _checked_probabilities(
+    clusters: PublicClusters, vectors: NDArray[np.floating] | StoredVectors, probabilities: ArrayLike
+) -> Floats:
     """The probabilities, after checking that there is one for each vector and not too many vectors."""
     chances = np.asarray(probabilities, dtype=np.float64)
     if vectors.ndim != 2 or vectors.shape[1] != clusters.vectors.shape[1]:
@@ -315,6 +317,17 @@ def positions_of(vectors: NDArray[np.floating], radius: float) -> Integers:
     return np.trunc(in_ball(vectors, radius) * _UNITS).astype(np.int64)
 
 
-def _blocks(vectors: NDArray[np.floating]) -> Iterator[NDArray[np.floating]]:
+def _clipped(vectors: NDArray[np.floating] | StoredVectors, radius: float) -> ManyVectors:
+    """Vectors clipped to the radius; in a file if they come from one."""
+    pieces = (in_ball(block, radius) * radius for block in _blocks(vectors))
+    if isinstance(vectors, StoredVectors):
+        return StoredVectors(pieces, vectors.shape[1])
+    clipped = np.empty(vectors.shape, dtype=np.float32)
+    for piece, kept in zip(pieces, _blocks(clipped), strict=True):
+        kept[:] = piece
+    return clipped
+
+
+def _blocks(vectors: NDArray[np.floating] | StoredVectors) -> Iterator[NDArray[np.floating]]:
     size = max(1, BLOCK // max(1, vectors.shape[1]))
     return (vectors[start : start + size] for start in range(0, len(vectors), size))

@@ -21,11 +21,12 @@ Source: "Secret-Protected Evolution for Differentially Private Synthetic Text Ge
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from dp_accounting import DpEvent
 
 from dpassay.accounting import events
@@ -35,9 +36,10 @@ from dpassay.accounting.ledger.entries import Charge
 from dpassay.accounting.ledger.run import Run
 from dpassay.base import validate
 from dpassay.base.arrays import Floats, Integers
-from dpassay.data.records import Record, Texts
-from dpassay.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
+from dpassay.data.records import Record, RecordsAt, Texts
+from dpassay.mechanisms.embedding.embedder import Embedder, Vectors
 from dpassay.mechanisms.embedding.load import fitted_embedder, load_embedder
+from dpassay.mechanisms.embedding.stored_vectors import ManyVectors, embedded_records
 from dpassay.mechanisms.evolution import run as evolution_run
 from dpassay.mechanisms.evolution.journal import Journal
 from dpassay.mechanisms.evolution.loop import EvolutionSettings, SyntheticText, evolve
@@ -180,7 +182,7 @@ class SecretEvolution:
 
     def load_embedder(self, records: Sequence[Record], incidence: Incidence) -> Embedder:
         """The public embedder; the builtin one is fitted on the public records."""
-        public = [record.text for record, private in zip(records, incidence.private, strict=True) if not private]
+        public = Texts(RecordsAt(records, np.flatnonzero(~incidence.private)))
         return fitted_embedder(self.embedder, public, self.seed)
 
     def check(self, records: Sequence[Record], writer: Writer, incidence: Incidence | None = None) -> Incidence:
@@ -209,11 +211,11 @@ class SecretEvolution:
         if positions.private.all():
             raise ValueError("every record holds a secret, but clusters need public records; add records without one")
         for label, indices in members.items():
-            public = {records[index].text for index in indices[~positions.private[indices]]}
-            if len(public) < self.clusters:
+            distinct = _distinct(Texts(RecordsAt(records, indices[~positions.private[indices]])), self.clusters)
+            if distinct < self.clusters:
                 of_label = "" if label is None else f" of label {label!r}"
                 raise ValueError(
-                    f"clusters must be at most the number of distinct public texts{of_label}, {len(public)}, not "
+                    f"clusters must be at most the number of distinct public texts{of_label}, {distinct}, not "
                     f"{self.clusters}; lower it or add records without a secret"
                 )
             private, most = int(positions.private[indices].sum()), clustering.MAX_RECORDS
@@ -344,7 +346,7 @@ class _Releases:
         """The clusters and the private records of one label."""
         mechanism, hidden = self.mechanism, self.indices.private[indices]
         public, private = (
-            all_embedded(self.embedder, [self.records[index].text for index in some])
+            embedded_records(self.embedder, Texts(RecordsAt(self.records, some)), len(some))
             for some in (indices[~hidden], indices[hidden])
         )
         try:
@@ -360,7 +362,7 @@ class _Part:
     """The records of one label. Everything except the clusters and the probabilities is private."""
 
     clusters: PublicClusters
-    vectors: Vectors
+    vectors: ManyVectors
     assigned: Integers
     probabilities: Floats
 
@@ -381,6 +383,16 @@ def _noise(
     if variant == "as_published":
         return SecretNoise.as_published(indices.incidence, rounds=releases)
     return SecretNoise.fit(indices.incidence, rounds=releases, expected_sample=expected_sample, inclusion=inclusion)
+
+
+def _distinct(texts: Iterable[str], enough: int) -> int:
+    """The number of distinct texts, at most `enough`; reads no more than it needs."""
+    kept: set[str] = set()
+    for text in texts:
+        kept.add(text)
+        if len(kept) == enough:
+            break
+    return len(kept)
 
 
 def _written(noisy: NoisyClusters) -> dict[str, str]:

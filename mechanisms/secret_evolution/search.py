@@ -15,6 +15,7 @@ from dpassay.mechanisms.secret_evolution.pattern_process import PatternProcess
 Finder: TypeAlias = Callable[[Sequence[str]], Iterable[Iterable[Hashable]]]
 """Finds the secrets of each of several composed texts."""
 
+_NAMED, _FOUND = 1, 2  # a secret that a source names, and one that it found, too; 0 for secrets of other sources
 EMPTY = "pattern matches the empty string, which is in every record; let it match at least one character"
 
 
@@ -44,12 +45,14 @@ class Search:
 
     def __init__(self, kind: str, find: Finder, rows: FoundSecrets, budget: SecretProtection) -> None:
         self._kind, self._find, self._rows, self._budget = kind, find, rows, budget
-        self._row: dict[Hashable, int] = {}
-        self._hit: set[int] = set()
+        self._state = bytearray()  # of each row
         self._records = self._occurrences = 0
 
-    def name(self, secret: Hashable, budget: SecretProtection) -> None:
-        self._row[secret] = self._rows.name(secret, budget)
+    def name(self, secret: Hashable, budget: SecretProtection) -> int:
+        row = self._rows.name(secret, budget)
+        self._state.extend(bytes(max(0, row + 1 - len(self._state))))
+        self._state[row] = self._state[row] or _NAMED
+        return row
 
     def read(self, texts: Sequence[str]) -> Iterator[set[int]]:
         """The rows of the secrets in each of several composed texts."""
@@ -58,17 +61,19 @@ class Search:
     def _rows_of(self, secrets: Iterable[Hashable]) -> set[int]:
         hits = set()
         for secret in secrets:
-            if secret not in self._row:
-                self.name(secret, self._budget)
-            hits.add(self._row[secret])
-        self._hit |= hits
+            row = self._rows.of.get(secret, len(self._state))
+            if row >= len(self._state) or not self._state[row]:
+                row = self.name(secret, self._budget)
+            self._state[row] = _FOUND
+            hits.add(row)
         self._records += bool(hits)
         self._occurrences += len(hits)
         return hits
 
     def detected(self) -> DetectedSecrets:
-        secrets = len(set(self._row.values()))
-        return DetectedSecrets(self._kind, secrets, self._records, self._occurrences, secrets - len(self._hit))
+        nowhere = self._state.count(_NAMED)
+        secrets = nowhere + self._state.count(_FOUND)
+        return DetectedSecrets(self._kind, secrets, self._records, self._occurrences, nowhere)
 
 
 def quantile_words(texts: Iterable[str], quantile: float, count: int) -> list[str]:

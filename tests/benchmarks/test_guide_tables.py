@@ -1,4 +1,4 @@
-"""Tables of guides are those of the results files of benchmarks."""
+"""Tables and figures of guides are those of the results files of benchmarks."""
 
 from __future__ import annotations
 
@@ -32,3 +32,8 @@ def test_guides_show_the_results(guides: ModuleType) -> None:
         assert shown, page
         assert shown <= set(made), page
         assert guides.tables.filled(text, made) == text, page
+
+
+def test_figures_show_the_results(guides: ModuleType) -> None:
+    for figure, name in guides.FIGURES.items():
+        assert (guides.DOCS / figure).read_text(encoding="utf-8") == guides.drawn(name), figure

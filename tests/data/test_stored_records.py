@@ -18,7 +18,15 @@ from dpassay.accounting.adjacency import Unit
 from dpassay.data import records as records_module
 from dpassay.data.batching import Batches, Cells, cut_slots, hashed_slots, keyed_hash, unit_records
 from dpassay.data.hashed_strings import hashes_of, multiplicities, occurrences
-from dpassay.data.records import Record, RepeatedIdError, StoredRecords, read_records, with_content_ids
+from dpassay.data.records import (
+    Record,
+    RecordsAt,
+    RepeatedIdError,
+    StoredRecords,
+    Texts,
+    read_records,
+    with_content_ids,
+)
 
 KEY = bytes(range(32))
 USER = Unit.parse("user")
@@ -38,6 +46,19 @@ def test_a_file_holds_what_memory_would(rows: list[tuple[str, str, str]]) -> Non
         assert stored[-1] == kept[-1]
     with pytest.raises(IndexError):
         _ = stored[len(kept)]
+
+
+def test_records_at_places_are_read_when_asked_for() -> None:
+    stored = StoredRecords((None, f"text {index}", None, None) for index in range(9))
+    records, places = list(stored), np.array([7, 0, 3, 8])
+    some = RecordsAt(stored, places)
+    assert list(some) == [records[index] for index in places]
+    assert list(some[1:3]) == [records[0], records[3]]
+    texts = Texts(some)
+    assert list(texts) == [texts[index] for index in range(4)] == ["text 7", "text 0", "text 3", "text 8"]
+    assert list(texts[2:]) == ["text 3", "text 8"]
+    assert "text 3" in texts
+    assert "text 1" not in texts
 
 
 def test_own_ids_are_kept_and_may_not_repeat() -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.accounting.ledger.run import Run
 from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
 from dpassay.accounting.secret_protection.groups import of_group
-from dpassay.data.records import Record
+from dpassay.data.records import Record, StoredRecords
 from dpassay.mechanisms.models.endpoint import EndpointError
 from dpassay.mechanisms.primitives.charged import RunMismatchError
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
@@ -59,7 +59,7 @@ def some_records(labels: tuple[str, ...] = LABELS) -> list[Record]:
 
 def write(
     mechanism: SecretEvolution,
-    records: list[Record],
+    records: Sequence[Record],
     folder: Path,
     source: Source,
     *,
@@ -159,6 +159,30 @@ def check_budgets(chosen: SecretEvolution, records: list[Record]) -> None:
         reached.append(r / budget.r)
     assert max(reached) > 0.9
     assert chosen.releasable == all(budget.r < 1 for budget in indices.budgets)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"labels": LABELS, "inclusion": "weights"}, {"variant": "as_published"}], ids=str
+)
+def test_records_and_vectors_in_files_release_the_same(
+    changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With centres by mini-batches, too; and a run that began in memory is resumed with files."""
+    chosen = SecretEvolution(**SMALL, **changes)
+    records = some_records(chosen.labels)
+    monkeypatch.setattr("dpassay.mechanisms.embedding.centres.MINI_BATCH_ABOVE", 10)
+    held = write(chosen, records, tmp_path, Recorded(1))
+    with pytest.raises(ConnectionError):
+        write(chosen, records, tmp_path, Recorded(1), name="begun", writer=ToyWriter(dies_after=20))
+    monkeypatch.setattr("dpassay.mechanisms.embedding.stored_vectors.LARGE", 2)
+    stored = StoredRecords((None, record.text, record.label, record.user) for record in records)
+    filed = write(chosen, stored, tmp_path, Recorded(1), name="filed")
+    assert same_releases(filed, held)
+    assert filed.texts == held.texts
+    with opened(tmp_path) as first, opened(tmp_path, "filed") as second:
+        for key in ("inputs", "clusters"):
+            assert first.run("run").outcome(key).value == second.run("run").outcome(key).value  # type: ignore[union-attr]
+    write(chosen, stored, tmp_path, Recorded(2), name="begun")
 
 
 def test_once_costs_one_release() -> None:
