@@ -283,6 +283,8 @@ class Claim(Strict):
     purpose: PrintedText | None = key("what the release is for; public, printed on reports", None)
     period: PrintedText | None = key("the time that the data are about; public, printed on reports", None)
 
+    spread: ClassVar[bool] = False
+    """Whether a run can use the workers of this machine or of a cluster."""
     newer_parameters: ClassVar[Mapping[str, Any]] = {}
     """Parameters that runs of earlier versions do not record, with the value that those runs had."""
 

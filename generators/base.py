@@ -29,6 +29,7 @@ from dpassay.claims.base import Claim
 from dpassay.data.records import Record, Texts
 from dpassay.generators.documents import Documents
 from dpassay.generators.output_warnings import nothing_made, unknown_texts
+from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 from dpassay.reports.assay import Difference, MechanismTables, Output
 from dpassay.reports.claim import prefix_of
@@ -51,6 +52,7 @@ class RunSettings:
         anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
         allow_endpoint: address of the endpoint that may receive prompts and its API key. Without it only an endpoint
             on this machine that needs no key is used.
+        executor: where pieces of the work are done.
     """
 
     model: str | None = None
@@ -61,6 +63,7 @@ class RunSettings:
     audited: bool = False
     anchor: Path | None = None
     allow_endpoint: str | None = None
+    executor: Executor = THIS_PROCESS
 
     @property
     def noise_in_words(self) -> str:

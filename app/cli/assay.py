@@ -9,7 +9,20 @@ import typer
 
 from dpassay.base.terminal import say
 from dpassay.cli.exit_codes import of_verdict
-from dpassay.cli.options import AllowEndpoint, Anchor, Device, Download, Json, Model, NewRun, Quiet, call, show
+from dpassay.cli.options import (
+    AllowEndpoint,
+    Anchor,
+    Cluster,
+    Device,
+    Download,
+    Json,
+    Model,
+    NewRun,
+    Quiet,
+    Workers,
+    call,
+    show,
+)
 
 
 def assay(
@@ -19,6 +32,8 @@ def assay(
     device: Device = "auto",
     download: Download = False,
     allow_endpoint: AllowEndpoint = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
     anchor: Anchor = None,
     json_: Json = False,
     quiet: Quiet = False,

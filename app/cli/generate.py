@@ -8,7 +8,20 @@ from typing import Annotated
 import typer
 
 from dpassay.base.terminal import say
-from dpassay.cli.options import AllowEndpoint, Anchor, Device, Download, Json, Model, NewRun, Quiet, call, show
+from dpassay.cli.options import (
+    AllowEndpoint,
+    Anchor,
+    Cluster,
+    Device,
+    Download,
+    Json,
+    Model,
+    NewRun,
+    Quiet,
+    Workers,
+    call,
+    show,
+)
 
 
 def generate(
@@ -28,6 +41,8 @@ def generate(
     device: Device = "auto",
     download: Download = False,
     allow_endpoint: AllowEndpoint = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
     anchor: Anchor = None,
     json_: Json = False,
     quiet: Quiet = False,

@@ -49,6 +49,14 @@ Download = Annotated[
     bool, typer.Option("--download", help="Download models and data sets that are not on this machine.")
 ]
 Embedder = Annotated[str, typer.Option(help="builtin, or a sentence-transformers model: a local folder or a hub id.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Number of processes of this machine that share the work. Default: this process alone."),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Share the work among the workers of a dask scheduler: tcp://10.0.0.1:8786."),
+]
 AllowEndpoint = Annotated[
     str | None,
     typer.Option(

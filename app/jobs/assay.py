@@ -30,6 +30,7 @@ from dpassay.claims.data import BuiltinData
 from dpassay.claims.lints import private_warnings, public_warnings
 from dpassay.generators import registry
 from dpassay.generators.base import BoundedGuarantee, FinishedRun, RunSettings
+from dpassay.jobs.generate import executor_of
 from dpassay.jobs.verdict_history import bounds_of, confidence_of_next, distinct, record, recorded, refuted_runs
 from dpassay.reports import text
 from dpassay.reports.assay import Assay, Digests, LedgerSummary, PastAudit, PastVerdict
@@ -144,6 +145,8 @@ def assay(
     progress: Progress | None = None,
     anchor: Path | None = None,
     allow_endpoint: str | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
 ) -> AssayResult:
     """Runs the claimed mechanism, bounds its privacy loss, audits it, records the verdict and writes the report.
 
@@ -157,6 +160,8 @@ def assay(
         anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
         allow_endpoint: address of the endpoint that may receive prompts and its API key. Without it only an endpoint
             on this machine that needs no key is used.
+        workers: number of processes of this machine that share the work; None for this process alone.
+        cluster: in their place, the address of a scheduler of `dask.distributed`, such as ``tcp://10.0.0.1:8786``.
 
     Returns:
         The verdict, its bounds, and the path of the report.
@@ -167,16 +172,17 @@ def assay(
     output, claim = Path(output), claim.with_model(model)
     guarantee = claim.claimed()
     shown = progress or Progress()
-    settings = RunSettings(
-        model=model,
-        device=device,
-        download=download,
-        progress=shown,
-        audited=True,
-        anchor=anchor,
-        allow_endpoint=allow_endpoint,
-    )
-    with one_process(output / PRIVATE):
+    with executor_of(claim, workers, cluster, shown) as executor, one_process(output / PRIVATE):
+        settings = RunSettings(
+            model=model,
+            device=device,
+            download=download,
+            progress=shown,
+            audited=True,
+            anchor=anchor,
+            allow_endpoint=allow_endpoint,
+            executor=executor,
+        )
         done = registry.generate(claim, output, settings)
         with open_ledger(done.ledger_path, anchor) as ledger, input_errors():
             earlier = [item.past for item in recorded(ledger.run(claim.name))]

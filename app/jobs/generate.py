@@ -11,10 +11,24 @@ from dpassay.base.progress import Progress
 from dpassay.claims.base import Claim
 from dpassay.generators import registry
 from dpassay.generators.base import FinishedRun, RunSettings
+from dpassay.mechanisms.compute.executor import Executor
+from dpassay.mechanisms.compute.workers import executor
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
 if TYPE_CHECKING:
     from dpassay.generators.dataset_vectors.texts import WrittenTexts
+
+
+def executor_of(claim: Claim, workers: int | None, cluster: str | None, progress: Progress) -> Executor:
+    """The executor that was asked for, for a run of a claim.
+
+    Raises:
+        InputError: if its generator runs in one process, or there is no such executor.
+    """
+    if not claim.spread and (workers is not None or cluster is not None):
+        option = "--cluster" if workers is None else "--workers"
+        raise InputError(f"{option}: mechanism {claim.mechanism} runs in one process; leave it out")
+    return executor(workers, cluster, progress)
 
 
 def generate(
@@ -28,13 +42,15 @@ def generate(
     source: Source = OS_ENTROPY,
     anchor: Path | None = None,
     allow_endpoint: str | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
 ) -> FinishedRun:
     """Runs the generator of a claim on the claim's data, with the claim's model; resumes an interrupted run.
 
     Args:
         claim: its guarantee and audits are not needed.
         output: folder for ``private/``, with the ledger and the synthetic data.
-        model, device, download, progress, anchor, allow_endpoint: as for `dpassay.assay`.
+        model, device, download, progress, anchor, allow_endpoint, workers, cluster: as for `dpassay.assay`.
         source: source of randomness for the noise. Only a run with the operating system's entropy can be released.
 
     Raises:
@@ -42,17 +58,18 @@ def generate(
             nothing has been written then.
     """
     shown = progress or Progress()
-    settings = RunSettings(
-        model=model,
-        device=device,
-        download=download,
-        progress=shown,
-        source=source,
-        anchor=anchor,
-        allow_endpoint=allow_endpoint,
-    )
     output, claim = Path(output), claim.with_model(model)
-    with one_process(output / PRIVATE):
+    with executor_of(claim, workers, cluster, shown) as places, one_process(output / PRIVATE):
+        settings = RunSettings(
+            model=model,
+            device=device,
+            download=download,
+            progress=shown,
+            source=source,
+            anchor=anchor,
+            allow_endpoint=allow_endpoint,
+            executor=places,
+        )
         done = registry.generate(claim, output, settings)
     for warning in done.warnings():
         shown.note(f"Warning: {warning}")

@@ -9,6 +9,7 @@ Source: "Clustering and Median Aggregation Improve Differentially Private Infere
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -139,6 +140,20 @@ class LeaveOneOut:
         else:
             losses, error = self._mean(np.asarray(clipped, dtype=np.float64), public, token)
         self._add(rows, losses, error + 2 * self._rounding)
+
+    def part(self) -> Self:
+        """The same attack, which has seen nothing; see `PartObserver`."""
+        result = copy.copy(self)
+        result._losses, result._errors = np.zeros_like(self._losses), np.zeros_like(self._errors)
+        result._slots, result._open = {}, {}
+        return result
+
+    def merge(self, part: Self) -> None:
+        """Adds the losses of records in slots that only `part` saw."""
+        part._close()
+        self._losses += part._losses
+        self._errors += part._errors
+        self._slots |= part._slots
 
     @property
     def losses(self) -> Floats:

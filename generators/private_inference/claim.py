@@ -58,6 +58,7 @@ class PrivateInferenceClaim(EmbeddingClaim):
     mechanism: Literal["private_inference"]
     parameters: PrivateInferenceParameters
     audits: Sequence[Literal["leave_one_out", "reconstruction", "record_replay"]] = []
+    spread = True
     newer_parameters: ClassVar[Mapping[str, Any]] = {"center": "none", "top_k": None}
 
     def check(self) -> None:

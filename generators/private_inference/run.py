@@ -284,6 +284,7 @@ def generate(claim: PrivateInferenceClaim, output: Path, settings: RunSettings) 
                 observers=() if observer is None else (observer,),
                 progress=step,
                 source=settings.source,
+                executor=settings.executor,
             )
         return InferenceRun(
             claim=claim,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import platform
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -96,6 +97,7 @@ def local_client(workers: int) -> Any:
     settings = {
         "distributed.nanny.pre-spawn-environ": dict.fromkeys(_THREADS, threads),
         "distributed.scheduler.allowed-failures": 10,
+        "distributed.scheduler.http.routes": [],  # a page that every user of the machine could read
     }
     try:
         with dask.config.set(settings):
@@ -104,7 +106,7 @@ def local_client(workers: int) -> Any:
                 threads_per_worker=1,
                 processes=True,
                 security=True,  # temporary keys
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",
                 silence_logs=logging.CRITICAL,
                 memory_limit=0,
             )
@@ -123,6 +125,11 @@ def _distributed(option: str) -> Any:
     except ImportError:
         raise InputError(f"{option} needs dask.distributed; {install('cluster')}") from None
     return distributed
+
+
+def name_of_worker() -> str:
+    """The name of this machine, for messages about it."""
+    return platform.node()
 
 
 class WorkerError(Exception):

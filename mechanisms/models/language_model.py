@@ -36,6 +36,7 @@ class LanguageModel:
         row_difference: the largest difference of a logit in a public spot check when the model was loaded
             (`check_rows`), between a row in a batch, in a smaller batch, and alone. An observation, not a bound.
         is_builtin: whether a context is simply records separated by end-of-text tokens.
+        source: what it was loaded from, a folder by its absolute path.
     """
 
     name: str
@@ -48,6 +49,7 @@ class LanguageModel:
     network: Any = field(repr=False)
     tokenizer: Any = field(repr=False)
     row_difference: float = 0.0
+    source: str = BUILTIN
     _shapes: dict[RowShape, tuple[RowShape, bool]] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -92,6 +94,7 @@ class LanguageModel:
         try:
             model = cls._of(name, folder, network, tokenizer, is_builtin=str(source) == BUILTIN)
             model.check_rows()
+            model.source = str(Path(source).resolve()) if Path(source).exists() else str(source)
         except ValueError:
             raise
         except Exception as error:

@@ -7,6 +7,7 @@ says so, and its output must not be released.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import secrets
@@ -30,6 +31,13 @@ class Source(Protocol):
     @property
     def name(self) -> str:
         """``os`` for the operating system's entropy, ``recorded`` for anything that can be replayed."""
+
+    def at(self, place: str) -> Source:
+        """The source of the draws at a place of a run, which a name tells from all others.
+
+        What is recorded there does not depend on draws elsewhere, nor on the process or the order in which places are
+        drawn from.
+        """
 
     def below(self, bound: int) -> int:
         """An integer drawn uniformly from 0, …, bound − 1, exactly."""
@@ -57,6 +65,9 @@ class OsEntropy:
     """Uniform integers and draws from `secrets`; discrete Laplace and Gaussian noise from OpenDP."""
 
     name = "os"
+
+    def at(self, place: str) -> OsEntropy:
+        return self
 
     def below(self, bound: int) -> int:
         return secrets.randbelow(bound)
@@ -126,7 +137,11 @@ class Recorded:
     name = "recorded"
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
+        self._from, self._random = seed, random.Random(seed)
+
+    def at(self, place: str) -> Source:
+        digest = hashlib.sha256(f"{self._from} {place}".encode()).digest()
+        return Recorded(int.from_bytes(digest, "big"))
 
     def below(self, bound: int) -> int:
         return self._random.randrange(bound)

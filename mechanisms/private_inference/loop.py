@@ -3,89 +3,115 @@
 Slots are decoded in groups that fit into memory. One step gives every slot of a group its next token: the step is
 charged for all of them, sampled, and committed together with the charge of the next step. A step that an interrupted
 call committed is replayed: the model is fed the committed tokens, and nothing is sampled.
+
+The ledger is written here. Slots are decoded where the executor says, a part of a group on each worker
+(`slot_decoder`), so that the ledger does not depend on their number.
 """
 
 from __future__ import annotations
 
-import os
+import secrets
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-import torch
 from dp_accounting import dp_event
 
-from dpassay.accounting.ex_post.medians import Cost
 from dpassay.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, Outcome
 from dpassay.accounting.ledger.run import Run
 from dpassay.base import validate
 from dpassay.base.arrays import Bools, Integers
 from dpassay.base.progress import Step, of_part
 from dpassay.data.records import Record
+from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor, Pending, forget
 from dpassay.mechanisms.models.end_rule import EndRule
 from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.models.model_reference import ModelReference
 from dpassay.mechanisms.primitives import charged
 from dpassay.mechanisms.primitives import counts as noise
 from dpassay.mechanisms.primitives.charged import RunMismatchError as RunMismatchError
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
-from dpassay.mechanisms.private_inference import aggregation
-from dpassay.mechanisms.private_inference.aggregation import Aggregate
 from dpassay.mechanisms.private_inference.generator import PrivateInference
-from dpassay.mechanisms.private_inference.slot_inputs import SlotInput, SlotInputs, SlotRows
-from dpassay.mechanisms.private_inference.transcripts import Document, Generation, Observer, Transcript
+from dpassay.mechanisms.private_inference.slot_decoder import Decoded, Job, Order, SlotText, Sources, decode
+from dpassay.mechanisms.private_inference.slot_inputs import SlotInput, SlotInputs
+from dpassay.mechanisms.private_inference.transcripts import Document, Generation, Observer, PartObserver, Transcript
 
 INPUTS, CLUSTERS, ASSIGNMENT, COUNTS, IDLE, TOKENS = "inputs", "clusters", "assignment", "counts", "idle", "tokens"
 """Stages of a run in its ledger. `IDLE` charges for slots that the noisy counts exclude."""
 
 
-_Map = Callable[[Callable[..., Any], Any, Any, Any], Iterator[Any]]
+_CHUNK = 16  # committed steps that a decoder catches up with at a time
 
 
-@dataclass(slots=True)
-class _Writer:
-    """The state of one slot during generation."""
+class _Writer(SlotText):
+    """The state of one slot during generation, in the coordinator."""
 
-    item: SlotInput
-    tokens: list[int] = field(default_factory=list)
-    current: list[int] = field(default_factory=list)
-    document: int = 0
-    source: int | None = None
-    sources: list[int | None] = field(default_factory=list)
-    positions: list[int] = field(default_factory=list)
+    def __init__(self, item: SlotInput) -> None:
+        super().__init__()
+        self.slot, self.records = item.slot, item.records
+        self.source: int | None = None
+        self.sources: list[int | None] = []
+        self.positions: list[int] = []
 
     def append(self, token: int, rule: EndRule) -> bool:
-        """Appends the next token; returns whether its document ended."""
         self.positions.append(len(self.current))
-        self.tokens.append(token)
-        self.current.append(token)
-        if not rule.ended(self.current):
-            return False
-        self.document += 1
-        self.current = []
-        return True
+        return super().append(token, rule)
 
 
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    """A slot's token, the distribution it was sampled from, and its cost."""
+class _Portion:
+    """Some slots of a group, which one decoder decodes, and what was committed of them."""
 
-    token: int
-    law: Aggregate
-    cost: Cost | None
+    def __init__(self, name: str, job: Job, items: Sequence[SlotInput]) -> None:
+        self.name, self.items = name, tuple(items)
+        self._job = job
+        self._tokens: list[tuple[int, ...]] = []
+        self._sources: list[Sources] = []
+        self._sent: int | None = None  # steps that the decoder knows; None if there is none
+
+    def commit(self, tokens: Sequence[int], sources: Sequence[int | None]) -> None:
+        self._tokens.append(tuple(tokens))
+        self._sources.append(tuple(sources))
+
+    @property
+    def behind(self) -> int:
+        """The number of committed steps that the decoder does not know."""
+        return len(self._tokens) - (self._sent or 0)
+
+    def submit(self, executor: Executor, sources: Sequence[int | None] = (), **what: bool) -> Pending[Decoded]:
+        """Sends at most a chunk of committed steps; with all of them, what else is to be done."""
+        first = self._sent or 0
+        last = min(first + _CHUNK, len(self._tokens))
+        whole = last == len(self._tokens)
+        order = Order(
+            name=self.name,
+            first=first,
+            tokens=tuple(self._tokens[first:last]),
+            sources=(*self._sources[first:last], tuple(sources)),
+            draw=whole and what.get("draw", False),
+            ends=whole and what.get("ends", False),
+            begin=None if self._sent is not None else (self._job, self.items),
+        )
+        self._sent = last
+        return executor.submit(decode, order, near=self.name)
+
+    def lost(self) -> None:
+        """The decoder is gone, and begins anew."""
+        self._sent = None
 
 
 class Loop:
     """One call of `generate`."""
 
-    def __init__(self, inputs: SlotInputs, run: Run, source: Source, observers: Sequence[Observer]) -> None:
+    def __init__(
+        self, inputs: SlotInputs, run: Run, source: Source, observers: Sequence[Observer], executor: Executor
+    ) -> None:
         self.inputs = inputs
         self.mechanism = inputs.mechanism
         self.run = run
         self.source = source
         self.observers = observers
+        self.executor = executor
+        self._name = secrets.token_hex(8)
         self.rule = self.mechanism.end_rule(inputs.model)
         self.event = self.mechanism.token_event()
         shape = (self.mechanism.total_slots, self.mechanism.tokens, 3)
@@ -95,29 +121,33 @@ class Loop:
         """Generates all slots, or those that an interrupted call left."""
         mechanism, total = self.mechanism, self.mechanism.total_slots
         charged.check_run(self.run, mechanism.plan(), self.source)
-        limit = self._same_inputs(rows_at_once)
+        limit, parts = self._same_inputs(rows_at_once)
         clusters = self._released_cluster_counts()
         counts = self._released_counts()
         running = np.ones(total, dtype=bool) if counts is None else counts >= (mechanism.slot_threshold or 0)
         self._charge_idle([slot for slot in range(total) if not running[slot]])
-        groups = self.inputs.groups([slot for slot in range(total) if running[slot]], limit)
+        groups = self.inputs.groups([slot for slot in range(total) if running[slot]], limit, parts=parts)
         writers: dict[int, _Writer] = {}
-        with _mapper(self.source) as spread:
-            for number, group in enumerate(groups):
-                done = of_part(progress, number * mechanism.tokens, len(groups) * mechanism.tokens)
-                items = [self.inputs.slot(slot) for slot in group]
-                writers |= {w.item.slot: w for w in self._write(number, items, spread, done)}
+        for number, group in enumerate(groups):
+            done = of_part(progress, number * mechanism.tokens, len(groups) * mechanism.tokens)
+            items = [self.inputs.slot(slot) for slot in group]
+            writers |= {writer.slot: writer for writer in self._write(number, items, done)}
         return self._generation(writers, running, counts, clusters)
 
-    def _same_inputs(self, rows_at_once: int | None) -> int | None:
-        """Commits the digest of the inputs, so that only the same run can be resumed; returns the rows held at once."""
+    def _same_inputs(self, rows_at_once: int | None) -> tuple[int | None, int]:
+        """Commits the digest of the inputs, so that only the same run can be resumed.
+
+        Returns:
+            The rows that a process holds at once, and for how many processes groups of slots were made.
+        """
         rows = self.inputs.row_plan.to_json()
-        value = {"digest": self.inputs.digest(), "rows_at_once": rows_at_once, "rows": rows}
+        value: dict[str, Any] = {"digest": self.inputs.digest(), "rows_at_once": rows_at_once, "rows": rows}
+        if self.executor.workers > 1:
+            value["parts"] = self.executor.workers
         known = charged.committed_value(self.run, INPUTS, value)
         if known["digest"] != value["digest"]:
             raise charged.other_inputs("records, another model, key or parameters")
-        at_once: int | None = known["rows_at_once"]
-        return at_once
+        return known["rows_at_once"], known.get("parts", 1)
 
     def _released_cluster_counts(self) -> tuple[tuple[int, ...], ...] | None:
         """The noisy number of units of each label and centre, which determines the slots of the records."""
@@ -193,134 +223,145 @@ class Loop:
         """The part of the data that a slot's tokens are charged to; as published, all slots of its label."""
         return f"slot-{slot}" if self.mechanism.variant == "sound" else f"label-{slot // self.mechanism.slots}"
 
-    def _write(self, number: int, group: list[SlotInput], spread: _Map, progress: Step | None) -> list[_Writer]:
+    def _write(self, number: int, group: list[SlotInput], progress: Step | None) -> list[_Writer]:
         """Generates all tokens of a group of slots."""
         tokens = self.mechanism.tokens
         writers = [_Writer(item) for item in group]
         keys = [f"{TOKENS}/{number * tokens + step}" for step in range(tokens)]
-        slots = [item.slot for item in group]
         # Groups that an earlier call finished are not computed again, unless there are observers.
         needed = bool(self.observers) or self.run.outcome(keys[-1]) is None
-        rows = SlotRows(self.inputs, group) if needed else None
+        parts = self._parts(number, group) if needed else []
+        try:
+            self._steps(number, group, writers, keys, parts, progress)
+            for reply in self._all(parts, ends=True):
+                self._observed(reply)
+        finally:
+            forget(*(part.name for part in parts))
+        return writers
+
+    def _steps(
+        self,
+        number: int,
+        group: list[SlotInput],
+        writers: list[_Writer],
+        keys: list[str],
+        parts: list[_Portion],
+        progress: Step | None,
+    ) -> None:
+        tokens, slots = len(keys), [item.slot for item in group]
         for step, key in enumerate(keys):
             outcome = self.run.outcome(key)
             if outcome is None:
                 if not self.run.charged(key):
                     self.run.step(charge=self._charge(key, TOKENS, slots, paid=number > 0))
-                self._begin_documents(writers)
-            else:
-                self._replay_sources(writers, outcome)
-            laws = None if rows is None else self._laws(writers, rows, outcome, spread)
-            if outcome is None:
-                assert rows is not None
-                assert laws is not None
+                self._begin_documents(group, writers)
+                drawn = self._all(parts, [writer.source for writer in writers], draw=True)
                 following = None
                 if step + 1 < tokens:
                     following = self._charge(keys[step + 1], TOKENS, slots, paid=number > 0)
-                outcome, first = self._commit_step(key, writers, laws, following)
-                if not first:  # tokens, and without protection sources, are those that the other process committed
-                    self._replay_sources(writers, outcome)
-                    laws = self._laws(writers, rows, outcome, spread)
-            self._finish_step(step, writers, outcome, laws, rows)
-            laws = None  # they hold the logits, which need not be in memory during the next step
+                outcome = self._commit_step(key, writers, drawn, following)
+            self._replay_sources(writers, outcome)
+            self._finish_step(step, writers, outcome, parts)
             if progress is not None:
                 progress(step + 1, tokens)
-        for writer in writers:  # release the contexts of the slots after their group
-            writer.item = SlotInput(writer.item.slot, (), (), None)
-        return writers
 
-    def _begin_documents(self, writers: list[_Writer]) -> None:
+    def _parts(self, number: int, group: list[SlotInput]) -> list[_Portion]:
+        """The slots of a group, in as many parts of about as many rows as there are workers."""
+        count = min(self.executor.workers, len(group))
+        ends = np.cumsum([max(1, len(item.rows)) for item in group])
+        places = np.minimum((ends - 1) * count // ends[-1], count - 1)
+        here = self.executor is THIS_PROCESS
+        model = self.inputs.model if here else ModelReference.of(self.inputs.model)
+        parts = []
+        for index in np.unique(places):
+            items = [item for item, place in zip(group, places, strict=True) if place == index]
+            observers = tuple(self.observers) if here else tuple(observer.part() for observer in self._partial())
+            job = Job(self.mechanism, model, self.inputs.row_plan, self.source, observers)
+            parts.append(_Portion(f"{self._name} {number} {index}", job, items))
+        return parts
+
+    def _all(self, parts: list[_Portion], sources: Sequence[int | None] = (), **what: bool) -> list[Decoded]:
+        """What the decoders of all parts reply, once they know all that was committed."""
+        own, start = [], 0
+        for part in parts:
+            own.append(sources[start : start + len(part.items)])
+            start += len(part.items)
+        replies: dict[str, Decoded] = {}
+        while waiting := [pair for pair in zip(parts, own, strict=True) if pair[0].name not in replies]:
+            pending = [(part, part.submit(self.executor, given, **what)) for part, given in waiting]
+            for part, piece in pending:
+                reply = piece.result()
+                if reply.lost:
+                    part.lost()
+                elif not part.behind:
+                    replies[part.name] = reply
+        return [replies[part.name] for part in parts]
+
+    def _observed(self, reply: Decoded) -> None:
+        """Takes what the observers of a part saw, if they were elsewhere."""
+        if self.executor is not THIS_PROCESS:
+            for observer, part in zip(self._partial(), reply.observers, strict=True):
+                observer.merge(cast("PartObserver", part))
+
+    def _partial(self) -> list[PartObserver]:
+        """The observers, which see some of the slots in each process."""
+        return [cast("PartObserver", observer) for observer in self.observers]
+
+    def _begin_documents(self, group: list[SlotInput], writers: list[_Writer]) -> None:
         """Without protection, chooses the record from which each new document is generated."""
         if self.mechanism.aggregate != "none":
             return
-        for writer in writers:
+        for item, writer in zip(group, writers, strict=True):
             if not writer.current:
-                size = len(writer.item.contexts)
-                writer.source = self.source.below(size) if size else None
+                size = len(item.contexts)
+                source = self.source.at(f"document {writer.slot} {writer.document}")
+                writer.source = source.below(size) if size else None
 
     def _replay_sources(self, writers: list[_Writer], outcome: Outcome) -> None:
         if self.mechanism.aggregate == "none":
             for writer, source in zip(writers, outcome.value["sources"], strict=True):
                 writer.source = source
 
-    def _laws(self, writers: list[_Writer], rows: SlotRows, outcome: Outcome | None, spread: _Map) -> list[_Drawn]:
-        """The distribution and token of every slot: the committed token, or a new sample."""
-        tokens = [None] * len(writers) if outcome is None else outcome.value["tokens"]
-        return list(spread(self._draw, writers, rows.logits(), tokens))
-
-    def _draw(self, writer: _Writer, logits: torch.Tensor, committed: int | None) -> _Drawn:
-        law = self.inputs.aggregate(writer.item, logits, writer.source)
-        token = law.draw(self.source) if committed is None else committed
-        if law.column(token) is None:
-            raise charged.other_logits()
-        if self.costs is None or committed is not None:
-            return _Drawn(token, law, None)
-        replaced, rounding = self.mechanism.replaces_rows, self.mechanism.rounding
-        cost = aggregation.median_cost(law, token, replaced=replaced, rounding=rounding)
-        if self.mechanism.shifts_rows:  # no realised cost covers a batch that may change in every row
-            cost = Cost(self.event.range, self.event.range, cost.gamma)
-        if self.mechanism.center is not None:  # γ, unlike γ*, can exceed what a token of centred rows costs at most
-            cost = cost._replace(gamma=min(cost.gamma, self.event.range))
-        return _Drawn(token, law, cost)
-
-    def _commit_step(
-        self, key: str, writers: list[_Writer], drawn: list[_Drawn], following: Charge | None
-    ) -> tuple[Outcome, bool]:
+    def _commit_step(self, key: str, writers: list[_Writer], drawn: list[Decoded], following: Charge | None) -> Outcome:
         """Commits the tokens of all slots with their realised costs, and charges the next step.
 
         Returns:
-            The committed outcome, and whether this process committed it: another one may have been first.
+            The committed outcome, which is another process's if that committed first.
         """
-        value: dict[str, Any] = {"tokens": [item.token for item in drawn]}
+        value: dict[str, Any] = {"tokens": [token for reply in drawn for token in reply.tokens]}
         realised: dict[str, list[float]] | None = None
         if self.mechanism.aggregate == "none":
             value["sources"] = [writer.source for writer in writers]
         if self.costs is not None:
-            value["costs"] = [list(item.cost) for item in drawn if item.cost is not None]
+            value["costs"] = [list(cost) for reply in drawn for cost in reply.costs or ()]
             realised = {}
             for writer, costs in zip(writers, value["costs"], strict=True):
-                part = realised.setdefault(self._part(writer.item.slot), [0.0, 0.0, 0.0])
+                part = realised.setdefault(self._part(writer.slot), [0.0, 0.0, 0.0])
                 # Rounding up: one step covers the rounding of each addition.
                 part[:] = [np.nextafter(a + b, np.inf).item() if a else b for a, b in zip(part, costs, strict=True)]
         commit = Commit(key=key, value=value, realised=realised)
         try:
             self.run.step(commit=commit, charge=following)
         except AlreadyCommitted as earlier:
-            return earlier.outcome, False
-        return Outcome.from_json(commit.to_json()), True
+            return earlier.outcome
+        return Outcome.from_json(commit.to_json())
 
-    def _finish_step(
-        self, step: int, writers: list[_Writer], outcome: Outcome, drawn: list[_Drawn] | None, rows: SlotRows | None
-    ) -> None:
-        """Processes the committed tokens: passes them to the observers, and advances the documents and the model."""
+    def _finish_step(self, step: int, writers: list[_Writer], outcome: Outcome, parts: list[_Portion]) -> None:
+        """Appends the committed tokens to their documents, and notes them for the decoders."""
         tokens: list[int] = outcome.value["tokens"]
+        start = 0
+        for part in parts:
+            end = start + len(part.items)
+            part.commit(tokens[start:end], [writer.source for writer in writers[start:end]])
+            start = end
+        if any(part.behind >= _CHUNK for part in parts):  # of a run that is resumed
+            self._all(parts)
         for index, (writer, token) in enumerate(zip(writers, tokens, strict=True)):
             if self.costs is not None:
-                self.costs[writer.item.slot, step] = outcome.value["costs"][index]
-            if drawn is not None:
-                self._show(writer, token, drawn[index].law)
+                self.costs[writer.slot, step] = outcome.value["costs"][index]
             if not writer.current:
-                writer.sources.append(None if writer.source is None else writer.item.records[writer.source])
-        ended = [writer.append(token, self.rule) for writer, token in zip(writers, tokens, strict=True)]
-        if rows is not None:
-            rows.advance(tokens, ended)
-
-    def _show(self, writer: _Writer, token: int, law: Aggregate) -> None:
-        clipped, column = law.clipped if self.observers else None, law.column(token)
-        assert column is not None
-        for observer in self.observers:
-            assert clipped is not None
-            observer.step(
-                slot=writer.item.slot,
-                records=writer.item.records,
-                clipped=clipped,
-                public=law.public,
-                medians=law.medians,
-                log_probability=law.log_probability(token),
-                token=column,
-                document=writer.document,
-                position=len(writer.current),
-            )
+                writer.sources.append(None if writer.source is None else writer.records[writer.source])
+            writer.append(token, self.rule)
 
     def _generation(
         self,
@@ -350,7 +391,7 @@ class Loop:
         )
 
     def documents(self, writer: _Writer) -> Iterator[Document]:
-        slot = writer.item.slot
+        slot = writer.slot
         for index, tokens in enumerate(self.rule.split(writer.tokens)):
             yield Document(
                 slot=slot,
@@ -361,16 +402,6 @@ class Loop:
                 complete=self.rule.stopped(tokens),
                 source=writer.sources[index],
             )
-
-
-@contextmanager
-def _mapper(source: Source) -> Iterator[_Map]:
-    """`map` over slots, on all cores; sequential for a recorded source, whose draws depend on the order."""
-    if source.name != "os":
-        yield map
-        return
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        yield pool.map
 
 
 def generate(
@@ -384,6 +415,7 @@ def generate(
     progress: Callable[[int, int], None] | None = None,
     source: Source = OS_ENTROPY,
     rows_at_once: int | None = None,
+    executor: Executor = THIS_PROCESS,
 ) -> Generation:
     """Generates the synthetic documents of a mechanism, or resumes an interrupted run.
 
@@ -398,10 +430,18 @@ def generate(
         progress: called with the number of steps done and the total.
         source: of the noise. If it is recorded, the run must say so: ``run.about["noise"] == "recorded"``.
         rows_at_once: number of contexts in memory at once; by default as many as fit into 4 GiB.
+        executor: where slots are decoded. Its workers load the model from the files that this process loaded it from;
+            observers must then be `PartObserver`. A run may be resumed elsewhere than it began.
 
     Raises:
-        ValueError: if records, model or key are invalid, or differ from those of the interrupted run.
+        ValueError: if records, model or key are invalid, or differ from those of the interrupted run, or an observer
+            is not a `PartObserver` where it must be.
+        InputError: if a worker has another model.
     """
     if rows_at_once is not None:
         validate.integer(minimum=1, rows_at_once=rows_at_once)
-    return Loop(SlotInputs(mechanism, records, model, key), run, source, observers).generate(rows_at_once, progress)
+    if executor is not THIS_PROCESS and not all(hasattr(observer, "part") for observer in observers):
+        raise ValueError("an observer cannot be divided among workers; run in one process, or without it")
+    return Loop(SlotInputs(mechanism, records, model, key), run, source, observers, executor).generate(
+        rows_at_once, progress
+    )

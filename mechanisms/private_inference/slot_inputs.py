@@ -21,6 +21,7 @@ from dpassay.mechanisms.private_inference.transcripts import Transcript
 
 if TYPE_CHECKING:
     from dpassay.mechanisms.models.language_model import LanguageModel
+    from dpassay.mechanisms.models.row_shapes import RowPlan
 
 MEMORY = 4 * 2**30  # bytes of keys, values and logits for slots that are decoded together
 
@@ -47,8 +48,52 @@ class SlotInput:
         return [*self.contexts, *([] if self.fallback is None else [self.fallback])]
 
 
-class SlotInputs:
-    """The inputs of all slots of a run."""
+class SlotLaws:
+    """The distribution of each slot's next token, given the contexts of the slot.
+
+    Args:
+        mechanism: the parameters.
+        model: the language model.
+        row_plan: the shapes of its forward passes.
+    """
+
+    def __init__(self, mechanism: PrivateInference, model: LanguageModel, row_plan: RowPlan) -> None:
+        self.mechanism = mechanism
+        self.model = model
+        self.row_plan = row_plan
+
+    def shape(self, slot: int) -> RowShape | None:
+        """The public shape of a slot's forward passes; None if rows are packed."""
+        shapes = self.row_plan.shapes
+        return None if shapes is None else shapes[self.mechanism.label_of(slot)]
+
+    def decode(self, items: Sequence[SlotInput]) -> DecodeSession | FixedRows | None:
+        """A decode session for the rows of slots of one shape; None if there are no rows."""
+        rows = [row for item in items for row in item.rows]
+        if not rows:
+            return None
+        shape = self.shape(items[0].slot)
+        return self.model.packed_rows(rows) if shape is None else self.model.fixed_rows(rows, shape)
+
+    def aggregate(self, item: SlotInput, logits: torch.Tensor, row: int | None = None) -> Aggregate:
+        """The distribution of a slot's next token, from the logits, shape (rows, V), of `SlotInput.rows` on the device
+        of the model; without protection, from the row of the record from which the document is generated, or None for
+        the fallback."""
+        mechanism, count = self.mechanism, len(item.contexts)
+        own, fallback = logits[:count], None if item.fallback is None else logits[count]
+        law: dict[str, Any] = {"clip": mechanism.clip, "temperature": mechanism.temperature, "tail": mechanism.tail}
+        law["top_k"] = mechanism.top_k
+        if mechanism.aggregate == "median":
+            return aggregation.median(own, fallback, adjacency=mechanism.adjacency, **law)
+        if mechanism.aggregate == "mean":
+            return aggregation.mean(own, fallback, denominator=mechanism.denominator or mechanism.batch_size, **law)
+        chosen = fallback if row is None else own[row]
+        assert chosen is not None
+        return aggregation.single(own, chosen, temperature=mechanism.temperature)
+
+
+class SlotInputs(SlotLaws):
+    """The same, and the inputs of all slots of a run."""
 
     def __init__(
         self,
@@ -58,8 +103,7 @@ class SlotInputs:
         key: bytes,
         cluster_counts: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        self.mechanism = mechanism
-        self.model = model
+        super().__init__(mechanism, model, mechanism.row_plan(model))
         self.records = records
         self._key = key
         self._batches: Batches | None = None
@@ -68,7 +112,6 @@ class SlotInputs:
         labels: tuple[str | None, ...] = mechanism.labels or (None,)
         self._prompts = {label: mechanism.prompt(model, label) for label in labels}
         self._record_tokens = {label: prompt.record_tokens for label, prompt in self._prompts.items()}
-        self.row_plan = mechanism.row_plan(model)
 
     @property
     def batches(self) -> Batches:
@@ -125,24 +168,13 @@ class SlotInputs:
         digest.update(b",)" if len(contexts) == 1 else b")")
         return digest.hexdigest()
 
-    def groups(self, slots: Sequence[int], rows_at_once: int | None = None, *, copies: int = 1) -> list[list[int]]:
+    def groups(
+        self, slots: Sequence[int], rows_at_once: int | None = None, *, copies: int = 1, parts: int = 1
+    ) -> list[list[int]]:
         """As `side_by_side`, of slots of this data set that run. They are tokenised group by group; for the others only
         the number of rows is held."""
-        groups = side_by_side([(self, slot) for slot in slots], rows_at_once, copies=copies)
+        groups = side_by_side([(self, slot) for slot in slots], rows_at_once, copies=copies, parts=parts)
         return [[slot for _, slot in group] for group in groups]
-
-    def shape(self, slot: int) -> RowShape | None:
-        """The public shape of a slot's forward passes; None if rows are packed."""
-        shapes = self.row_plan.shapes
-        return None if shapes is None else shapes[self.mechanism.label_of(slot)]
-
-    def decode(self, items: Sequence[SlotInput]) -> DecodeSession | FixedRows | None:
-        """A decode session for the rows of slots of one shape; None if there are no rows."""
-        rows = [row for item in items for row in item.rows]
-        if not rows:
-            return None
-        shape = self.shape(items[0].slot)
-        return self.model.packed_rows(rows) if shape is None else self.model.fixed_rows(rows, shape)
 
     def count(self, slot: int) -> int:
         """The number of rows of a slot."""
@@ -158,27 +190,11 @@ class SlotInputs:
         row = positions * model.bytes_per_position + 8 * model.vocabulary_size
         return max(1, MEMORY // (row * copies))
 
-    def aggregate(self, item: SlotInput, logits: torch.Tensor, row: int | None = None) -> Aggregate:
-        """The distribution of a slot's next token, from the logits, shape (rows, V), of `SlotInput.rows` on the device
-        of the model; without protection, from the row of the record from which the document is generated, or None for
-        the fallback."""
-        mechanism, count = self.mechanism, len(item.contexts)
-        own, fallback = logits[:count], None if item.fallback is None else logits[count]
-        law: dict[str, Any] = {"clip": mechanism.clip, "temperature": mechanism.temperature, "tail": mechanism.tail}
-        law["top_k"] = mechanism.top_k
-        if mechanism.aggregate == "median":
-            return aggregation.median(own, fallback, adjacency=mechanism.adjacency, **law)
-        if mechanism.aggregate == "mean":
-            return aggregation.mean(own, fallback, denominator=mechanism.denominator or mechanism.batch_size, **law)
-        chosen = fallback if row is None else own[row]
-        assert chosen is not None
-        return aggregation.single(own, chosen, temperature=mechanism.temperature)
-
 
 class SlotRows:
     """The rows of several slots of one shape, decoded in parallel."""
 
-    def __init__(self, inputs: SlotInputs, items: Sequence[SlotInput]) -> None:
+    def __init__(self, inputs: SlotLaws, items: Sequence[SlotInput]) -> None:
         ends = np.cumsum([len(item.rows) for item in items])
         self._slices = [slice(int(end) - len(item.rows), int(end)) for item, end in zip(items, ends, strict=True)]
         self._vocabulary = inputs.model.vocabulary_size
@@ -212,10 +228,12 @@ Slot: TypeAlias = "tuple[SlotInputs, int]"
 """A slot of a data set, by its number."""
 
 
-def side_by_side(slots: Sequence[Slot], rows_at_once: int | None = None, *, copies: int = 1) -> list[list[Slot]]:
+def side_by_side(
+    slots: Sequence[Slot], rows_at_once: int | None = None, *, copies: int = 1, parts: int = 1
+) -> list[list[Slot]]:
     """Groups of consecutive slots of one shape, each with at most this many rows, or a single slot with more; None for
-    as many as fit into memory with their keys, values and logits, shared by so many `copies` of such groups. Slots are
-    of data sets that share mechanism and model."""
+    as many as fit into memory with their keys, values and logits, shared by so many `copies` of such groups. A group
+    that is divided into `parts` has so many times as many. Slots are of data sets that share mechanism and model."""
     groups: list[list[Slot]] = []
     held, shape, limit = 0, None, 0
     for inputs, slot in slots:
@@ -223,7 +241,7 @@ def side_by_side(slots: Sequence[Slot], rows_at_once: int | None = None, *, copi
         if not groups or own != shape or held + count > limit:
             groups.append([])
             held, shape = 0, own
-            limit = rows_at_once or inputs.rows_that_fit(slot, copies)
+            limit = parts * (rows_at_once or inputs.rows_that_fit(slot, copies))
         groups[-1].append((inputs, slot))
         held += count
     return groups

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,3 +117,13 @@ class Observer(Protocol):
             document: its index in the slot.
             position: of the token in the document.
         """
+
+
+class PartObserver(Observer, Protocol):
+    """An observer of slots that are decoded in several processes."""
+
+    def part(self) -> Self:
+        """A new observer of some slots, which can be sent to another process."""
+
+    def merge(self, part: Self) -> None:
+        """Adds what a part saw of slots that no other part saw."""

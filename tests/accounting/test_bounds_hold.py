@@ -291,6 +291,18 @@ def test_an_accountant_without_a_bound_says_why() -> None:
             assert reason is None or reason.startswith(name), (name, kind, adjacency)
 
 
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_the_best_of_runs_that_say_nothing_says_nothing(adjacency: str) -> None:
+    event = dp_event.RepeatAndSelectDpEvent(dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(1.0), 0), math.e, 0.0)
+    case = Case(
+        "lattice",
+        accountant("lattice", adjacency, unit("lattice")).compose(event),
+        adversaries.adversaries(event, adjacency),
+    )
+    assert case.attained(lambda pair, side: pair.delta_at_least(0.1, side)) == 0
+    check_delta(case, 0.1)
+
+
 def test_the_attacks_are_nearly_the_best() -> None:
     """The exact value in 60 digits, from `oracle`, is between what the cells attain and what they cannot exceed. At δ =
     1e-6 the first is within 2 % of ε, and the second within 3 %, or 8 % where five are composed."""

@@ -716,6 +716,9 @@ def _best_of_runs(event: dp_event.RepeatAndSelectDpEvent, adjacency: str, size: 
     runs = _NumberOfRuns.of(event.mean, event.shape)
     results = []
     for pair in adversaries(event.event, adjacency, size):
+        if pair.known and pair.p.size == 1:  # a run says nothing, so the best of them does not either
+            results.append(Pair.nothing())
+            continue
         ratio = _log_ratio(pair.p, pair.q)
         ratio = np.nan_to_num(ratio, nan=0.0, posinf=1e300, neginf=-1e300)
         orders = [np.argsort(ratio, kind="stable"), np.argsort(-ratio, kind="stable"), np.argsort(np.abs(ratio))]

@@ -322,6 +322,9 @@ class Still:
 
     name = "recorded"
 
+    def at(self, place: str) -> Any:
+        return self
+
     def below(self, bound: int) -> int:
         return 0
 

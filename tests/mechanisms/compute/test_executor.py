@@ -102,7 +102,7 @@ def test_what_is_kept() -> None:
 
 def test_what_is_not_used_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(places.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("dpassay.mechanisms.compute.executor.time.monotonic", lambda: now[0])
     places.keep("old", 1)
     now[0] = 601.0
     places.keep("new", 2)

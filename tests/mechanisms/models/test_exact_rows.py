@@ -355,6 +355,9 @@ class SlotDraws(Recorded):
         self._sources = [Recorded(slot) for slot in range(slots)]
         self._next = 0
 
+    def at(self, place: str) -> Any:
+        return self
+
     def below(self, bound: int) -> int:
         source = self._sources[self._next % len(self._sources)]
         self._next += 1

@@ -114,6 +114,9 @@ def test_two_writers_agree(table_model: Any, runs: Any) -> None:
             self.done = False
             self.inner = Recorded(1)
 
+        def at(self, place: str) -> Any:
+            return self
+
         def below(self, bound: int) -> int:
             if not self.done:
                 self.done = True
@@ -134,6 +137,9 @@ class Choosing:
     def __init__(self, seed: int, *, last: bool, interrupt: tuple[int, Callable[[], None]] | None = None) -> None:
         self._inner, self._last = Recorded(seed), last
         self._count, self._interrupt = 0, interrupt
+
+    def at(self, place: str) -> Any:
+        return self
 
     def below(self, bound: int) -> int:
         if bound > len(RECORDS):  # tokens: the sum of weights of up to 2^62

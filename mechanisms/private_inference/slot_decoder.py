@@ -1,0 +1,248 @@
+"""Decodes some slots of a run where the model is: in the coordinator's process, or on a worker.
+
+A decoder holds the keys and values of its slots' rows between steps. Each order brings the tokens that were committed
+since the last one, and asks for the next token of every slot. What is drawn is nothing before the coordinator commits
+it: the next order says what was committed, which may be another process's draw. A decoder that is lost with its worker
+is built again from the contexts and all committed tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpassay.accounting.ex_post.medians import Cost
+from dpassay.mechanisms.compute.executor import exclusive, find, forget, keep
+from dpassay.mechanisms.models.end_rule import EndRule
+from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.models.model_reference import ModelReference
+from dpassay.mechanisms.models.row_shapes import RowPlan
+from dpassay.mechanisms.primitives import charged
+from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source, cores
+from dpassay.mechanisms.private_inference import aggregation
+from dpassay.mechanisms.private_inference.aggregation import Aggregate
+from dpassay.mechanisms.private_inference.generator import PrivateInference
+from dpassay.mechanisms.private_inference.slot_inputs import SlotInput, SlotLaws, SlotRows
+from dpassay.mechanisms.private_inference.transcripts import Observer
+
+Sources = tuple[int | None, ...]
+"""Without protection, for each slot, the row from which its document is generated."""
+
+
+@dataclass(slots=True)
+class SlotText:
+    """What a slot wrote so far.
+
+    Attributes:
+        tokens: all of them.
+        current: those of the document that is being written.
+        document: its index in the slot.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    current: list[int] = field(default_factory=list)
+    document: int = 0
+
+    def append(self, token: int, rule: EndRule) -> bool:
+        """Appends the next token; returns whether its document ended."""
+        self.tokens.append(token)
+        self.current.append(token)
+        if not rule.ended(self.current):
+            return False
+        self.document += 1
+        self.current = []
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all decoders of a run share.
+
+    Attributes:
+        mechanism: the parameters.
+        model: in this process, or where it is found.
+        row_plan: the shapes of forward passes.
+        source: of the noise.
+        observers: see every committed token.
+    """
+
+    mechanism: PrivateInference
+    model: LanguageModel | ModelReference
+    row_plan: RowPlan
+    source: Source
+    observers: tuple[Observer, ...] = ()
+
+    def laws(self) -> SlotLaws:
+        """The distributions of tokens, by the model of this process.
+
+        Raises:
+            WorkerError: if it has another one.
+        """
+        model = self.model
+        if isinstance(model, ModelReference):
+            shapes = set((self.row_plan.shapes or {}).values()) if self.row_plan.exact else ()
+            model = model.load(exact_at=shapes)
+        return SlotLaws(self.mechanism, model, self.row_plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a decoder is to do.
+
+    Attributes:
+        name: of the decoder, different for all that ever are.
+        first: the step of the first of `tokens`.
+        tokens: what was committed in steps `first`, `first` + 1, …: a token of each slot.
+        sources: of the same steps, and of the one that is drawn.
+        draw: whether the step after them is drawn.
+        ends: whether no order follows.
+        begin: job and slots, if the decoder begins; it has them otherwise.
+    """
+
+    name: str
+    first: int
+    tokens: tuple[tuple[int, ...], ...]
+    sources: tuple[Sources, ...]
+    draw: bool = True
+    ends: bool = False
+    begin: tuple[Job, tuple[SlotInput, ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a decoder did.
+
+    Attributes:
+        lost: whether there is no such decoder here, or it does not know the tokens before `Order.first`.
+        tokens: that were drawn, one for each slot; empty if none were.
+        costs: of each token, for medians.
+        observers: if the decoder ended.
+    """
+
+    lost: bool = False
+    tokens: tuple[int, ...] = ()
+    costs: tuple[Cost, ...] | None = None
+    observers: tuple[Observer, ...] = ()
+
+
+def decode(order: Order) -> Decoded:
+    """Does what an order says, by the decoder of its name, which this process keeps."""
+    with exclusive:
+        decoder: SlotDecoder | None = find(order.name)
+        if order.begin is not None:
+            decoder = SlotDecoder(*order.begin)
+            keep(order.name, decoder)
+        if decoder is None or not order.first <= decoder.step <= order.first + len(order.tokens):
+            return Decoded(lost=True)
+        # A reply that was lost on its way is asked for again: what is known is not appended twice.
+        for index in range(decoder.step - order.first, len(order.tokens)):
+            decoder.append(order.tokens[index], order.sources[index])
+        if order.ends:
+            forget(order.name)
+            return Decoded(observers=decoder.job.observers)
+        return decoder.draw(order.sources[-1]) if order.draw else Decoded()
+
+
+class SlotDecoder:
+    """Some slots of one shape, between two steps."""
+
+    def __init__(self, job: Job, items: Sequence[SlotInput]) -> None:
+        self.job = job
+        self.step = 0
+        self._laws = job.laws()
+        self._rule = job.mechanism.end_rule(self._laws.model)
+        self._items = items
+        self._texts = [SlotText() for _ in items]
+        self._rows = SlotRows(self._laws, items)
+        self._event = job.mechanism.token_event()
+        self._drawn_from: tuple[Sources, list[Aggregate]] | None = None
+        self._written = False  # whether the cache holds the last tokens
+
+    def draw(self, sources: Sources) -> Decoded:
+        """The next token of every slot, with its realised cost."""
+        laws = self._distributions(sources)
+        if self._compares:
+            self._drawn_from = (sources, laws)
+        places = [f"{item.slot} {self.step}" for item in self._items]
+        with _mapper(self.job.source) as spread:
+            drawn = list(spread(self._draw, laws, places))
+        costs = None
+        if self.job.mechanism.aggregate == "median":
+            costs = tuple(cost for _, cost in drawn if cost is not None)
+        return Decoded(tokens=tuple(token for token, _ in drawn), costs=costs)
+
+    def append(self, tokens: Sequence[int], sources: Sources) -> None:
+        """Appends what was committed, which is not always what was drawn here."""
+        if self._compares:
+            same = self._drawn_from is not None and self._drawn_from[0] == sources
+            laws = self._drawn_from[1] if same and self._drawn_from else self._distributions(sources)
+            self._drawn_from = None
+            for law, item, text, token in zip(laws, self._items, self._texts, tokens, strict=True):
+                self._compare(law, item, text, token)
+            del laws  # they hold the logits, which need not be in memory during the next step
+        elif not self._written:
+            self._rows.logits()  # writes the keys and values of the last tokens
+        ended = [text.append(token, self._rule) for text, token in zip(self._texts, tokens, strict=True)]
+        self._rows.advance(tokens, ended)
+        self._written = False
+        self.step += 1
+
+    @property
+    def _compares(self) -> bool:
+        """Whether committed tokens are compared with the distributions that they were drawn from."""
+        return bool(self.job.observers) or self.job.mechanism.top_k is not None
+
+    def _distributions(self, sources: Sources) -> list[Aggregate]:
+        with _mapper(self.job.source) as spread:
+            laws = list(spread(self._laws.aggregate, self._items, self._rows.logits(), sources))
+        self._written = True
+        return laws
+
+    def _draw(self, law: Aggregate, place: str) -> tuple[int, Cost | None]:
+        mechanism = self.job.mechanism
+        token = law.draw(self.job.source.at(place))
+        if law.column(token) is None:
+            raise charged.other_logits()
+        if mechanism.aggregate != "median":
+            return token, None
+        replaced, rounding = mechanism.replaces_rows, mechanism.rounding
+        cost = aggregation.median_cost(law, token, replaced=replaced, rounding=rounding)
+        if mechanism.shifts_rows:  # no realised cost covers a batch that may change in every row
+            cost = Cost(self._event.range, self._event.range, cost.gamma)
+        if mechanism.center is not None:  # γ, unlike γ*, can exceed what a token of centred rows costs at most
+            cost = cost._replace(gamma=min(cost.gamma, self._event.range))
+        return token, cost
+
+    def _compare(self, law: Aggregate, item: SlotInput, text: SlotText, token: int) -> None:
+        """Shows a committed token to the observers."""
+        column = law.column(token)
+        if column is None:
+            raise charged.other_logits()
+        for observer in self.job.observers:
+            observer.step(
+                slot=item.slot,
+                records=item.records,
+                clipped=law.clipped,
+                public=law.public,
+                medians=law.medians,
+                log_probability=law.log_probability(token),
+                token=column,
+                document=text.document,
+                position=len(text.current),
+            )
+
+
+_Map = Callable[..., Iterator[Any]]
+
+
+@contextmanager
+def _mapper(source: Source) -> Iterator[_Map]:
+    """`map` over slots, on all cores; sequential for a recorded source, which may depend on the order."""
+    if source.name != OS_ENTROPY.name:
+        yield map
+        return
+    with ThreadPoolExecutor(min(8, cores())) as pool:
+        yield pool.map
