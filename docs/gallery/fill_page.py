@@ -1,8 +1,8 @@
-"""Fills the tables of the gallery from the committed results, so that nobody types a number.
+"""Fills the tables of the gallery and of the page on its runs from the results, so that nobody types a number.
 
     python docs/gallery/fill_page.py [--check]
 
-With --check nothing is written, and the exit code is 1 where a table of the page differs.
+With --check nothing is written, and the exit code is 1 where a table of a page differs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from entries import ENTRIES, Entry  # noqa: E402
 
 from dpassay.base.number_format import format_ceiling, format_lower, format_number, format_percent, format_upper  # noqa: E402
 
-PAGE = HERE.parent / "gallery.md"
+PAGES = [HERE.parent / "gallery.md", HERE.parent / "measurements" / "gallery-runs.md"]
 RESULTS = HERE / "results"
 
 Audited = tuple[Entry, dict[str, Any]]
@@ -37,7 +37,7 @@ def results() -> list[Audited]:
 
 
 def page_tables() -> dict[str, Any]:
-    """The tables of the page, by name."""
+    """The tables of the pages, by name."""
     found = results()
     refuted = [item for item in found if item[1]["refuted"]]
     others = [item for item in found if not item[1]["refuted"]]
@@ -164,4 +164,5 @@ def _versions(entry: Entry, result: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(tables.fill(PAGE, page_tables()))
+    made = page_tables()
+    sys.exit(max([tables.fill(page, made) for page in PAGES]))
