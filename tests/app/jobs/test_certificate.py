@@ -225,7 +225,8 @@ def test_what_the_publisher_states_is_in_the_certificate_and_on_the_page(made: M
 
 def test_what_the_publisher_states_is_no_part_of_the_run() -> None:
     """So it may be stated, or corrected, when the run has begun."""
-    body = {"parameters": {"clip": 4.0, "batch_size": 8, "tokens": 16}, "data": {"source": "builtin", "name": "keys"}}
+    parameters = {"aggregate": "mean", "clip": 4.0, "temperature": 1.0, "batch_size": 8, "tokens": 16}
+    body: dict[str, Any] = {"parameters": parameters, "data": {"source": "builtin", "name": "keys"}}
     body |= {"name": "small", "mechanism": "private_inference", "public": {"records": 16}}
     stated = make_claim(body | {"contact": "Ann\nExample", "purpose": "a test", "period": "May 2024"})
     assert described(stated) == described(make_claim(body))
