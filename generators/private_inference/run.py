@@ -25,7 +25,7 @@ from dpassay.base.private_files import PRIVATE
 from dpassay.generators.base import CHANGES, BoundedGuarantee, FinishedRun, RunSettings
 from dpassay.generators.documents import Documents
 from dpassay.generators.ledger_run import make_in_ledger
-from dpassay.generators.output_warnings import cut_records, is_longer
+from dpassay.generators.output_warnings import cut_records
 from dpassay.generators.private_inference import words
 from dpassay.generators.private_inference.canaries import canary_records, kept_canaries, plays_on_canaries
 from dpassay.generators.private_inference.claim import PrivateInferenceClaim
@@ -221,21 +221,15 @@ class InferenceRun(FinishedRun):
         return f"{cut} of {used}" + (f"; {unused} more were not used" if unused else "")
 
     def _cut_records(self) -> tuple[int, int]:
-        """How many of the records that were used have more tokens than a context has room for, and how many were used;
-        private.
+        """How many of the records that were used had more tokens than their context had room for, and how many were
+        used; private.
 
         Not used are records of a user of whom another record was, records beyond the last full piece (as published),
         and those of slots that did not run.
         """
-        mechanism, running = self.mechanism, self.generation.transcript.running
-        room = {label: mechanism.prompt(self.model, label).record_tokens for label in mechanism.labels or (None,)}
-        used = [
-            (record.text, room[record.label if mechanism.labels else None])
-            for record, slot in zip(self.records, self.generation.assignment.tolist(), strict=True)
-            if slot >= 0 and running[slot]
-        ]
-        cut = sum(is_longer(self.model, text, most) for text, most in used)
-        return cut, len(used)
+        slots, running = self.generation.assignment, np.array(self.generation.transcript.running)
+        used = (slots >= 0) & running[slots]
+        return int(np.count_nonzero(self.generation.cut & used)), int(np.count_nonzero(used))
 
 
 def load_model(claim: PrivateInferenceClaim, model: str | None, device: str, download: bool) -> LanguageModel:

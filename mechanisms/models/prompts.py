@@ -18,9 +18,10 @@ Source: "Clustering and Median Aggregation Improve Differentially Private Infere
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dpassay.base.errors import DpassayError
 from dpassay.mechanisms.models.template_rendering import RenderingError, filled, rendered
@@ -103,6 +104,14 @@ def _render(template: str, examples: Sequence[str], label: str | None) -> str:
     return render(template, {"examples": "\n\n".join(examples), "label": label or ""})
 
 
+class _Shown(NamedTuple):
+    """What a context has of a record: its text, the tokens of that text if they are known, and whether it was cut."""
+
+    text: str
+    ids: list[int] | None = None
+    cut: bool = False
+
+
 @dataclass(frozen=True)
 class Prompt:
     """Converts the records of one context to token ids.
@@ -126,7 +135,7 @@ class Prompt:
     @property
     def overhead(self) -> int:
         """The number of tokens of a context apart from its records: template, label and prefix."""
-        return len(self._assemble([""] * self.records_per_context))
+        return len(self._assemble([_Shown("")] * self.records_per_context))
 
     @property
     def record_tokens(self) -> int:
@@ -147,29 +156,45 @@ class Prompt:
     def context(self, texts: Sequence[str], record_tokens: int) -> list[int]:
         """The token ids of a context with the texts of records, in order; for none, the public fallback prompt. If a
         hashed context has more than k of them, each gets fewer tokens than `record_tokens` of this prompt."""
+        return self.context_and_cut(texts, record_tokens)[0]
+
+    def context_and_cut(self, texts: Sequence[str], record_tokens: int) -> tuple[list[int], list[bool]]:
+        """`context`, and for each of the records whether it was too long, so that the context has its beginning only.
+
+        Each text is tokenised once to be cut. The format of the embedded model takes these tokens; in a template, the
+        context is tokenised as a whole. A text that was cut is tokenised again, since its end may merge differently.
+        """
         share = (
             record_tokens
             if len(texts) <= self.records_per_context
             else max(1, record_tokens * self.records_per_context // len(texts))
         )
-        ids = self._assemble([self._cut(text, share) for text in texts])
+        shown = [self._cut(text, share) for text in texts]
+        ids = self._assemble(shown)
         if len(ids) > self.longest_context:  # tokens may merge differently inside a template
             kept = min(_common_tail(ids, self._assemble([])), self.longest_context)  # everything after the last record
             ids = ids[: self.longest_context - kept] + ids[len(ids) - kept :]
-        return ids or list(self.model.end_of_text_ids[:1]) or [0]
+        return ids or list(self.model.end_of_text_ids[:1]) or [0], [record.cut for record in shown]
 
-    def _cut(self, text: str, tokens: int) -> str:
-        text = text[: tokens * _CHARACTERS_A_TOKEN]
-        ids = self.model.encode(text)
-        return text if len(ids) <= tokens else self.model.decode(ids[:tokens])
+    def _cut(self, text: str, tokens: int) -> _Shown:
+        beginning = text[: tokens * _CHARACTERS_A_TOKEN]
+        ids = self.model.encode(beginning)
+        if len(ids) > tokens:
+            return _Shown(self.model.decode(ids[:tokens]), cut=True)
+        return _Shown(beginning, ids, cut=len(beginning) < len(text))
 
-    def _assemble(self, texts: Sequence[str]) -> list[int]:
-        prefix = self.model.encode(self.prefix)
+    @functools.cached_property
+    def _prefix_ids(self) -> list[int]:
+        return self.model.encode(self.prefix)
+
+    def _assemble(self, shown: Sequence[_Shown]) -> list[int]:
+        prefix = self._prefix_ids
         if self.template is None:
             end = list(self.model.end_of_text_ids[:1])
-            shown = [token for text in texts for token in (*self.model.encode(text), *end)]
-            return [*end, *shown, *prefix]
+            own = [self.model.encode(record.text) if record.ids is None else record.ids for record in shown]
+            return [*end, *(token for ids in own for token in (*ids, *end)), *prefix]
         try:
+            texts = [record.text for record in shown]
             text = _render(TEMPLATES.get(self.template, self.template), texts, self.label)
         except RenderingError as error:
             raise PromptError(

@@ -382,6 +382,7 @@ class Loop:
                 clusters,
             ),
             assignment=self.inputs.batches.assignment,
+            cut=self.inputs.cut,
             slot_sizes=self.inputs.batches.sizes,
             released_counts=counts,
             token_costs=self.costs,

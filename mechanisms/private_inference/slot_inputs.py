@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 
-from dpassay.base.arrays import Integers
+from dpassay.base.arrays import Bools, Integers
 from dpassay.data.batching import Batches
 from dpassay.data.records import Record
 from dpassay.mechanisms.models.decoding import DecodeSession, FixedRows, RowShape
@@ -105,6 +105,8 @@ class SlotInputs(SlotLaws):
     ) -> None:
         super().__init__(mechanism, model, mechanism.row_plan(model))
         self.records = records
+        self.cut: Bools = np.zeros(len(records), dtype=bool)
+        """Shape (records,): whether a record was too long for its context, once its slot was tokenised. Private."""
         self._key = key
         self._batches: Batches | None = None
         if mechanism.centres is None or cluster_counts is not None:
@@ -133,7 +135,10 @@ class SlotInputs(SlotLaws):
         label = self.mechanism.label_of(slot)
         prompt, share = self._prompts[label], self._record_tokens[label]
         members = self.batches.contexts[slot]
-        contexts = tuple(prompt.context([self.records[i].text for i in context], share) for context in members)
+        shown = [prompt.context_and_cut([self.records[i].text for i in context], share) for context in members]
+        for context, (_, cut) in zip(members, shown, strict=True):
+            self.cut[list(context)] = cut
+        contexts = tuple(ids for ids, _ in shown)
         fallback = prompt.context([], share) if self._needs_fallback(len(members)) else None
         return SlotInput(slot, contexts, tuple(context[0] for context in members), fallback)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpassay.accounting.ex_post.medians import Medians
-from dpassay.base.arrays import Floats, Integers
+from dpassay.base.arrays import Bools, Floats, Integers
 
 if TYPE_CHECKING:
     from dpassay.mechanisms.models.row_shapes import RowPlan
@@ -62,6 +62,7 @@ class Generation:
         documents: of all slots, slot by slot.
         transcript: of all slots.
         assignment: shape (records,), the slot of each record, −1 for a record that is not used. Private.
+        cut: shape (records,), whether a record was cut, because its context had no room for all of its tokens. Private.
         slot_sizes: shape (slots,), number of contexts in each slot. Private.
         released_counts: shape (slots,), the released noisy counts, or None.
         token_costs: shape (slots, tokens, 3): u⁻, u⁺ and the published γ of each token; None except for medians. NaN
@@ -75,6 +76,7 @@ class Generation:
     documents: tuple[Document, ...]
     transcript: Transcript
     assignment: Integers
+    cut: Bools
     slot_sizes: Integers
     released_counts: Integers | None
     token_costs: Floats | None

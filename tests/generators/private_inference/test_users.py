@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from inference_oracle import hashed
 
 from dpassay.attacks.private_inference.leave_one_out import reruns
 from dpassay.generators.private_inference import audits as evidence
+from dpassay.mechanisms.models.language_model import LanguageModel
 
 USERS, RECORDS = 12, 30
 LONG = "the patient came twice and then " * 30
@@ -111,6 +113,22 @@ def test_pages_count_users(audited: Assayed) -> None:
 def test_cut_records_are_those_that_were_used(audited: Assayed) -> None:
     cut = sum(record % 3 == 0 for record in used(audited.key))
     assert audited.cut == f"{cut} of {USERS}; {RECORDS - USERS} more were not used"
+
+
+def test_no_record_is_tokenised_again_for_the_report(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: Counter[str] = Counter()
+    encode = LanguageModel.encode
+
+    def counted(model: LanguageModel, text: str) -> list[int]:
+        calls[text] += 1
+        return encode(model, text)
+
+    monkeypatch.setattr(LanguageModel, "encode", counted)
+    result = assayed(tmp_path, model)
+    own = [f"{LONG * (i % 3 == 0)}note {i}" for i in range(RECORDS)]
+    assert [calls[text] for text in own] == [int(i in used(result.key)) for i in range(RECORDS)]
 
 
 def test_records_of_slots_that_did_not_run_are_not_used(tmp_path: Path, model: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from neighbouring import scores_of_slots
 from dpassay.accounting import account
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
+from dpassay.data.records import Record
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.primitives.randomness import Recorded
 from dpassay.mechanisms.primitives.token_sampler import selection_rounding
@@ -380,3 +382,23 @@ def test_the_embedded_form_is_a_series(table_model: Callable[[], Any]) -> None:
     prompt = mechanism(prefix="12").prompt(table_model(), "a")
     assert prompt.context(["33", "2"], 8) == [0, 3, 3, 0, 2, 0, 1, 2]
     assert prompt.context([], 8) == [0, 1, 2]
+
+
+def test_a_record_is_tokenised_once(table_model: Any, runs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tokens are those of its context, too, unless it is cut; the beginning of documents is tokenised for a label,
+    not for a context."""
+    texts = [f"{number:b}".replace("0", "3") + "21" * 9 * (number % 4 == 0) for number in range(1, 13)]
+    records = [Record(f"id-{number}", text, "ab"[number % 2]) for number, text in enumerate(texts)]
+    chosen, model, calls = mechanism(context_tokens=14, prefix="32"), table_model(), Counter[str]()
+    encode = model.encode
+
+    def counted(text: str) -> list[int]:
+        calls[text] += 1
+        return list(encode(text))
+
+    monkeypatch.setattr(model, "encode", counted)
+    generation = generate(chosen, records, model, runs.begin(chosen), key=KEY)
+    room = chosen.prompt(model, "a").record_tokens
+    assert generation.cut.tolist() == [len(text) > room for text in texts]
+    assert {calls[text] for text in texts} == {1}
+    assert calls["32"] < len(texts)
