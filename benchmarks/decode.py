@@ -1,22 +1,22 @@
 """Decoding for throughput: aggregated decode beside plain decode, audits of whole runs, shared beginnings, memory.
 
-    python benchmarks/decode.py [--quick] [--only cpu,gpu,audit,beginning,memory] [--json out.json]
+    python benchmarks/decode.py [--quick] [--only cpu,audit,beginning,memory] [--json out.json]
 
-One thread. What is compared runs in turns, and medians are printed. Steps are timed in wall and in processor time,
-which a busy machine disturbs less but which leaves out waiting for the disk; goals take the worse of the two. A goal
-that is missed is printed as MISSED, and the exit code is then 1 (with --quick, which takes fewer rounds, it is 0). The
-limit of a step is the larger of its multiplications at the speed of a large matrix product and its weights at the speed
-of a long sum, both measured in the same run.
+One thread, on the CPU; `gpu.py` measures a GPU. What is compared runs in turns, and medians are printed. Steps are
+timed in wall and in processor time, which a busy machine disturbs less but which leaves out waiting for the disk; goals
+take the worse of the two. A goal that is missed is printed as MISSED, and the exit code is then 1 (with --quick, which
+takes fewer rounds, it is 0). The limit of a step is the larger of its multiplications at the speed of a large matrix
+product and its weights at the speed of a long sum, both measured in the same run.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
@@ -30,20 +30,19 @@ from paired_times import Goal, Section, add_options, run_sections
 from random_models import random_model, random_records
 from whole_runs import KEY, audit, beginning, begun, measure_memory, memory
 
-from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.ledger.run import Run
 from dpassay.data.records import Record
 from dpassay.mechanisms.models.decoding import FixedRows
 from dpassay.mechanisms.models.language_model import LanguageModel
-from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
-from dpassay.mechanisms.private_inference import aggregation
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.loop import generate
 
 Moment = NDArray[np.float64]  # wall and processor time, seconds
 
 CONTEXT = 32  # tokens of a context
-SHARE = 0.05  # of a step, for aggregation, accounting and the ledger
+SHARE = 0.05  # of a forward pass, for aggregation, accounting and the ledger
 PLAIN = 0.9  # of plain decode's tokens a second
+PLAINLY, CALLS = "plain decode (transformers)", "generate(max_new_tokens=1)"
 
 
 def now() -> Moment:
@@ -63,28 +62,49 @@ def seconds(work: Callable[[], Any], repeats: int) -> float:
     return float(np.median(times[1:], axis=0).min())
 
 
-def aggregated(model: LanguageModel, records: list[Record], aggregate: Any, tokens: int) -> tuple[Moment, Moment]:
-    """Seconds of one step of a whole run, and of the model's forward in it: medians over all steps but the first."""
-    clip = 9.0 if aggregate == "mean" else 6.0
-    count = len(records)
-    mechanism = PrivateInference(
-        aggregate=aggregate, clip=clip, temperature=1.5, batch_size=count, tokens=tokens, records=count
-    )
+@dataclass(frozen=True)
+class Steps:
+    """Wall and processor seconds of one token of every row: medians over all steps but the first."""
+
+    whole: Moment
+    forward: Moment
+    ledger: Moment
+
+    @property
+    def share(self) -> Moment:
+        """Everything but the forward pass, as a share of it."""
+        return self.whole / self.forward - 1
+
+
+def aggregated(model: LanguageModel, records: list[Record], aggregate: Any, tokens: int, **changes: Any) -> Steps:
+    """Steps of a whole run, whose slots are decoded together; `changes` are of the mechanism, by default one slot."""
+    base: dict[str, Any] = {"clip": 9.0 if aggregate == "mean" else 6.0, "temperature": 1.5, "batch_size": len(records)}
+    mechanism = PrivateInference(aggregate=aggregate, tokens=tokens, records=len(records), **(base | changes))
+    mechanism.row_plan(model)  # verified once for each model, and not timed
     ends: list[Moment] = []
     forwards: list[Moment] = []
-    forward = FixedRows.logits
+    commits: list[Moment] = []
 
-    def timed(session: FixedRows) -> torch.Tensor:
-        start = now()
-        logits = forward(session)
-        forwards.append(now() - start)
-        return logits
+    def timed(work: Callable[..., Any], times: list[Moment]) -> Callable[..., Any]:
+        def timed_work(*given: Any, **named: Any) -> Any:
+            start = now()
+            result = work(*given, **named)
+            times.append(now() - start)
+            return result
 
-    with begun(mechanism) as run, mock.patch.object(FixedRows, "logits", timed):
+        return timed_work
+
+    with (
+        begun(mechanism) as run,
+        mock.patch.object(FixedRows, "logits", timed(FixedRows.logits, forwards)),
+        mock.patch.object(Run, "step", timed(Run.step, commits)),
+    ):
+        rows = len(records) + mechanism.total_slots
         generate(
-            mechanism, records, model, run, key=KEY, rows_at_once=count, progress=lambda done, total: ends.append(now())
+            mechanism, records, model, run, key=KEY, rows_at_once=rows, progress=lambda done, total: ends.append(now())
         )
-    return np.median(np.diff(ends, axis=0), axis=0), np.median(forwards[1:], axis=0)
+    whole = np.median(np.diff(ends, axis=0), axis=0)
+    return Steps(whole, np.median(forwards[1:], axis=0), np.median(commits[1:], axis=0))
 
 
 @torch.inference_mode()
@@ -134,40 +154,56 @@ def step_limit(model: LanguageModel, rows: int) -> tuple[float, str]:
     )
 
 
-def decode(name: str, title: str, device: str, rows: int, rounds: int, tokens: int) -> Section:
-    """Steps of aggregated decode beside plain decode and one call of `generate` a token."""
-    headers = ("one token of every row", "ms", "tokens/s", "processor ms", "share beside the forward pass: wall", "cpu")
-    section = Section(name, f"{title}, on {torch.cuda.get_device_name() if device == 'cuda' else device}", headers)
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    model = random_model(title.partition(",")[0], device, dtype)
-    records = random_records(rows, CONTEXT - 2, model.vocabulary_size)
-    ids = [[model.end_of_text_ids[0], *model.encode(record.text), model.end_of_text_ids[0]] for record in records]
-    contexts = torch.tensor(ids, device=device)
-    times: dict[str, list[Moment]] = {}
-    shares: dict[str, list[Moment]] = {}
+def decode(
+    name: str,
+    title: str,
+    model: LanguageModel,
+    records: list[Record],
+    rounds: int,
+    tokens: int,
+    beside: bool = True,
+    **changes: Any,
+) -> Section:
+    """Steps of aggregated decode, and `beside` plain decode and one call of `generate` a token, for which contexts must
+    be of equal length; `changes` are of the mechanism."""
+    headers = ("one token of every row", "ms", "tokens/s", "processor ms")
+    parts = ("forward ms", "ledger ms", "share of the forward pass: wall", "processor")
+    section = Section(name, title, (*headers, *parts))
+    rows, times, steps = len(records), dict[str, list[Moment]](), dict[str, list[Steps]]()
+    contexts = torch.tensor([])
+    if beside:
+        end = model.end_of_text_ids[0]
+        contexts = torch.tensor([[end, *model.encode(item.text), end] for item in records], device=model.device)
     for _ in range(rounds):
         for kind in ("median", "mean"):
-            step, forward = aggregated(model, records, kind, tokens)
-            times.setdefault(f"aggregated, {kind}", []).append(step)
-            shares.setdefault(f"aggregated, {kind}", []).append(1 - forward / step)
-        times.setdefault("plain decode (transformers)", []).append(plain(model, contexts, tokens))
-    times["generate(max_new_tokens=1)"] = [generate_call(model, contexts)]
+            steps.setdefault(f"aggregated, {kind}", []).append(aggregated(model, records, kind, tokens, **changes))
+        if beside:
+            times.setdefault(PLAINLY, []).append(plain(model, contexts, tokens))
+    if beside:
+        times[CALLS] = [generate_call(model, contexts)]
+    times |= {way: [item.whole for item in found] for way, found in steps.items()}
     results = {way: np.median(value, axis=0) for way, value in times.items()}
+    shares = {way: [item.share for item in found] for way, found in steps.items()}
     share = {way: np.median(value, axis=0) for way, value in shares.items()}
     for way, (wall, cpu) in results.items():
-        own = [f"{value:.3f}" for value in share.get(way, ())] or ["", ""]
+        own = ["", "", "", ""]
+        if way in share:
+            middle = [np.median([getattr(item, part)[0] for item in steps[way]]) for part in ("forward", "ledger")]
+            own = [*(f"{1e3 * value:.2f}" for value in middle), *(f"{100 * value:.1f} %" for value in share[way])]
         section.rows.append((way, f"{1e3 * wall:.1f}", f"{rows / wall:.1f}", f"{1e3 * cpu:.1f}", *own))
-    least, why = step_limit(model, rows)
-    slow, calls = results["plain decode (transformers)"], results["generate(max_new_tokens=1)"]
-    section.notes.append(why)
-    for way in share:
-        to_limit, to_calls = results[way].min() / least, (calls / results[way]).min()
-        section.notes.append(f"{way}: {to_limit:.2f} times the limit, {to_calls:.1f} times as fast as generate")
-        section.goals += [
-            Goal(f"{name}, {way}: share of aggregation, accounting, ledger", float(share[way].max()), most=SHARE),
-            Goal(f"{name}, {way}: tokens/s over plain decode's", float((slow / results[way]).min()), least=PLAIN),
-        ]
-    section.data = {"seconds": _lists(times), "shares": _lists(shares), "limit": least}
+    for way, found in share.items():
+        goal = f"{name}, {way}: aggregation, accounting and ledger over the forward pass"
+        section.goals.append(Goal(goal, float(found.max()), most=SHARE))
+    if beside:
+        least, why = step_limit(model, rows)
+        section.notes.append(why)
+        for way in share:
+            to_limit, to_calls = results[way].min() / least, (results[CALLS] / results[way]).min()
+            section.notes.append(f"{way}: {to_limit:.2f} times the limit, {to_calls:.1f} times as fast as generate")
+            faster = float((results[PLAINLY] / results[way]).min())
+            section.goals.append(Goal(f"{name}, {way}: tokens/s over plain decode's", faster, least=PLAIN))
+        section.data["limit"] = least
+    section.data |= {"seconds": _lists(times), "shares": _lists(shares)}
     return section
 
 
@@ -176,35 +212,13 @@ def _lists(measured: dict[str, list[Moment]]) -> dict[str, list[list[float]]]:
 
 
 def on_cpu(rounds: int) -> Section:
-    title = f"GPT-2 small, random weights, B = 64, V = 50257, contexts of {CONTEXT}"
-    return decode("cpu", title, "cpu", 64, rounds, 8)
-
-
-def on_gpu(rounds: int) -> Section:
-    title = f"Gemma 2 2B, random weights in bfloat16, B = 255, V = 256000, contexts of {CONTEXT}"
-    if torch.cuda.is_available():
-        return decode("gpu", title, "cuda", 255, rounds, 12)
-    logits = 8 * torch.randn(255, 256_000, generator=torch.Generator().manual_seed(0))
-    taken = {kind: seconds(functools.partial(aggregate_once, logits, kind), 1 + rounds) for kind in ("median", "mean")}
-    notes = [
-        f"aggregation of one token ({kind}, logits to token and costs) on one core: {1e3 * value:.0f} ms"
-        for kind, value in taken.items()
-    ]
-    return Section("gpu", title, (), notes=["not measured: no GPU", *notes], data={"aggregation": taken})
-
-
-def aggregate_once(logits: torch.Tensor, kind: str) -> None:
-    """A law, a token and its costs for one slot; `logits` has shape (B, V)."""
-    if kind == "mean":
-        aggregation.mean(logits, None, clip=9.0, temperature=1.5, denominator=len(logits)).draw(OS_ENTROPY)
-        return
-    law = aggregation.median(logits, None, clip=6.0, temperature=1.5, adjacency=Adjacency.ADD_REMOVE)
-    aggregation.median_cost(law, law.draw(OS_ENTROPY), replaced=False, rounding=1e-12)
+    title = f"GPT-2 small, random weights, B = 64, V = 50257, contexts of {CONTEXT}, on the CPU"
+    model = random_model("GPT-2 small")
+    return decode("cpu", title, model, random_records(64, CONTEXT - 2, model.vocabulary_size), rounds, 8)
 
 
 SECTIONS: dict[str, tuple[Callable[[int], Section], int, int]] = {
     "cpu": (on_cpu, 2, 1),
-    "gpu": (on_gpu, 3, 1),
     "audit": (audit, 3, 1),
     "beginning": (beginning, 2, 1),
     "memory": (memory, 1, 1),

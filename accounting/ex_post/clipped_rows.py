@@ -31,7 +31,8 @@ MAX_TAIL = 32.0
 _MAX_CLIP = 64.0  # so that a clipped logit is an int32 number of grid steps: 64/GRID = 2^30
 BLOCK = 2**17  # entries, 1 MiB of float64
 _COLUMNS, _ROWS = 1024, 8
-MIN_SPARSE = 2**14  # columns; in shorter rows the extra NumPy calls cost more than they save
+MIN_SPARSE = 2**14  # columns; shorter rows are summed all at once, because each NumPy call costs more than it does
+CACHED = 2**14  # numbers that any way to read them finds in the cache
 
 
 class Rows(Protocol):
@@ -200,7 +201,7 @@ class LogitRows:
         """The sum over the rows, shape (V,), in grid steps."""
         size, vocabulary = self.shape
         if vocabulary < MIN_SPARSE:
-            return np.asarray(self.steps().sum(axis=0, dtype=np.int64))
+            return self._sums_at_once()
         total = np.full(vocabulary, -size * self._limit, dtype=np.int64)
         for row, top, least in zip(self._raw, self._tops, self._least, strict=True):
             above = np.flatnonzero(row >= least)
@@ -208,6 +209,17 @@ class LogitRows:
             # How far above −c: up to 2^31, more than int32 holds.
             total[columns] += _clipped(row[None, columns], top[None], self._limit)[0].astype(np.int64) + self._limit
         return total
+
+    def _sums_at_once(self) -> Integers:
+        size, vocabulary = self.shape
+        above = np.flatnonzero(self._raw >= self._least[:, None])
+        if len(above) > MANY_ENTRIES * self._raw.size:
+            return np.asarray(self.steps().sum(axis=0, dtype=np.int64))
+        row = above // vocabulary
+        steps = _clipped(self._raw.reshape(-1)[above][:, None], self._tops[row], self._limit)[:, 0]
+        # How far above −c: whole numbers, whose sums float64 holds up to 2²² rows.
+        total = np.bincount(above - row * vocabulary, steps.astype(np.float64) + self._limit, minlength=vocabulary)
+        return np.asarray(total.astype(np.int64) - size * self._limit)
 
     def _columns(self, last: int) -> Integers:
         """Columns that may have an entry above the bottom at rank `last`; all columns, if there are many."""
@@ -245,8 +257,9 @@ def sorted_rows(steps: Steps, wanted: range, limit: int) -> Steps:
         columns = slice(start, start + _COLUMNS)
         wide = steps[:, columns]
         block = np.empty(wide.shape[::-1], dtype=np.int32)
-        for row in range(0, size, _ROWS):
-            block[:, row : row + _ROWS] = wide[row : row + _ROWS].T
+        height = size if steps.size <= CACHED else _ROWS
+        for row in range(0, size, height):
+            block[:, row : row + height] = wide[row : row + height].T
         block.sort(axis=1)
         ranks[inside[0] - wanted[0] : inside[-1] - wanted[0] + 1, columns] = block[:, inside[0] : inside[-1] + 1].T
     fill_outside(ranks, wanted, size, limit)

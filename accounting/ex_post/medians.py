@@ -5,6 +5,7 @@ Definitions and proofs are in `dpassay.accounting.ex_post.costs` and docs/proofs
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -77,6 +78,7 @@ class Medians:
     _ranks: Steps  # the middle there: a, b, d of an odd batch; w, a, b, d of an even one
     _rows: Rows
     _roots: dict[tuple[int, float], Floats] = field(default_factory=dict, init=False, repr=False)
+    _places: dict[int, int | None] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(
@@ -278,9 +280,11 @@ class Medians:
         return dead * math.exp(-2 * self.clip / temperature)
 
     def _place(self, token: int) -> int | None:
-        """The token's position among the live columns; None if its column is not live."""
-        index = int(np.searchsorted(self._live, token))
-        return index if index < len(self._live) and self._live[index] == token else None
+        """The token's position among the live columns; None if its column is not live. Cached, as `_root`."""
+        if token not in self._places:
+            index = int(self._live.searchsorted(token))
+            self._places[token] = index if index < len(self._live) and self._live[index] == token else None
+        return self._places[token]
 
     def _at(self, pair: Pair, token: int) -> float:
         """The token's entry in a vector."""
@@ -407,10 +411,16 @@ def _public_vector(public: ArrayLike, vocabulary: int) -> Floats:
 
 def _fallback_vector(fallback: ArrayLike | None, vocabulary: int, limit: int) -> Floats:
     if fallback is None:
-        return np.broadcast_to(np.float64(limit * GRID), vocabulary)
+        return _flat_vector(vocabulary, limit)
     vector = np.rint(np.asarray(fallback, dtype=np.float64) / GRID)
     if vector.shape != (vocabulary,) or not (np.abs(vector) <= limit).all():
         raise ValueError(
             f"fallback must have shape ({vocabulary},) and entries within the clip, not shape {vector.shape}"
         )
     return np.asarray(vector * GRID)
+
+
+@functools.lru_cache(maxsize=16)
+def _flat_vector(vocabulary: int, limit: int) -> Floats:
+    """The logits of the uniform law, which cannot be written to."""
+    return np.broadcast_to(np.float64(limit * GRID), vocabulary)

@@ -71,7 +71,11 @@ def weights(scores: ArrayLike, *, clip: float, temperature: float) -> NDArray[np
     """The integer weights max(1, ⌊2⁶²·p_y/p_max⌋), shape (…, V), each between 1 and 2⁶²."""
     check_range(clip, temperature)
     values = floored(scores, clip)
-    exponents = values - values.max(axis=-1, keepdims=True)
+    return _integers(values - values.max(axis=-1, keepdims=True), temperature)
+
+
+def _integers(exponents: Floats, temperature: float) -> NDArray[np.uint64]:
+    """The weights of scores less the largest, at most 2·clip below it, which are overwritten."""
     exponents /= temperature
     # uint64 holds the integer part of a float64 of at most 2^62 exactly; the cast drops the fraction.
     return np.asarray(np.maximum((np.exp(exponents) * 2.0**BITS).astype(np.uint64), np.uint64(1)), dtype=np.uint64)
@@ -86,11 +90,16 @@ def draw(scores: ArrayLike, *, clip: float, temperature: float, source: Source =
         ValueError: if a parameter is out of range.
     """
     values = np.asarray(scores, dtype=np.float64)
-    lowest = max(values.min(), values.max() - 2 * clip)  # of `floored` scores
-    above = np.flatnonzero(values > lowest)
+    top = values.max()
+    lowest = max(values.min(), top - 2 * clip)  # of `floored` scores
+    above = (values > lowest).nonzero()[0]
     if len(above) * _DENSE > len(values):
         return draw_weighted(weights(values, clip=clip, temperature=temperature), source)
-    integers = weights(np.append(values[above], lowest), clip=clip, temperature=temperature)
+    check_range(clip, temperature)
+    exponents = np.full(len(above) + 1, lowest)
+    exponents[:-1] = values[above]
+    exponents -= top
+    integers = _integers(exponents, temperature)
     return _draw_above(above, integers[:-1], int(integers[-1]), len(values), source)
 
 

@@ -8,6 +8,7 @@ is built again from the contexts and all committed tokens.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -244,5 +245,14 @@ def _mapper(source: Source) -> Iterator[_Map]:
     if source.name != OS_ENTROPY.name:
         yield map
         return
-    with ThreadPoolExecutor(min(8, cores())) as pool:
-        yield pool.map
+    threads = min(8, cores())
+    with ThreadPoolExecutor(threads) as pool:
+
+        def spread(work: Callable[..., Any], *columns: Any) -> Iterator[Any]:
+            """Several slots at a time, because a thread's task costs as much as a short row."""
+            items = list(zip(*columns, strict=True))
+            width = max(1, len(items) // (4 * threads))
+            parts = (items[start : start + width] for start in range(0, len(items), width))
+            return itertools.chain.from_iterable(pool.map(lambda part: list(itertools.starmap(work, part)), parts))
+
+        yield spread

@@ -70,6 +70,7 @@ def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(device_rows, "ENTRIES", 50)
         monkeypatch.setattr(clipped_rows, "BLOCK", 50)
         monkeypatch.setattr(clipped_rows, "MIN_SPARSE", 30)
+        monkeypatch.setattr(clipped_rows, "CACHED", 50)
 
 
 @pytest.mark.grid("way", "kind", "size")
