@@ -132,7 +132,7 @@ def aggregation_parts(logits: torch.Tensor, repeats: int) -> dict[str, dict[str,
         aggregation.median_cost(law, law.draw(OS_ENTROPY), replaced=False, rounding=ROUNDING)
 
     def mean_on_host() -> None:
-        scores: Floats = (counted.astype(np.int64) - size * integer_clip(CLIP)) * GRID
+        scores: Floats = np.asarray((counted.astype(np.int64) - size * integer_clip(CLIP)) * GRID, dtype=np.float64)
         aggregation.Aggregate(scores, size * CLIP, size * TEMPERATURE, logits).draw(OS_ENTROPY)
 
     times: dict[str, dict[str, list[float]]] = {kind: {} for kind in laws}
@@ -210,7 +210,7 @@ class StaticTile(decoding._Tile):
 
 def captured(step: Step) -> Step:
     """The step as a CUDA graph; what it writes to the cache is the same each time until its buffers change."""
-    stream = torch.cuda.Stream()
+    stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(3):
