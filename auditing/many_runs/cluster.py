@@ -22,12 +22,10 @@ from typing import Any
 
 from dpassay.auditing.many_runs.execution import LOG, execute, placed
 from dpassay.base.errors import InputError
-from dpassay.base.extras import install
-
-CONNECT = 10.0
-"""Seconds for the scheduler to answer."""
+from dpassay.mechanisms.compute.workers import WorkerError, connect, disconnect, reporting
 
 _LOG = 1 << 16  # bytes of the messages of a failed run
+_LOST = "no result was counted for it"
 _LOOK = 1.0  # seconds between looks at whether all runs were ended
 
 
@@ -46,10 +44,6 @@ class Reply:
     log: bytes = b""
 
 
-class LacksError(Exception):
-    """A worker has not what the command names, so that its runs say nothing of the generator."""
-
-
 class Cluster:
     """The workers of a scheduler.
 
@@ -61,20 +55,7 @@ class Cluster:
     """
 
     def __init__(self, address: str) -> None:
-        try:
-            from distributed import Client
-        except ImportError:
-            raise InputError(f"--cluster needs dask.distributed; {install('cluster')}") from None
-        try:
-            self._client = Client(address, timeout=CONNECT, set_as_default=False)
-        except (OSError, ValueError, TimeoutError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise InputError(
-                f"cluster {address}: no scheduler answers ({reason}); start one with `dask scheduler`"
-            ) from None
-        if not self.workers:
-            self._client.close()
-            raise InputError(f"cluster {address}: has no workers; start some with `dask worker {address}`")
+        self._client = connect(address)
         self._futures: set[Any] = set()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -112,7 +93,7 @@ class Cluster:
             )
             for address in addresses
         ]
-        with _reporting():
+        with reporting(_LOST):
             return dict(zip(addresses, self._client.gather(futures), strict=True))
 
     def run(self, words: Sequence[str], files: Mapping[str, str], content: bytes, suffix: str, timeout: float) -> Reply:
@@ -136,7 +117,7 @@ class Cluster:
             self._futures.add(future)
         try:
             while not self._stopped.is_set():
-                with contextlib.suppress(TimeoutError), _reporting():
+                with contextlib.suppress(TimeoutError), reporting(_LOST):
                     reply: Reply = future.result(timeout=_LOOK)
                     return reply
         except InputError:
@@ -152,36 +133,7 @@ class Cluster:
         with self._lock:
             self._stopped.set()
             futures = list(self._futures)
-
-        def end() -> None:
-            with contextlib.suppress(Exception):  # the scheduler may be gone
-                self._client.cancel(futures, force=True)
-                self._client.close(timeout=CONNECT)
-
-        ending = threading.Thread(target=end, daemon=True)
-        ending.start()
-        ending.join(2 * CONNECT)
-
-
-@contextlib.contextmanager
-def _reporting() -> Any:
-    """Raises an `InputError` for what says nothing of the generator."""
-    from distributed import CancelledError, KilledWorker
-
-    try:
-        yield
-    except LacksError as error:
-        raise InputError(str(error)) from None
-    except KilledWorker:
-        raise InputError(
-            "a run was under way when its worker died, several times; no result was counted for it. Look at the logs "
-            "of the workers, give them more memory, and call again to resume"
-        ) from None
-    except CancelledError:
-        raise InputError(
-            "the scheduler of the cluster is gone; no result was counted for runs under way. Start one, and call again "
-            "to resume"
-        ) from None
+        disconnect(self._client, futures)
 
 
 def made_on_worker(
@@ -205,15 +157,15 @@ def made_on_worker(
 def _check(words: Sequence[str], files: Mapping[str, str]) -> None:
     here = os.uname().nodename
     if shutil.which(words[0]) is None:
-        raise LacksError(
+        raise WorkerError(
             f"worker on {here}: has no program {words[0]!r}; install it there, or name it by its path there"
         )
     for name, digest in files.items():
         path = Path(name)
         if not path.is_file():
-            raise LacksError(f"worker on {here}: has no file {name}; put it at the same path on every machine")
+            raise WorkerError(f"worker on {here}: has no file {name}; put it at the same path on every machine")
         if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-            raise LacksError(f"worker on {here}: has another file {name} than this machine; copy it there")
+            raise WorkerError(f"worker on {here}: has another file {name} than this machine; copy it there")
 
 
 def made_in(
@@ -225,6 +177,6 @@ def made_in(
     try:
         reason = execute(placed(words, given, made), folder, timeout, wanted)
     except OSError as error:
-        raise LacksError(f"{words[0]}: cannot be run: {(error.strerror or str(error)).lower()}") from None
+        raise WorkerError(f"{words[0]}: cannot be run: {(error.strerror or str(error)).lower()}") from None
     log = (folder / LOG).read_bytes()[-_LOG:] if reason else b""
     return Reply(reason, made.read_bytes() if not reason and made.is_file() else None, log)

@@ -13,7 +13,7 @@ import logging
 import platform
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, TypeVar
@@ -119,6 +119,29 @@ def local_client(workers: int) -> Any:
     return client
 
 
+def disconnect(client: Any, cancel: Collection[Any] = ()) -> None:
+    """Closes a client, and the processes that were started for it. It takes seconds if the scheduler is gone.
+
+    Args:
+        client: of `connect` or `local_client`.
+        cancel: futures of work that is ended before.
+    """
+    own = getattr(client, "own_cluster", None)
+
+    def end() -> None:
+        with contextlib.suppress(Exception):  # the scheduler may be gone
+            if cancel:
+                client.cancel(list(cancel), force=True)
+            client.close(timeout=CONNECT)
+        if own is not None:
+            with contextlib.suppress(Exception):
+                own.close(timeout=CONNECT)
+
+    ending = threading.Thread(target=end, daemon=True)
+    ending.start()
+    ending.join(3 * CONNECT)
+
+
 def _distributed(option: str) -> Any:
     try:
         import distributed
@@ -173,18 +196,7 @@ class Workers(Executor):
             return known or ""
 
     def close(self) -> None:
-        own = getattr(self._client, "own_cluster", None)
-
-        def end() -> None:
-            with contextlib.suppress(Exception):  # the scheduler may be gone
-                self._client.close(timeout=CONNECT)
-            if own is not None:
-                with contextlib.suppress(Exception):
-                    own.close(timeout=CONNECT)
-
-        ending = threading.Thread(target=end, daemon=True)
-        ending.start()
-        ending.join(3 * CONNECT)
+        disconnect(self._client)
 
 
 class _Piece:
@@ -247,8 +259,12 @@ def code_digest() -> str:
 
 
 @contextlib.contextmanager
-def reporting() -> Iterator[None]:
-    """Raises an `InputError` where workers or the scheduler are at fault."""
+def reporting(lost: str = "nothing was released for it") -> Iterator[None]:
+    """Raises an `InputError` where workers or the scheduler are at fault.
+
+    Args:
+        lost: what became of the work that was under way.
+    """
     from distributed import CancelledError, KilledWorker
 
     try:
@@ -257,11 +273,11 @@ def reporting() -> Iterator[None]:
         raise InputError(str(error)) from None
     except KilledWorker:
         raise InputError(
-            "the workers of a piece of work died, one after another; nothing was released for it. Look at their logs, "
-            "give them more memory, and call again to resume"
+            f"the workers of a piece of work died, one after another; {lost}. Look at their logs, give them more "
+            "memory, and call again to resume"
         ) from None
     except CancelledError:
         raise InputError(
-            "the scheduler of the cluster is gone; nothing was released for what was under way. Start one, and call "
-            "again to resume"
+            f"the scheduler of the cluster is gone while work was under way; {lost}. Start one, and call again to "
+            "resume"
         ) from None

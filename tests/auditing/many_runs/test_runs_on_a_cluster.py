@@ -21,9 +21,10 @@ import pytest
 import toy_generator
 from dask_processes import TTL, Dask, dask
 
-from dpassay.auditing.many_runs.cluster import LacksError, _check, made_in
+from dpassay.auditing.many_runs.cluster import _check, made_in
 from dpassay.auditing.many_runs.commands import files_of
 from dpassay.audits.games import many_runs_power
+from dpassay.mechanisms.compute.workers import WorkerError
 
 TOY = toy_generator.__file__
 PYTHON = f"{shlex.quote(sys.executable)} -I -S {shlex.quote(TOY)} {{input}} {{output}} --seed {{seed}}"
@@ -173,7 +174,7 @@ def test_a_killed_scheduler_counts_nothing_and_another_one_goes_on(tmp_path: Pat
         cluster.kill_scheduler()
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 2
-    assert "the scheduler of the cluster is gone; no result was counted" in errors.decode()
+    assert "the scheduler of the cluster is gone while work was under way; no result was counted" in errors.decode()
     with dask(tmp_path / "another", 1) as cluster:
         run(there, *generator, "--cluster", cluster.address)
     run(here, *generator)
@@ -247,7 +248,7 @@ def test_a_worker_without_the_generator_says_so(tmp_path: Path) -> None:
         (words, {str(tmp_path / "none.py"): "0"}, "has no file"),
         (["no-such-program"], {}, "has no program"),
     ):
-        with pytest.raises(LacksError, match=says):
+        with pytest.raises(WorkerError, match=says):
             _check(given, held)
 
 
