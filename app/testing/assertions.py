@@ -32,6 +32,7 @@ from dpassay.audits.result import AuditResult
 from dpassay.audits.statistics.score_bets import DetectableByBets
 from dpassay.base import validate
 from dpassay.base.number_format import format_ceiling, format_confidence, format_lower, format_number, format_upper
+from dpassay.mechanisms.compute.workers import executor
 from dpassay.mechanisms.primitives.randomness import Recorded
 from dpassay.testing.mechanism_identity import name_of, settings
 
@@ -94,6 +95,7 @@ def assert_never_exceeds(
     score: Callable[[Any], float] | None = None,
     seed: int = 0,
     workers: int = 1,
+    cluster: str | None = None,
     folder: Path | str | None = None,
     progress: Step | None = None,
 ) -> tuple[ShownBound, ...]:
@@ -109,8 +111,7 @@ def assert_never_exceeds(
     Args:
         mechanism: called as ``mechanism(data, source)``; returns a number, an array, a text, or lists of them. It must
             not change its data; lists and arrays are checked after the first run.
-            ``lambda data, source: mine(data, rng=source.generator)`` adapts one that takes a NumPy generator. For more
-            than one worker it must be importable.
+            ``lambda data, source: mine(data, rng=source.generator)`` adapts one that takes a NumPy generator.
         claim: a guarantee, such as ``PureDP(1.0)`` or ``ApproxDP(1.0, 1e-5)``.
         data, neighbor: two data sets that differ in one unit; best are those where this unit changes the output most.
         pairs: several such pairs instead, ``[(data, neighbor), …]``, each tested at 1 − (1 − confidence)/len(pairs).
@@ -122,7 +123,9 @@ def assert_never_exceeds(
             log-likelihood ratio, or a function that grows with it. By default scores are fitted on earlier runs. With
             it, outputs may be of any type.
         seed: another seed is another sample.
-        workers: number of processes.
+        workers: number of processes; more than one needs the extra ``cluster``.
+        cluster: address of a scheduler of `dask.distributed`, such as ``tcp://10.0.0.1:8786``, whose workers run the
+            mechanism; they must be able to import it.
         folder: keeps outputs, so that an interrupted test resumes. It is refused if it was made with other data, other
             arguments of the mechanism, or another version of the file that defines it. After other changes, delete it.
         progress: called with the number of runs done and in all.
@@ -141,15 +144,16 @@ def assert_never_exceeds(
     _check_can_refute(claim, runs, each)
     for pair in pairs:
         _check_neighbors(*pair, relation, unit)
-    outputs = repeat(
-        functools.partial(_run, mechanism, tuple(pairs), score),
-        runs * len(pairs),
-        seed=seed,
-        workers=workers,
-        folder=folder,
-        progress=progress,
-        settings=settings(mechanism, pairs, score) if folder is not None else None,
-    )
+    with executor(None if workers == 1 else workers, cluster) as do:
+        outputs = repeat(
+            functools.partial(_run, mechanism, tuple(pairs), score),
+            runs * len(pairs),
+            seed=seed,
+            executor=do,
+            folder=folder,
+            progress=progress,
+            settings=settings(mechanism, pairs, score) if folder is not None else None,
+        )
     audit = functools.partial(
         distinguishing_audit,
         guarantee=claim,

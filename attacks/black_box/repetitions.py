@@ -1,4 +1,4 @@
-"""Independent repetitions of a job, over several processes and resumable."""
+"""Independent repetitions of a job, over several processes or machines, and resumable."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ import contextlib
 import fcntl
 import hashlib
 import json
-import multiprocessing
 import os
 import pickle
-import signal
 import time
-import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
-from multiprocessing.connection import Connection, wait
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -22,14 +18,16 @@ import numpy as np
 
 from dpassay.base import validate
 from dpassay.base.errors import naming
+from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor, Pending
 
 Job: TypeAlias = Callable[[int, np.random.SeedSequence], Any]
 Step: TypeAlias = Callable[[int, int], None]
 
 FILE = "repetitions.jsonl"
 _VERSION = 1
-_MAX_BATCH = 64  # repetitions that are sent to a worker at once
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_MAX_PIECE = 64  # repetitions that a worker is sent at once
+_SECONDS = 1.0  # after which it returns those that it has
+_AHEAD = 2  # pieces of each worker that are under way at a time
 
 
 def repeat(
@@ -37,7 +35,7 @@ def repeat(
     count: int,
     *,
     seed: int,
-    workers: int = 1,
+    executor: Executor = THIS_PROCESS,
     folder: Path | str | None = None,
     progress: Step | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -45,15 +43,15 @@ def repeat(
     """Runs `job(index, seed)` for index 0, …, count − 1.
 
     Repetition i receives ``SeedSequence(seed, spawn_key=(i,))``, so its result does not depend on the number of
-    workers, the order, or interruptions. (With one worker the job runs in this process, with its number of threads;
-    several workers are new processes with one thread each. Sums of floats over threads may differ in the last bits.)
+    workers, the order, or interruptions. (Sums of floats over another number of threads may differ in the last bits;
+    processes of one machine share its cores.) Repetitions whose worker dies are run again.
 
     Args:
-        job: returns a JSON value; a tuple is returned as a list. For more than one worker it must be importable: a
-            function at the top level of a module, or a `functools.partial` of one.
+        job: returns a JSON value; a tuple is returned as a list. Workers of a cluster must be able to import its
+            modules.
         count: number of repetitions.
         seed: a whole number of at least 0.
-        workers: number of processes.
+        executor: where they run; this process by default.
         folder: where results are saved as they arrive, in `repetitions.jsonl`. Saved repetitions are not run again;
             `count` may have increased since. An incomplete last line is dropped.
         progress: called with the number of finished repetitions and `count`.
@@ -64,12 +62,12 @@ def repeat(
         The results in order of their index.
 
     Raises:
-        ValueError: if the folder has results of other settings or another seed, or the job cannot be sent to a process.
+        ValueError: if the folder has results of other settings or another seed, the job cannot be sent to a worker, or
+            workers die again and again.
         Exception: raised by a job, with a note that names the repetition. Finished results are kept.
     """
     validate.integer(count=count)
     validate.integer(seed=seed)
-    validate.integer(minimum=1, workers=workers)
     with contextlib.ExitStack() as stack:
         store = None
         texts: dict[int, str] = {}
@@ -81,7 +79,7 @@ def repeat(
         done = count - len(missing)
         if progress is not None:
             progress(done, count)
-        run = _in_processes(job, missing, seed, workers) if workers > 1 and missing else _in_process(job, missing, seed)
+        run = _in_process(job, missing, seed) if executor is THIS_PROCESS else _in_pieces(job, missing, seed, executor)
         with contextlib.closing(run):
             for index, text in run:
                 texts[index] = text
@@ -110,130 +108,47 @@ def _in_process(job: Job, indices: deque[int], seed: int) -> Results:
         yield index, _run_one(job, index, seed)
 
 
-def _in_processes(job: Job, indices: deque[int], seed: int, workers: int) -> Results:
+def _in_pieces(job: Job, indices: deque[int], seed: int, executor: Executor) -> Results:
     """Results as they arrive. Workers receive few repetitions at a time, fewer towards the end."""
+    under_way: dict[Pending[list[str]], Sequence[int]] = {}
+    while indices or under_way:
+        workers = executor.workers
+        while indices and len(under_way) < _AHEAD * workers:
+            size = max(1, min(_MAX_PIECE, len(indices) // (4 * workers)))
+            piece = [indices.popleft() for _ in range(size)]
+            under_way[executor.submit(_some, job, piece, seed)] = piece
+        first = executor.first(under_way)
+        piece = under_way.pop(first)
+        texts = first.result()
+        indices.extendleft(reversed(piece[len(texts) :]))
+        yield from zip(piece, texts, strict=False)
+
+
+def _some(job: Job, indices: Sequence[int], seed: int) -> list[str]:
+    """The results of the first of these repetitions, in a worker: as many as are done in a short time, at least one."""
+    texts: list[str] = []
+    end = time.monotonic() + _SECONDS
+    for index in indices:
+        try:
+            texts.append(_run_one(job, index, seed))
+        except Exception as error:
+            if texts:  # they are kept; the one that fails comes again, at the head of a piece
+                break
+            raise _portable(error) from None
+        if time.monotonic() > end:
+            break
+    return texts
+
+
+def _portable(error: Exception) -> Exception:
+    """The same, or its words if it cannot be sent."""
     try:
-        sent = pickle.dumps(job)
-    except Exception as error:
-        raise ValueError(
-            f"the job cannot be sent to another process ({error}): use a function at the top level of a module, or one "
-            "worker"
-        ) from None
-    open_orders: dict[Connection, deque[int]] = {}
-    processes: dict[Connection, Any] = {}
-    try:
-        for _ in range(min(workers, len(indices))):
-            ours, process = _start(sent, seed)
-            processes[ours], open_orders[ours] = process, deque()
-        while indices or any(open_orders.values()):
-            for connection, order in open_orders.items():
-                if not order and indices:
-                    size = max(1, min(_MAX_BATCH, len(indices) // (4 * len(processes))))
-                    order.extend(indices.popleft() for _ in range(size))
-                    with contextlib.suppress(BrokenPipeError):  # the worker died; reading from it raises the error
-                        connection.send(list(order))
-            for ready in wait([connection for connection, order in open_orders.items() if order]):
-                assert isinstance(ready, Connection)
-                index = open_orders[ready][0]
-                text = _received(ready, processes[ready], index)
-                open_orders[ready].popleft()
-                yield index, text
-    finally:
-        for connection, process in processes.items():
-            process.terminate()
-            connection.close()
-        for process in processes.values():
-            process.join()
-
-
-def _start(sent: bytes, seed: int) -> tuple[Connection, Any]:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs, sent, seed))
-    with _one_thread():
-        process.start()
-    theirs.close()
-    return ours, process
-
-
-def _received(connection: Connection, process: Any, index: int) -> str:
-    """The result of a repetition as JSON text.
-
-    Raises:
-        Exception: raised by the job, or because its process ended.
-    """
-    try:
-        text, error, trace = connection.recv()
-    except (EOFError, ConnectionResetError):
-        process.join()
-        raise RuntimeError(
-            f"the process of repetition {index} ended with exit code {process.exitcode}: it was killed, ran out of "
-            "memory, or could not start (a script needs its work under `if __name__ == '__main__':`)"
-        ) from None
-    if text is not None:
-        return str(text)
-    raised = _revived(error)
-    raised.add_note(trace)
-    raise raised
-
-
-def _work(connection: Connection, sent: bytes, seed: int) -> None:
-    """Main loop of a worker: runs the repetitions it receives until the connection is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interruptions
-    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        job: Job | None = None
-        while True:
-            for index in connection.recv():
-                try:
-                    job = _loaded(sent) if job is None else job
-                    connection.send((_run_one(job, index, seed), None, ""))
-                except (BrokenPipeError, ConnectionResetError):
-                    return
-                except Exception as error:
-                    connection.send((None, _portable(error), traceback.format_exc()))
-                    return
-
-
-def _loaded(sent: bytes) -> Job:
-    try:
-        job: Job = pickle.loads(sent)  # noqa: S301  (from our own parent process)
-    except Exception as error:
-        raise ValueError(
-            f"a worker cannot import the job ({type(error).__name__}: {error}): it must be in a module on the path, "
-            "or use one worker"
-        ) from None
-    return job
-
-
-def _portable(error: Exception) -> bytes | str:
-    try:
-        sent = pickle.dumps(error)
-        pickle.loads(sent)  # noqa: S301  (our own bytes: some exceptions can be pickled but not unpickled)
-        return sent
+        pickle.loads(pickle.dumps(error))  # noqa: S301  (our own bytes: some can be pickled but not unpickled)
+        return error
     except Exception:
-        return f"{type(error).__name__}: {error}"
-
-
-def _revived(error: bytes | str) -> Exception:
-    if isinstance(error, str):
-        return RuntimeError(error)
-    revived: Exception = pickle.loads(error)  # noqa: S301  (from our own worker)
-    return revived
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Processes started in this context use one thread: libraries read these variables when they are loaded."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        result = RuntimeError(f"{type(error).__name__}: {error}")
+        result.__notes__ = error.__notes__
+        return result
 
 
 @contextlib.contextmanager

@@ -20,9 +20,11 @@ import numpy as np
 from dpassay.attacks.black_box.repetitions import repeat
 from dpassay.base import validate
 from dpassay.base.arrays import Bools, Floats
+from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor, keep
 from dpassay.mechanisms.models.fine_tuning import Training, fine_tune, log_probabilities
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.models.model_folder import BUILTIN
+from dpassay.mechanisms.models.model_reference import ModelReference
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +62,7 @@ def reference_signals(
     seed: int,
     source: str | Path = BUILTIN,
     device: str = "cpu",
-    workers: int = 1,
+    executor: Executor = THIS_PROCESS,
     folder: Path | str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> References:
@@ -76,7 +78,7 @@ def reference_signals(
         seed: of coins and training.
         source: the public model: ``builtin`` or a local folder.
         device: ``cpu``, ``cuda`` or ``auto``.
-        workers: number of processes, each with its own model.
+        executor: where models are trained. Each worker loads the public model; it must be at the same path there.
         folder: where signals of finished models are saved, to resume from; private, like the candidates.
         progress: called with the number of finished models and k.
 
@@ -87,14 +89,16 @@ def reference_signals(
     if not candidates:
         raise ValueError("candidates must have at least one record to train reference models on")
     base = _loaded(str(source), device)
-    job = functools.partial(_train_one, str(source), device, tuple(candidates), tuple(population), training, seed)
+    public = ModelReference.of(base)
+    keep(public, base)
+    job = functools.partial(_train_one, public, tuple(candidates), tuple(population), training, seed)
     settings = {
         "model": base.fingerprint,
         "candidates": _digest(candidates),
         "population": _digest(population),
         "training": asdict(training),
     }
-    rows = repeat(job, models, seed=seed, workers=workers, folder=folder, progress=progress, settings=settings)
+    rows = repeat(job, models, seed=seed, executor=executor, folder=folder, progress=progress, settings=settings)
     every = np.array(rows, dtype=np.float64)
     return References(
         signals=every[:, : len(candidates)],
@@ -104,8 +108,7 @@ def reference_signals(
 
 
 def _train_one(
-    source: str,
-    device: str,
+    public: ModelReference,
     candidates: tuple[str, ...],
     population: tuple[str, ...],
     training: Training,
@@ -113,7 +116,7 @@ def _train_one(
     index: int,
     seed: np.random.SeedSequence,
 ) -> Any:
-    base = _loaded(source, device)
+    base = public.load()
     chosen = _coins(coins_seed, index, len(candidates))
     members = [text for text, inside in zip(candidates, chosen, strict=True) if inside]
     order = int(seed.generate_state(1)[0])

@@ -109,7 +109,8 @@ def audit_membership(
     epochs: int = defaults.EPOCHS,
     batch_size: int = defaults.BATCH_SIZE,
     learning_rate: float = defaults.LEARNING_RATE,
-    workers: int = 1,
+    workers: int | None = None,
+    cluster: str | None = None,
     device: str = "cpu",
     seed: int = 0,
     reading: TextOptions = TEXTS,
@@ -142,7 +143,9 @@ def audit_membership(
         base: public model that the model was fine-tuned from: ``builtin`` or a folder.
         references: number of reference models to train.
         epochs, batch_size, learning_rate: of the training of each.
-        workers: processes that train them.
+        workers: processes that train them; None for this one.
+        cluster: address of a scheduler of `dask.distributed`, such as ``tcp://10.0.0.1:8786``, whose workers train
+            them; `base` must be at the same path there.
         device: where models run: ``auto``, ``cpu`` or ``cuda``.
         seed: of tie-breaking and of reference models; public.
         reading: how files are written; what is not stated is found out. Synthetic texts need not be lists of turns.
@@ -199,6 +202,7 @@ def audit_membership(
                 training=training,
                 device=device,
                 workers=workers,
+                cluster=cluster,
                 folder=folder,
             )
     if output is not None:
@@ -217,12 +221,14 @@ def _audit_model(
     models: int,
     training: Training,
     device: str,
-    workers: int,
+    workers: int | None,
+    cluster: str | None,
     folder: Path,
 ) -> MembershipAudit:
     """Audits a model by its signals and those of so many reference models, which are kept in a folder."""
     from dpassay.attacks.membership.reference_models import reference_signals, signals
     from dpassay.data.records import read_texts
+    from dpassay.mechanisms.compute.workers import executor
     from dpassay.mechanisms.models.language_model import LanguageModel
 
     design = settings.design()
@@ -244,7 +250,10 @@ def _audit_model(
         model_signals = signals(model, [*candidates, *others])
         trained = None
         if models:
-            with settings.progress.stage("Training reference models") as step:
+            with (
+                executor(workers, cluster, settings.progress) as do,
+                settings.progress.stage("Training reference models") as step,
+            ):
                 trained = reference_signals(
                     candidates,
                     others,
@@ -253,7 +262,7 @@ def _audit_model(
                     seed=settings.seed,
                     source=base,
                     device=device,
-                    workers=workers,
+                    executor=do,
                     folder=folder,
                     progress=step,
                 )

@@ -14,7 +14,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -51,6 +51,10 @@ class Executor(ABC):
             near: a name. Pieces of the same name go to the same worker while it lives, since it keeps what they need.
         """
 
+    @abstractmethod
+    def first(self, pieces: Collection[Pending[R]]) -> Pending[R]:
+        """Waits until one of these pieces, which were begun here, is done or failed, and returns it."""
+
     def map(self, function: Callable[..., R], items: Iterable[Any], *shared: Any) -> Iterator[R]:
         """`function(item, *shared)` for each item, in order. Few items at a time are taken ahead of the results."""
         pending: deque[Pending[R]] = deque()
@@ -73,7 +77,7 @@ class Executor(ABC):
         self.close()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Call(Generic[R]):
     """A piece that is done when its result is asked for."""
 
@@ -93,6 +97,9 @@ class ThisProcess(Executor):
 
     def submit(self, function: Callable[..., R], *arguments: Any, near: str = "") -> Pending[R]:
         return _Call(function, arguments)
+
+    def first(self, pieces: Collection[Pending[R]]) -> Pending[R]:
+        return next(iter(pieces))
 
     def map(self, function: Callable[..., R], items: Iterable[Any], *shared: Any) -> Iterator[R]:
         for item in items:

@@ -29,7 +29,8 @@ CONNECT = 10.0
 """Seconds for a scheduler to answer."""
 
 _START = 120.0  # seconds for processes of this machine to start
-_USED = ("dpassay.accounting", "dpassay.attacks", "dpassay.base", "dpassay.data", "dpassay.mechanisms")
+_FAILURES = 10  # workers that may die of the same piece of work
+_USED = tuple(f"dpassay.{name}" for name in ("accounting", "attacks", "audits", "base", "claims", "data", "mechanisms"))
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 R = TypeVar("R")
@@ -96,7 +97,7 @@ def local_client(workers: int) -> Any:
     threads = str(max(1, cores() // workers))
     settings = {
         "distributed.nanny.pre-spawn-environ": dict.fromkeys(_THREADS, threads),
-        "distributed.scheduler.allowed-failures": 10,
+        "distributed.scheduler.allowed-failures": _FAILURES,
         "distributed.scheduler.http.routes": [],  # a page that every user of the machine could read
     }
     try:
@@ -114,7 +115,10 @@ def local_client(workers: int) -> Any:
             client.wait_for_workers(workers, timeout=_START)
     except (ImportError, OSError, RuntimeError, TimeoutError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise InputError(f"--workers: processes do not start ({reason}); {install('cluster')}") from None
+        raise InputError(
+            f"--workers: processes do not start ({reason}); {install('cluster')}; a script needs its work under "
+            "`if __name__ == '__main__':`"
+        ) from None
     client.own_cluster = cluster
     return client
 
@@ -179,11 +183,25 @@ class Workers(Executor):
         from distributed.protocol import pickle
 
         # Bytes: a worker that cannot read its arguments ends, and the work would wait for ever.
-        sent = pickle.dumps((function, arguments))
+        try:
+            sent = pickle.dumps((function, arguments))
+        except Exception as error:
+            raise InputError(
+                f"a piece of work cannot be sent to another process ({type(error).__name__}: {error}); use this "
+                "process, or functions at the top level of a module"
+            ) from None
         with warnings.catch_warnings(), reporting():
             warnings.filterwarnings("ignore", message="Sending large graph")
             future = self._client.submit(_done, sent, pure=False, **options)
         return _Piece(future, self._near, near)
+
+    def first(self, pieces: Collection[Pending[R]]) -> Pending[R]:
+        from distributed import wait
+
+        of_future = {piece._future: piece for piece in pieces if isinstance(piece, _Piece)}
+        with reporting(), self._client.as_current():
+            done = wait(list(of_future), return_when="FIRST_COMPLETED").done
+        return of_future[next(iter(done))]
 
     def _place(self, near: str) -> str:
         """The worker that keeps what a piece needs; a name that is new gets the next one in turn."""

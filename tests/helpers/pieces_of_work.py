@@ -18,6 +18,11 @@ def process_of(_: int) -> int:
     return os.getpid()
 
 
+def waits(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
 def counted(name: str) -> tuple[int, int]:
     """The process, and how often it was asked under this name."""
     times = executor.kept(name, list)

@@ -61,6 +61,17 @@ def die_at_three(index: int, seed: np.random.SeedSequence) -> Any:
     return index
 
 
+def die_at_three_once(died: str, index: int, seed: np.random.SeedSequence) -> Any:
+    """The same, but only the first time."""
+    if index == 3 and not Path(died).exists():
+        Path(died).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return index
+
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
 def threads(index: int, seed: np.random.SeedSequence) -> Any:
     """What this process was told about threads."""
-    return [os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")]
+    return [os.environ.get(name) for name in THREADS]

@@ -16,12 +16,14 @@ from dpassay.cli.exit_codes import IN_AUDIT_HELP
 from dpassay.cli.options import (
     FORMATS,
     BoundDelta,
+    Cluster,
     Confidence,
     Device,
     Json,
     Quiet,
     Seed,
     SyntheticText,
+    Workers,
     call,
     conclude,
     with_fields,
@@ -128,7 +130,8 @@ def model(
     learning_rate: Annotated[
         float, typer.Option(help="Learning rate (AdamW) of each reference model.")
     ] = defaults.LEARNING_RATE,
-    workers: Annotated[int, typer.Option(help="Processes that train reference models.")] = 1,
+    workers: Workers = None,
+    cluster: Cluster = None,
     reference: Annotated[
         Path | None,
         typer.Option(help="Texts of the same kind without candidates: the population of RMIA."),

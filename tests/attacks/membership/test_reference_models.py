@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from dpassay.attacks.black_box.repetitions import FILE
 from dpassay.attacks.membership import scores as mi
 from dpassay.attacks.membership.reference_models import References, coins, reference_signals, signals
 from dpassay.data import corpora
+from dpassay.mechanisms.compute.workers import executor
 from dpassay.mechanisms.models.fine_tuning import Training, fine_tune
 from dpassay.mechanisms.models.language_model import LanguageModel
 
@@ -55,6 +58,23 @@ def test_finished_models_are_kept_for_the_same_settings(tmp_path: Path) -> None:
     assert oct((tmp_path / FILE).stat().st_mode & 0o777) == "0o600"
     with pytest.raises(ValueError, match="other settings"):
         reference_signals(few[::-1], others, models=2, training=once, seed=7, folder=tmp_path)
+
+
+@pytest.mark.slow
+def test_workers_train_the_same_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit for bit, with one thread here and there."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    options: dict[str, Any] = {"models": 3, "training": Training(epochs=1, batch_size=4), "seed": 7}
+    with executor(2, None) as do:
+        there = reference_signals(CANDIDATES[:3], POPULATION[:1], executor=do, **options)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        here = reference_signals(CANDIDATES[:3], POPULATION[:1], **options)
+    finally:
+        torch.set_num_threads(threads)
+    assert np.array_equal(here.signals, there.signals)
+    assert np.array_equal(here.population, there.population)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from dask_processes import dask
-from pieces_of_work import counted, divides, fails, process_of, square
+from pieces_of_work import counted, divides, fails, process_of, square, waits
 
 from dpassay.base.errors import InputError
 from dpassay.mechanisms.compute import executor as places
@@ -52,6 +52,14 @@ def test_map_takes_few_items_ahead(executors: tuple[Executor, int]) -> None:
     next(results)
     assert len(taken) <= 2 * count
     results.close()  # type: ignore[attr-defined]
+
+
+def test_the_first_that_is_done(executors: tuple[Executor, int]) -> None:
+    do, count = executors
+    pieces = [do.submit(waits, seconds) for seconds in ((0.0,) if count == 1 else (5.0, 0.0))]
+    first = do.first(pieces)
+    assert first is pieces[-1]
+    assert first.result() == 0.0
 
 
 def test_a_name_stays_with_its_worker(executors: tuple[Executor, int]) -> None:
