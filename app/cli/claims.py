@@ -11,7 +11,7 @@ import typer
 from dpassay.base.terminal import say
 from dpassay.cli import options
 from dpassay.cli.exit_codes import ExitCode
-from dpassay.cli.options import Json, Quiet
+from dpassay.cli.options import Cluster, Json, Quiet, Workers
 
 if TYPE_CHECKING:
     from dpassay.claims.published.registry import CheckedClaim
@@ -30,6 +30,8 @@ def claims(
             help="Write pages in Markdown to a folder: an index, and a page for each paper and library.",
         ),
     ] = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -41,6 +43,7 @@ def claims(
     from dpassay.base.progress import with_progress
     from dpassay.base.validate import did_you_mean
     from dpassay.claims.published import registry, words
+    from dpassay.mechanisms.compute.workers import executor
 
     known = {claim.id: claim for claim in registry.read_published_claims()}
     for item in ids or ():
@@ -48,8 +51,9 @@ def claims(
             near = did_you_mean(item, known)
             raise InputError(f"there is no published claim {item!r}{near}; `dpassay claims` lists all {len(known)}")
     chosen = [known[item] for item in dict.fromkeys(ids or known)]
-    with options.progress(json_, quiet).stage("Checking claims") as step:
-        result = list(with_progress(map(registry.check_claim, chosen), step, len(chosen)))
+    progress = options.progress(json_, quiet)
+    with executor(workers, cluster, progress) as do, progress.stage("Checking claims") as step:
+        result = list(with_progress(do.map(registry.check_claim, chosen), step, len(chosen)))
 
     def in_words() -> None:
         if explain:

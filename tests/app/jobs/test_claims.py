@@ -64,6 +64,13 @@ def test_one_row_is_explained(tmp_path: Path) -> None:
     assert result["recomputed"]["lower"] > 13.85
 
 
+def test_workers_find_the_same() -> None:
+    chosen = ("000-8", "000-4", "000-1")
+    here, there = run("claims", *chosen, "--json"), run("claims", *chosen, "--json", "--workers", "2")
+    assert there.stdout == here.stdout
+    assert [item["id"] for item in json.loads(there.stdout)["claims"]] == list(chosen)
+
+
 def test_a_row_that_comes_out_otherwise_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     (claim,) = (item for item in read_published_claims() if item.id == "000-4")
     wrong = claim.model_copy(update={"recorded": "SUPPORTED"})
