@@ -61,8 +61,10 @@ class Certificate(DocumentPart):
     model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
 
 
-_UNCHANGED = ("name", "claim", "guarantee", "sentence", "best_upper", "bounds", "shortfalls", "audits")
-_UNCHANGED += ("not_protected", "implementation", "versions")
+_UNCHANGED = (
+    *("name", "claim", "guarantee", "sentence", "best_upper", "bounds", "shortfalls", "audits"),
+    *("not_protected", "implementation", "versions"),
+)
 
 
 def certificate_of(page: Release, files: Mapping[str, str], created: str, key: str | None) -> Certificate:

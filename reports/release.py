@@ -39,8 +39,10 @@ REACHED = "The proof reaches the claim"
 NOT_REACHED = "The proof does not reach the claim"
 NOT_SHOWN = "The proof is not shown"
 
-_CLAIM_KEYS = ("name", "unit", "adjacency", "mechanism", "variant", "parameters", "public", "guarantee", "audits")
-_CLAIM_KEYS += ("contact", "purpose", "period")
+_CLAIM_KEYS = (
+    *("name", "unit", "adjacency", "mechanism", "variant", "parameters", "public", "guarantee", "audits"),
+    *("contact", "purpose", "period"),
+)
 _UNCHANGED = (
     *("name", "created", "guarantee", "digests", "output", "unfinished", "versions"),
     *("warnings", "not_protected", "limitations", "threat_model", "side_channels"),
