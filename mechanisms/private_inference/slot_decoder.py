@@ -9,11 +9,12 @@ is built again from the contexts and all committed tokens.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+import torch
 
 from dpassay.accounting.ex_post.medians import Cost
 from dpassay.mechanisms.compute.executor import exclusive, find, forget, keep
@@ -31,6 +32,10 @@ from dpassay.mechanisms.private_inference.transcripts import Observer
 
 Sources = tuple[int | None, ...]
 """Without protection, for each slot, the row from which its document is generated."""
+
+T = TypeVar("T")
+
+_THREADS = min(8, cores())
 
 
 @dataclass(slots=True)
@@ -161,19 +166,19 @@ class SlotDecoder:
         self._event = job.mechanism.token_event()
         self._drawn_from: tuple[Sources, list[Aggregate]] | None = None
         self._written = False  # whether the cache holds the last tokens
+        self._threads = ThreadPoolExecutor(_THREADS) if job.source.name == OS_ENTROPY.name else None
 
     def draw(self, sources: Sources) -> Decoded:
         """The next token of every slot, with its realised cost."""
-        laws = self._distributions(sources)
-        if self._compares:
-            self._drawn_from = (sources, laws)
         places = [f"{item.slot} {self.step}" for item in self._items]
-        with _mapper(self.job.source) as spread:
-            drawn = list(spread(self._draw, laws, places))
+        drawn = self._spread(self._aggregate_and_draw, self._items, self._rows.logits(), sources, places)
+        self._written = True
+        if self._compares:
+            self._drawn_from = (sources, [law for law, _, _ in drawn])
         costs = None
         if self.job.mechanism.aggregate == "median":
-            costs = tuple(cost for _, cost in drawn if cost is not None)
-        return Decoded(tokens=tuple(token for token, _ in drawn), costs=costs)
+            costs = tuple(cost for _, _, cost in drawn if cost is not None)
+        return Decoded(tokens=tuple(token for _, token, _ in drawn), costs=costs)
 
     def append(self, tokens: Sequence[int], sources: Sources) -> None:
         """Appends what was committed, which is not always what was drawn here."""
@@ -197,10 +202,26 @@ class SlotDecoder:
         return bool(self.job.observers) or self.job.mechanism.top_k is not None
 
     def _distributions(self, sources: Sources) -> list[Aggregate]:
-        with _mapper(self.job.source) as spread:
-            laws = list(spread(self._laws.aggregate, self._items, self._rows.logits(), sources))
+        laws = self._spread(self._laws.aggregate, self._items, self._rows.logits(), sources)
         self._written = True
         return laws
+
+    def _spread(self, work: Callable[..., T], *columns: Iterable[Any]) -> list[T]:
+        """What `work` gives for every slot, on all cores; in order for a recorded source, which may depend on it."""
+        items = list(zip(*columns, strict=True))
+        if self._threads is None:
+            return list(itertools.starmap(work, items))
+        # Several slots at a time, because a thread's task costs as much as a short row.
+        width = max(1, len(items) // (4 * _THREADS))
+        parts = (items[start : start + width] for start in range(0, len(items), width))
+        done = self._threads.map(lambda part: list(itertools.starmap(work, part)), parts)
+        return list(itertools.chain.from_iterable(done))
+
+    def _aggregate_and_draw(
+        self, item: SlotInput, logits: torch.Tensor, source: int | None, place: str
+    ) -> tuple[Aggregate, int, Cost | None]:
+        law = self._laws.aggregate(item, logits, source)
+        return law, *self._draw(law, place)
 
     def _draw(self, law: Aggregate, place: str) -> tuple[int, Cost | None]:
         mechanism = self.job.mechanism
@@ -234,25 +255,3 @@ class SlotDecoder:
                 document=text.document,
                 position=len(text.current),
             )
-
-
-_Map = Callable[..., Iterator[Any]]
-
-
-@contextmanager
-def _mapper(source: Source) -> Iterator[_Map]:
-    """`map` over slots, on all cores; sequential for a recorded source, which may depend on the order."""
-    if source.name != OS_ENTROPY.name:
-        yield map
-        return
-    threads = min(8, cores())
-    with ThreadPoolExecutor(threads) as pool:
-
-        def spread(work: Callable[..., Any], *columns: Any) -> Iterator[Any]:
-            """Several slots at a time, because a thread's task costs as much as a short row."""
-            items = list(zip(*columns, strict=True))
-            width = max(1, len(items) // (4 * threads))
-            parts = (items[start : start + width] for start in range(0, len(items), width))
-            return itertools.chain.from_iterable(pool.map(lambda part: list(itertools.starmap(work, part)), parts))
-
-        yield spread
