@@ -299,8 +299,8 @@ MECHANISMS = (
     Mutant(
         "vectors: noise × .9",
         "mechanisms/dataset_vectors/generator.py",
-        "release.noisy_sum(each, clips[-1], result.width, scale, self.source)",
-        "release.noisy_sum(each, clips[-1], result.width, 0.9 * scale, self.source)",
+        "release.with_noise(exact, scale, self.source)",
+        "release.with_noise(exact, 0.9 * scale, self.source)",
         (f"{DRAWN}::test_noise_of_vectors",),
     ),
     Mutant(

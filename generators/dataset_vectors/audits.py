@@ -237,7 +237,9 @@ def _play(run: VectorsRun, mechanism: DatasetVectors, folder: Path, name: str) -
         open_audit_run(run, folder, name, mechanism, about) as charged,
         Journal(folder / f"{name}.jsonl", about) as journal,
     ):
-        result = mechanism.release(records, run.writer, charged, journal=journal, progress=step)
+        result = mechanism.release(
+            records, run.writer, charged, journal=journal, progress=step, executor=run.settings.executor
+        )
     by_attack = _of_vectors(run, mechanism, result, coins)
     by_attack[PRINTED] = _of_texts(run, mechanism, result, coins)
     return MembershipScores(by_attack, coins.included)

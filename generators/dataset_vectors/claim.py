@@ -115,6 +115,7 @@ class DatasetVectorsClaim(EmbeddingClaim):
     parameters: DatasetVectorsParameters
     public: VectorsPublic
     audits: Sequence[Literal["distinguishing", "membership"]] = []
+    spread = True
 
     def check(self) -> None:
         if self.public.context_tokens is not None:

@@ -125,7 +125,15 @@ def generate(claim: DatasetVectorsClaim, output: Path, settings: RunSettings) ->
     def make(run: Run, ledger: Path) -> VectorsRun:
         with Journal(ledger.with_name(JOURNAL), of_journal) as journal:
             with settings.progress.stage("Releasing vectors") as step:
-                result = mechanism.release(records, writer, run, journal=journal, progress=step, source=settings.source)
+                result = mechanism.release(
+                    records,
+                    writer,
+                    run,
+                    journal=journal,
+                    progress=step,
+                    source=settings.source,
+                    executor=settings.executor,
+                )
             protected = mechanism.releasable and settings.source.name == OS_ENTROPY.name
             vectors = ReleasedVectors.of(mechanism, result, writer, protected=protected)
             documents = write_all(claim, vectors, writer, journal, settings)

@@ -1,18 +1,32 @@
-"""Differences of records' hidden states and those of public negatives, for one label."""
+"""Differences of records' hidden states and those of public negatives, for one label.
+
+Sums of clipped differences are added up from pieces of a fixed number of records, which workers compute. They are whole
+numbers, so that the order does not matter. A worker's sum is private: it has no noise yet.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from dpassay.base.arrays import Floats, Integers
+from dpassay.base.pieces import pieces
 from dpassay.data.records import Record
-from dpassay.mechanisms.dataset_vectors.states import StateShape, states
+from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor, exclusive, kept
+from dpassay.mechanisms.compute.workers import WorkerError, name_of_worker
+from dpassay.mechanisms.dataset_vectors.release import clipped
+from dpassay.mechanisms.dataset_vectors.states import StateShape, Tokens, states, verified
+from dpassay.mechanisms.models.model_reference import ModelReference
 
 if TYPE_CHECKING:
     from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
+    from dpassay.mechanisms.models.language_model import LanguageModel
+
+PASSES = 16
+"""The number of forward passes of a piece."""
 
 
 class Pairs(Protocol):
@@ -66,22 +80,98 @@ class Differences:
 
     def of(self, records: Sequence[Record]) -> Iterator[Floats]:
         """The difference of each record, shape (blocks, d), in order; private."""
-        behind, indices = self._behind, np.arange(len(records))
-        match self.mechanism.pairing:
-            case "hashed":
-                pairs = self.mechanism.negatives_of((record.slotting_id for record in records), len(behind))
-            case "rows":
-                pairs = indices % len(behind)
-            case _:
-                behind, pairs = behind.mean(axis=0, keepdims=True), np.zeros(len(records), dtype=np.int64)
-        texts = (record.text for record in records)
-        for pair, result in zip(pairs, self._states(texts), strict=True):
+        behind, pairs = self._pairs(records)
+        for pair, result in zip(pairs, self._states(record.text for record in records), strict=True):
             yield result - behind[pair]
 
+    def clipped_sum(
+        self, records: Sequence[Record], clips: Sequence[float], executor: Executor, counted: Callable[[int], None]
+    ) -> Integers:
+        """The sum of records' differences, clipped to C of each block, shape (blocks, d), in integer units; private.
+
+        Args:
+            records: in any order.
+            clips: C of each block.
+            executor: where states are computed.
+            counted: called with the number of further records that are done.
+        """
+        behind, pairs = self._pairs(records)
+        model = self._writer.model if executor is THIS_PROCESS else ModelReference.of(self._writer.model)
+        job = StateJob(model, self._blocks, self._shape, behind, tuple(clips))
+        paired = zip(pairs.tolist(), self._tokens(record.text for record in records), strict=True)
+        total, left, size = np.zeros(behind.shape[1:], dtype=np.int64), len(records), PASSES * self._shape.rows
+        for part in executor.map(clipped_sum, pieces(paired, size), job):
+            total += part
+            counted(min(size, left))
+            left -= size
+        return total
+
+    def _pairs(self, records: Sequence[Record]) -> tuple[Floats, Integers]:
+        """What records differ from, shape (negatives, blocks, d), and which of it each one does."""
+        match self.mechanism.pairing:
+            case "hashed":
+                count = len(self._behind)
+                return self._behind, self.mechanism.negatives_of((record.slotting_id for record in records), count)
+            case "rows":
+                return self._behind, np.arange(len(records)) % len(self._behind)
+            case _:
+                return self._behind.mean(axis=0, keepdims=True), np.zeros(len(records), dtype=np.int64)
+
     def _states(self, texts: Iterable[str]) -> Iterator[Floats]:
+        return states(self._writer.model.network, self._tokens(texts), self._blocks, self._shape)
+
+    def _tokens(self, texts: Iterable[str]) -> Iterator[Tokens]:
         whole = self.mechanism.pool == "prompt"
-        given = (self._writer.tokens_of(self._prompt, text, whole=whole) for text in texts)
-        return states(self._writer.model.network, given, self._blocks, self._shape)
+        return (self._writer.tokens_of(self._prompt, text, whole=whole) for text in texts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StateJob:
+    """What all pieces of a sum share; public.
+
+    Attributes:
+        model: in this process, or where it is found.
+        blocks: counted from 0.
+        shape: of forward passes.
+        behind: what records differ from, shape (negatives, blocks, d).
+        clips: C of each block.
+    """
+
+    model: LanguageModel | ModelReference
+    blocks: tuple[int, ...]
+    shape: StateShape
+    behind: Floats
+    clips: tuple[float, ...]
+
+    def network(self) -> Any:
+        """The network of the model in this process.
+
+        Raises:
+            WorkerError: if there is another model here, or its rows depend on each other.
+        """
+        if not isinstance(self.model, ModelReference):
+            return self.model.network
+        model, shape = self.model.load(), self.shape
+
+        def exact() -> bool:
+            return verified(model.network, model.vocabulary_size, self.blocks, shape.rows, shape.length)
+
+        if shape.exact and not kept((self.model, self.blocks, shape), exact):
+            raise WorkerError(
+                f"worker on {name_of_worker()}: a text's hidden states depend there on the texts beside it, and on "
+                "this machine they do not; use machines of one kind"
+            )
+        return model.network
+
+
+def clipped_sum(piece: Sequence[tuple[int, Tokens]], job: StateJob) -> Integers:
+    """The sum of the clipped differences of some records, given by what they differ from and their tokens; private."""
+    total = np.zeros(job.behind.shape[1:], dtype=np.int64)
+    with exclusive:  # passes set up the model
+        found = states(job.network(), (tokens for _, tokens in piece), job.blocks, job.shape)
+        for (pair, _), result in zip(piece, found, strict=True):
+            total += clipped(result - job.behind[pair], job.clips)
+    return total
 
 
 def _lengths(vectors: Floats) -> Floats:

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -51,6 +51,7 @@ from dpassay.base import validate
 from dpassay.base.arrays import Floats, Integers
 from dpassay.data.batching import keyed_hash
 from dpassay.data.records import Record, RecordsAt, Texts
+from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor
 from dpassay.mechanisms.dataset_vectors import release
 from dpassay.mechanisms.dataset_vectors.journalled import journalled
 from dpassay.mechanisms.embedding.embedder import Embedder, all_embedded, embedded
@@ -297,6 +298,7 @@ class DatasetVectors:
         journal: Journal,
         progress: Callable[[int, int], None] | None = None,
         source: Source = OS_ENTROPY,
+        executor: Executor = THIS_PROCESS,
     ) -> DatasetVectorsResult:
         """Releases shots and vectors, or resumes an interrupted run.
 
@@ -308,6 +310,7 @@ class DatasetVectors:
             journal: of candidates and negatives.
             progress: called with the number of finished steps (texts written, records read) and their number.
             source: of the noise and the sample. If it is recorded, the run must say so.
+            executor: where states of records are computed. Noise is drawn in this process.
 
         Raises:
             ValueError: if records, model or parameters are invalid, or differ from those of the interrupted run.
@@ -317,7 +320,7 @@ class DatasetVectors:
         embedder = load_embedder(self.embedder)
         public = (self, writer, writer.model.fingerprint, writer.model.dtype, embedder.fingerprint)
         evolution_run.note_inputs(run, records, public)
-        return VectorRelease(self, records, writer, embedder, run, journal, source, progress).result()
+        return VectorRelease(self, records, writer, embedder, run, journal, source, progress, executor).result()
 
 
 def _gaussian(noise_multiplier: float) -> DpEvent:
@@ -368,7 +371,9 @@ class VectorRelease:
         journal: Journal,
         source: Source,
         progress: Callable[[int, int], None] | None,
+        executor: Executor,
     ) -> None:
+        self.executor = executor
         self.mechanism, self.records, self.writer, self.embedder = mechanism, records, writer, embedder
         self.run, self.journal, self.source = run, journal, source
         self.members = evolution_run.by_label(records, mechanism.labels)
@@ -489,8 +494,8 @@ class VectorRelease:
                 self._count(len(negatives[label]))
                 norms.append(result.norms())
                 clips.append(result.clips(candidates.get(label, ())))
-                each = self._counted(result.of(self._used(label)))
-                noisy = release.noisy_sum(each, clips[-1], result.width, scale, self.source)
+                exact = result.clipped_sum(self._used(label), clips[-1], self.executor, self._count)
+                noisy = release.with_noise(exact, scale, self.source)
                 sums.append(evolution_run.packed(noisy.ravel()))
             return {"texts": public, "exact": shape.exact, "norms": norms, "clips": clips, "sums": sums}
 
@@ -517,8 +522,3 @@ class VectorRelease:
             else:
                 members = members[release.drawn_sample(len(members), sample, self.source)]
         return RecordsAt(self.records, members)
-
-    def _counted(self, differences: Iterable[Floats]) -> Iterator[Floats]:
-        for difference in differences:
-            yield difference
-            self._count()

@@ -45,16 +45,20 @@ def shape_of(network: Any, vocabulary_size: int, chosen: Sequence[int], *, texts
     tokens of a text with what precedes it."""
 
     def holds(shape: RowShape) -> bool:
-        def trace(contexts: row_shapes.Contexts, origin: Sequence[int]) -> row_shapes.Trace:
-            result = forward_pass(
-                network, [(tokens, len(tokens) // 2) for tokens in contexts], chosen, shape.rows, length
-            )
-            return np.ascontiguousarray(result.transpose(1, 0, 2)).view(np.int32)
-
-        return row_shapes.holds_in_all_arrangements(vocabulary_size, shape, trace)
+        return verified(network, vocabulary_size, chosen, shape.rows, length)
 
     shape, exact = row_shapes.most_rows(row_shapes.preferred(texts, length, length, length), holds)
     return StateShape(shape.rows, length, exact)
+
+
+def verified(network: Any, vocabulary_size: int, chosen: Sequence[int], rows: int, length: int) -> bool:
+    """Whether rows do not depend on each other, bit for bit, on this machine, in passes of so many rows and tokens."""
+
+    def trace(contexts: row_shapes.Contexts, origin: Sequence[int]) -> row_shapes.Trace:
+        result = forward_pass(network, [(tokens, len(tokens) // 2) for tokens in contexts], chosen, rows, length)
+        return np.ascontiguousarray(result.transpose(1, 0, 2)).view(np.int32)
+
+    return row_shapes.holds_in_all_arrangements(vocabulary_size, RowShape(rows, length, length, length), trace)
 
 
 def states(network: Any, texts: Iterable[Tokens], chosen: Sequence[int], shape: StateShape) -> Iterator[Floats]:

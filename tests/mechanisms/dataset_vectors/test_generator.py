@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from dp_accounting import dp_event
 from small_models import save_model
 
@@ -17,16 +18,19 @@ from dpassay.accounting.events import ParallelDpEvent
 from dpassay.accounting.gaussian import sampled_epsilon, sum_sensitivity
 from dpassay.accounting.ledger.ledger import Ledger
 from dpassay.data.records import Record
-from dpassay.mechanisms.dataset_vectors import generator, release, states
+from dpassay.mechanisms.compute.workers import WorkerError, executor
+from dpassay.mechanisms.dataset_vectors import differences, generator, release, states
 from dpassay.mechanisms.dataset_vectors.generator import DatasetVectors
 from dpassay.mechanisms.dataset_vectors.texts import ShotWriter
 from dpassay.mechanisms.evolution.journal import Journal
 from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.models.model_reference import ModelReference
 from dpassay.mechanisms.primitives.charged import RunMismatchError
 from dpassay.mechanisms.primitives.randomness import Recorded
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 RECORDS = [Record(str(i), f"the patient {'abcdefgh'[i]} came {i} times", "ab"[i % 2]) for i in range(8)]
+MORE = [Record(str(i), f"patient {i} came {i % 5} times") for i in range(32)]
 SMALL: dict[str, Any] = {
     "noise_multiplier": 1.5,
     "shots_noise_multiplier": 2.0,
@@ -215,6 +219,41 @@ def test_a_killed_run_resumes_with_the_same_vectors_and_no_second_charge(writer:
     assert first.norms == again.norms
     with pytest.raises(RunMismatchError):
         ran(mechanism, RECORDS[1:], writer, tmp_path)
+
+
+def test_sums_do_not_depend_on_pieces(writer: ShotWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = []
+    for passes in (1, 16):
+        monkeypatch.setattr(differences, "PASSES", passes)
+        (folder := tmp_path / str(passes)).mkdir()
+        results.append(ran(DatasetVectors(**SMALL), MORE, writer, folder))
+    np.testing.assert_array_equal(results[0].means[None], results[1].means[None])
+
+
+@pytest.mark.slow
+def test_workers_give_the_same_vectors(writer: ShotWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit for bit, with one thread here and there."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(differences, "PASSES", 1)
+    threads, results = torch.get_num_threads(), []
+    torch.set_num_threads(1)
+    try:
+        for workers in (None, 1, 2):
+            (folder := tmp_path / str(workers)).mkdir()
+            with executor(workers, None) as do:
+                results.append(ran(DatasetVectors(**SMALL), MORE, writer, folder, executor=do))
+    finally:
+        torch.set_num_threads(threads)
+    for result in results[1:]:
+        np.testing.assert_array_equal(result.means[None], results[0].means[None])
+
+
+def test_a_worker_whose_rows_depend_on_each_other_says_so(writer: ShotWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(differences, "verified", lambda *_: False)
+    shape = states.StateShape(1, 30, exact=True)
+    job = differences.StateJob(ModelReference.of(writer.model), (0,), shape, np.zeros((1, 1, 32)), (1.0,))
+    with pytest.raises(WorkerError, match="depend there on the texts beside it, and on this machine they do not"):
+        differences.clipped_sum([(0, ([1, 2], 0))], job)
 
 
 @pytest.mark.parametrize(
