@@ -110,7 +110,7 @@ def _in_process(job: Job, indices: deque[int], seed: int) -> Results:
 
 def _in_pieces(job: Job, indices: deque[int], seed: int, executor: Executor) -> Results:
     """Results as they arrive. Workers receive few repetitions at a time, fewer towards the end."""
-    under_way: dict[Pending[list[str]], Sequence[int]] = {}
+    under_way: dict[Pending[list[str]], list[int]] = {}
     while indices or under_way:
         workers = executor.workers
         while indices and len(under_way) < _AHEAD * workers:
