@@ -14,3 +14,16 @@ def pieces(items: Iterable[T], size: int) -> Iterator[list[T]]:
     remaining = iter(items)
     while piece := list(islice(remaining, size)):
         yield piece
+
+
+def text_pieces(texts: Iterable[str], size: int, characters: int) -> Iterator[list[str]]:
+    """Lists of the next texts, at most `size` of them, and no more after so many characters; read once."""
+    piece, length = list[str](), 0
+    for text in texts:
+        piece.append(text)
+        length += len(text)
+        if len(piece) == size or length >= characters:
+            yield piece
+            piece, length = [], 0
+    if piece:
+        yield piece

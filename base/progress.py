@@ -71,6 +71,26 @@ def of_part(step: Step | None, before: int, total: int) -> Step | None:
     return None if step is None else lambda done, _: step(before + done, total)
 
 
+def joint_steps(step: Step | None, *totals: int) -> list[Step]:
+    """A step for each of several kinds of work that are done by turns: `step` is called with the sums of all.
+
+    Args:
+        step: of all work; None for none.
+        totals: how much each is expected to be; a later call corrects it.
+    """
+    done, expected = [0] * len(totals), list(totals)
+
+    def part(kind: int) -> Step:
+        def called(now: int, total: int) -> None:
+            done[kind], expected[kind] = now, total
+            if step is not None:
+                step(sum(done), sum(expected))
+
+        return called
+
+    return [part(kind) for kind in range(len(totals))]
+
+
 def with_progress(items: Iterable[T], step: Step, total: int, *, begin: int = 0, every: int = 1) -> Iterator[T]:
     """The items; after each `every` of them, and after the last, `step` is called with the items done, those that were
     done before (`begin`) included, and the total."""

@@ -72,7 +72,15 @@ def generate(claim: AugPEClaim, output: Path, settings: RunSettings) -> AugPERun
     def make(run: Run, ledger: Path) -> AugPERun:
         journal = ledger.with_name(JOURNAL)
         with settings.progress.stage("Generating") as step:
-            result = mechanism.generate(records, writer, run, journal=journal, progress=step, source=settings.source)
+            result = mechanism.generate(
+                records,
+                writer,
+                run,
+                journal=journal,
+                progress=step,
+                source=settings.source,
+                executor=settings.executor,
+            )
         return AugPERun(
             claim=claim,
             settings=settings,

@@ -108,6 +108,8 @@ class EmbeddingClaim(Claim):
 class EvolutionClaim(EmbeddingClaim):
     """A claim about an evolutionary text generator, or the configuration of a run."""
 
+    spread = True
+
     def check(self) -> None:
         if self.public.context_tokens is not None:
             raise ValueError("public.context_tokens: is for mechanism private_inference only; leave it out")

@@ -259,7 +259,7 @@ def generate(claim: PrivateInferenceClaim, output: Path, settings: RunSettings) 
     given = () if on_canaries else claim.load_records(settings.download)
     model = load_model(claim, settings.model, settings.device, settings.download)
     with input_errors():
-        mechanism.check(given, model)
+        mechanism.check(given, model, settings.executor)
         rows = mechanism.row_plan(model)
     key = kept_key(output / PRIVATE / LEDGER, claim.name, settings.anchor)
 

@@ -202,6 +202,7 @@ def generate(claim: SecretEvolutionClaim, output: Path, settings: RunSettings) -
                 incidence=incidence,
                 progress=step,
                 source=settings.source,
+                executor=settings.executor,
             )
         return SecretEvolutionRun(
             claim=claim,

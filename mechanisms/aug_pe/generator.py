@@ -33,17 +33,18 @@ from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.ledger.entries import Charge
 from dpassay.accounting.ledger.run import Run
 from dpassay.base import validate
-from dpassay.base.progress import of_part
-from dpassay.data.records import Record
+from dpassay.base.progress import Step, joint_steps, of_part
+from dpassay.data.records import Record, RecordsAt, Texts
 from dpassay.mechanisms.aug_pe.selection import selected
+from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor
 from dpassay.mechanisms.embedding.embedder import Embedder, Vectors
 from dpassay.mechanisms.embedding.load import load_embedder
-from dpassay.mechanisms.embedding.stored_vectors import ManyVectors, embedded_records
 from dpassay.mechanisms.evolution import run as evolution_run
 from dpassay.mechanisms.evolution.journal import Journal
 from dpassay.mechanisms.evolution.loop import EvolutionSettings, Select, SyntheticText, evolve
 from dpassay.mechanisms.evolution.run import ByLabel
-from dpassay.mechanisms.evolution.voting import record_votes, votes_event
+from dpassay.mechanisms.evolution.voters import Voters
+from dpassay.mechanisms.evolution.voting import votes_event
 from dpassay.mechanisms.models.writers import Writer
 from dpassay.mechanisms.primitives import charged
 from dpassay.mechanisms.primitives.public_fields import check_adjacency
@@ -164,6 +165,7 @@ class AugPE:
         journal: Path | str,
         progress: Callable[[int, int], None] | None = None,
         source: Source = OS_ENTROPY,
+        executor: Executor = THIS_PROCESS,
     ) -> AugPEResult:
         """Generates the synthetic texts, or resumes an interrupted run.
 
@@ -173,8 +175,10 @@ class AugPE:
             run: of a ledger, begun with `plan()`. Every round is charged before its noise is drawn, and only committed
                 values are used; the caller finishes the run.
             journal: the file of the candidates, in an existing private folder.
-            progress: called with the number of texts generated and the largest possible number.
+            progress: called with the number of texts generated and records embedded, and the largest possible number.
             source: of the noise. If it is recorded, the run must say so: ``run.about["noise"] == "recorded"``.
+            executor: where records and candidates are embedded, votes counted, and texts written by a local model. The
+                result does not depend on it.
 
         Raises:
             ValueError: if records, writer or parameters are invalid, or differ from those of the interrupted run.
@@ -185,14 +189,19 @@ class AugPE:
         public = (self, writer.fingerprint, embedder.fingerprint)
         evolution_run.note_inputs(run, records, public)
         with Journal(journal, self.settings.about(writer, embedder)) as candidates:
-            rounds = _Rounds(self, records, embedder, run, source)
+            rounds = _Rounds(self, records, embedder, run, source, executor)
             evolutions = list(rounds.evolutions())
             total, before = sum(settings.texts for settings in evolutions), 0
+            written, embedded = joint_steps(progress, total, len(records))
+            rounds.embedded = embedded
             texts: list[SyntheticText] = []
             for settings in evolutions:
-                seen = of_part(progress, before, total) if len(evolutions) > 1 else progress
-                texts += evolve(settings, writer, embedder, rounds.selection(settings), candidates, seen)
+                seen = of_part(written, before, total) if len(evolutions) > 1 else written
+                texts += evolve(settings, writer, embedder, rounds.selection(settings), candidates, seen, executor)
                 before += settings.texts
+            if not rounds.voters.embedded:  # all votes were counted in an earlier call
+                embedded(0, 0)
+            rounds.voters.close()
         return AugPEResult(tuple(texts), tuple(rounds.votes))
 
 
@@ -210,15 +219,23 @@ class AugPEResult:
 
 
 class _Rounds:
-    """The rounds of one call of `AugPE.generate`; records are embedded when votes are first counted."""
+    """The rounds of one call of `AugPE.generate`; records are embedded before the first votes that are counted."""
 
     def __init__(
-        self, mechanism: AugPE, records: Sequence[Record], embedder: Embedder, run: Run, source: Source
+        self,
+        mechanism: AugPE,
+        records: Sequence[Record],
+        embedder: Embedder,
+        run: Run,
+        source: Source,
+        executor: Executor,
     ) -> None:
-        self.mechanism, self.records, self.embedder, self.run, self.source = mechanism, records, embedder, run, source
+        self.mechanism, self.run, self.source = mechanism, run, source
         self.members = evolution_run.by_label(records, mechanism.labels)
+        texts = {label: Texts(RecordsAt(records, members)) for label, members in self.members.items()}
+        self.voters = Voters(embedder, texts, executor)
+        self.embedded: Step | None = None
         self.votes: list[ByLabel] = []
-        self._vectors: dict[str | None, ManyVectors] = {}
 
     def evolutions(self) -> Iterator[EvolutionSettings]:
         """One evolution for all labels; as published, one for each label, of a size proportional to the label."""
@@ -263,15 +280,13 @@ class _Rounds:
     def _noisy_votes(self, step: int, candidates: Mapping[str | None, Vectors]) -> ByLabel:
         """The committed votes of a step, or new votes, which are charged before they are drawn."""
         charge = Charge(key=f"{VOTES}/{step}", stage=VOTES, event=self.mechanism.votes_event())
+        if self.run.outcome(charge.key) is None:
+            self.voters.embed(self.embedded)  # before the charge, so that an embedder that fails costs nothing
         return evolution_run.released_votes(
             self.run, charge, candidates, lambda label: self._drawn(label, candidates[label])
         )
 
     def _drawn(self, label: str | None, candidates: Vectors) -> str:
-        if label not in self._vectors:
-            members = self.members[label]
-            texts = (self.records[index].text for index in members.tolist())
-            self._vectors[label] = embedded_records(self.embedder, texts, len(members))
-        exact = record_votes(self._vectors[label], candidates).astype(np.float64)
+        exact = self.voters.votes(label, candidates).astype(np.float64)
         sigma = self.mechanism.noise_multiplier
         return evolution_run.packed(self.source.add_gaussian(exact, sigma) if sigma else exact)

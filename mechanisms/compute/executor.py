@@ -48,7 +48,8 @@ class Executor(ABC):
         Args:
             function: at the top level of a module. It may be called more than once, if a worker dies.
             arguments: of the function; they can be pickled.
-            near: a name. Pieces of the same name go to the same worker while it lives, since it keeps what they need.
+            near: a name. Pieces of the same name go to the same worker while it lives, since it keeps what they need;
+                mostly, since one without work may take them. The address of a worker names this worker.
         """
 
     @abstractmethod

@@ -12,6 +12,7 @@ import hashlib
 import logging
 import platform
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from importlib import import_module, metadata
@@ -154,6 +155,14 @@ def _distributed(option: str) -> Any:
     return distributed
 
 
+def address_of_worker() -> str:
+    """The address of the worker that does a piece of work."""
+    from distributed import get_worker
+
+    address: str = get_worker().address
+    return address
+
+
 def name_of_worker() -> str:
     """The name of this machine, for messages about it."""
     return platform.node()
@@ -208,6 +217,8 @@ class Workers(Executor):
         with self._lock:
             known = self._near.get(near)
             addresses = sorted(self._client.nthreads())
+            if near in addresses:
+                return near
             if known not in addresses and addresses:
                 known = self._near[near] = addresses[self._turn % len(addresses)]
                 self._turn += 1
@@ -225,26 +236,45 @@ class _Piece:
 
     def result(self) -> Any:
         with reporting():
-            worker, value = self._future.result()
-        if self._near:
-            self._places[self._near] = worker
+            worker, value, error = self._future.result()
+            if self._near:
+                self._places[self._near] = worker
+            if error is not None:
+                raise error
         return value
 
 
-def _done(sent: bytes) -> tuple[str, Any]:
-    """A piece on a worker, and the address of the worker."""
-    from distributed import get_worker
+def _done(sent: bytes) -> tuple[str, Any, Exception | None]:
+    """A piece on a worker: the address of the worker, and what the piece returned or raised.
+
+    An error is returned, since dask writes the beginning of the arguments of what raises one to the worker's log, and
+    they may be private.
+    """
     from distributed.protocol import pickle
 
-    address = get_worker().address
+    address = address_of_worker()
     try:
         function, arguments = pickle.loads(sent)
     except Exception as error:
-        raise WorkerError(
-            f"worker {address}: cannot import what it is sent ({type(error).__name__}: {error}); a function must be in "
-            "a module that is installed there"
-        ) from None
-    return address, function(*arguments)
+        reason = f"cannot import what it is sent ({type(error).__name__}: {error})"
+        instead = "a function must be in a module that is installed there"
+        return address, None, WorkerError(f"worker {address}: {reason}; {instead}")
+    try:
+        return address, function(*arguments), None
+    except Exception as error:
+        return address, None, _sendable(error)
+
+
+def _sendable(error: Exception) -> Exception:
+    """An error as it can be sent, with the lines of code where it was raised."""
+    from distributed.protocol import pickle
+
+    error.add_note("on a worker:\n" + "".join(traceback.format_tb(error.__traceback__)))
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def _check_code(client: Any) -> None:

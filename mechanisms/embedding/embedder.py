@@ -9,15 +9,18 @@ analysis). `embedding.sentence` has the models.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from functools import cache, partial
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpassay.base import validate
-from dpassay.base.pieces import pieces
+from dpassay.base.pieces import text_pieces
+from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor
+from dpassay.mechanisms.compute.needs import Need, as_it_is, map_with
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 Vectors = NDArray[np.float32]
 
 _LARGEST = 2**28
+_TEXTS, _CHARACTERS = 1024, 2**22  # limits of a piece whose vectors are computed at once
 FIT_TEXTS = 20_000
 """Largest number of public texts on which a projection is fitted."""
 
@@ -48,27 +52,83 @@ class Embedder(Protocol):
         """Vectors of shape (N, d), rows of length 1, or 0 for a text in which nothing is recognised."""
 
 
-def embedded(embedder: Embedder, texts: Iterable[str], rows: int = 4096) -> Iterator[Vectors]:
-    """The vectors of many texts, `rows` at a time, to limit the memory.
+@runtime_checkable
+class FromFiles(Protocol):
+    """An embedder that another process loads from its own files; any other is sent as it is."""
+
+    def loader(self) -> Callable[[], Embedder]:
+        """How another process gets the same one; it can be pickled."""
+
+
+def embedded(embedder: Embedder, texts: Iterable[str], executor: Executor = THIS_PROCESS) -> Iterator[Vectors]:
+    """The vectors of many texts, in order, some texts at a time, to limit the memory.
 
     Raises:
         ValueError: if the embedder does not return what `Embedder` requires.
     """
-    for piece in pieces(texts, validate.integer(minimum=1, rows=rows)):
-        vectors = embedder.embed(piece)
-        right = vectors.shape == (len(piece), embedder.dimension)
-        if not right or not (np.square(vectors, dtype=np.float64).sum(axis=1) < 1.0001).all():
-            raise ValueError(f"embedder {embedder.name!r} must give one row of length 1 or 0 for each text")
-        yield vectors
+    yield from map_with(executor, checked_vectors, text_pieces(texts, _TEXTS, _CHARACTERS), needed(embedder))
 
 
-def all_embedded(embedder: Embedder, texts: Iterable[str]) -> Vectors:
+def all_embedded(embedder: Embedder, texts: Iterable[str], executor: Executor = THIS_PROCESS) -> Vectors:
     """The vectors of texts, shape (N, d).
 
     Raises:
         ValueError: if the embedder does not return what `Embedder` requires.
     """
-    return np.concatenate([np.empty((0, embedder.dimension), dtype=np.float32), *embedded(embedder, texts)])
+    return np.concatenate([np.empty((0, embedder.dimension), dtype=np.float32), *embedded(embedder, texts, executor)])
+
+
+def checked_vectors(texts: Sequence[str], embedder: Embedder) -> Vectors:
+    """The vectors of texts.
+
+    Raises:
+        ValueError: if the embedder does not return what `Embedder` requires.
+    """
+    vectors = embedder.embed(texts)
+    right = vectors.shape == (len(texts), embedder.dimension)
+    if not right or not (np.square(vectors, dtype=np.float64).sum(axis=1) < 1.0001).all():
+        raise ValueError(f"embedder {embedder.name!r} must give one row of length 1 or 0 for each text")
+    return vectors
+
+
+def needed(embedder: Embedder) -> Need[Embedder]:
+    """The embedder as pieces of work need it. A worker has the same one only if public texts have the same vectors
+    there, bit for bit: otherwise a record's vector would depend on which worker computes it, and so on other records.
+    """
+
+    @cache
+    def sent() -> tuple[str, Callable[[], Embedder]]:
+        load = embedder.loader() if isinstance(embedder, FromFiles) else as_it_is(embedder)
+        expected = (embedder.fingerprint, _trial(embedder))
+        return " ".join(expected), partial(_loaded_there, load, *expected)
+
+    return Need("embedder", embedder, sent)
+
+
+def _loaded_there(load: Callable[[], Embedder], fingerprint: str, trial: str) -> Embedder:
+    """The embedder on a worker.
+
+    Raises:
+        ValueError: if it is another one than the coordinator's.
+    """
+    embedder = load()
+    if embedder.fingerprint != fingerprint:
+        raise ValueError(f"{embedder.name} has other files than on the machine that began the run; copy them")
+    if _trial(embedder) != trial:
+        raise ValueError(
+            f"{embedder.name} gives other vectors than on the machine that began the run; use machines of one kind, "
+            "with the same packages and number of threads"
+        )
+    return embedder
+
+
+def _trial(embedder: Embedder) -> str:
+    """SHA-256 of the vectors of public texts of several lengths."""
+    digest = hashlib.sha256()
+    for times in (0, 1, 2, 3, 5, 8, 13, 40):
+        vectors = embedder.embed(["The quick brown fox jumps over the lazy dog. " * times])
+        digest.update(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
+    return digest.hexdigest()
 
 
 def unit_rows(vectors: NDArray[np.floating | np.integer]) -> Vectors:

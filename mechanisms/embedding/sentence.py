@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ class SentenceEmbedder:
             text alone; with more, padding and the shapes of matrix products let other texts change its last bits. Use
             more for public text only.
         network: the model.
+        source: what it was loaded from, a folder by its absolute path.
     """
 
     name: str
@@ -41,6 +43,7 @@ class SentenceEmbedder:
     dimension: int
     texts_at_once: int
     network: Any = field(repr=False)
+    source: str = ""
 
     @classmethod
     def load(
@@ -87,8 +90,14 @@ class SentenceEmbedder:
                 f"embedder {str(source)!r} has rope type 'dynamic', whose frequencies depend on previously embedded "
                 "texts; use another model"
             )
-        name = folder.resolve().name if Path(source).is_dir() else str(source)
-        return cls(name, _files_digest(folder), dimension, texts_at_once, network)
+        local = Path(source).is_dir()
+        name, place = (folder.resolve().name, str(folder.resolve())) if local else (str(source), str(source))
+        return cls(name, _files_digest(folder), dimension, texts_at_once, network, place)
+
+    def loader(self) -> Callable[[], SentenceEmbedder]:
+        """How another process loads the same model, from its own files, on the same kind of device."""
+        device = self.network.device.type
+        return partial(SentenceEmbedder.load, self.source, device, texts_at_once=self.texts_at_once)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Texts beyond the model's length are truncated, each independently of the others."""

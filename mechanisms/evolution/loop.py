@@ -29,9 +29,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpassay.base import validate
+from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor, ThisProcess
 from dpassay.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
 from dpassay.mechanisms.evolution.journal import Entry, Journal
-from dpassay.mechanisms.models.writers import Writer, WriterError, clean
+from dpassay.mechanisms.models.writers import (
+    LocalWriter,
+    TextRequest,
+    Writer,
+    WriterError,
+    clean,
+    written,
+    written_on_workers,
+)
 
 ATTEMPTS = 4
 """How often a text is requested, each time with another seed, while the answer is empty."""
@@ -134,6 +143,7 @@ def evolve(
     select: Select,
     journal: Journal,
     progress: Callable[[int, int], None] | None = None,
+    executor: Executor = THIS_PROCESS,
 ) -> tuple[SyntheticText, ...]:
     """Runs an evolution, or resumes an interrupted one.
 
@@ -144,6 +154,7 @@ def evolve(
         select: the mechanism's private selection.
         journal: opened with `settings.about(writer, embedder)`, and anything else that must not change.
         progress: called with the number of finished texts and the largest possible number; at the end, the actual one.
+        executor: where candidates are embedded and, if the writer is a `LocalWriter`, written.
 
     Returns:
         The last selection, label by label, best first.
@@ -153,18 +164,17 @@ def evolve(
         WriterError: if the writer generates no text at all for a label. Errors of the writer are raised after the texts
             that it finished are in the journal.
     """
-    loop = _Loop(settings, writer, embedder, journal, progress)
+    loop = _Loop(settings, writer, embedder, journal, progress, executor)
     first = [_Wanted(0, index) for index in range(settings.synthetic * settings.variations)]
-    pools = {label: loop.pool(label, loop.written(label, first)) for label in settings.groups}
+    candidates = loop.written(dict.fromkeys(settings.groups, first))
+    pools = {label: loop.pool(label, some) for label, some in candidates.items()}
     for number in range(settings.rounds):
-        vectors = {label: loop.vectors(label, pool, number) for label, pool in pools.items()}
-        chosen = select(number, vectors)
+        chosen = select(number, loop.vectors(pools, number))
         kept = {label: _kept(pool, chosen[label], settings.synthetic) for label, pool in pools.items()}
         if number == settings.rounds - 1:
             break
-        for label, best in kept.items():
-            children = loop.written(label, _children(best, number + 1, settings.variations))
-            pools[label] = loop.pool(label, [*best, *children])
+        children = loop.written(_children(kept, number + 1, settings.variations))
+        pools = {label: loop.pool(label, [*best, *children[label]]) for label, best in kept.items()}
     loop.finish()
     return tuple(
         SyntheticText(candidate.text, label, candidate.round, rank)
@@ -183,40 +193,65 @@ class _Loop:
         embedder: Embedder,
         journal: Journal,
         progress: Callable[[int, int], None] | None,
+        executor: Executor,
     ) -> None:
         self.settings, self.writer, self.embedder, self.journal = settings, writer, embedder, journal
+        self.executor = executor
+        self._local = writer if isinstance(writer, LocalWriter) and not isinstance(executor, ThisProcess) else None
         self._progress = progress or (lambda done, total: None)
         self._done: set[tuple[str | None, str]] = set()
 
-    def written(self, label: str | None, wanted: Sequence[_Wanted]) -> list[_Candidate]:
-        """Generates the wanted candidates of one label, in order; all are random texts, or all are variations."""
-        pending = [item for item in wanted if self.journal.get(label, item.key) is None]
-        for item in wanted:
-            if self.journal.get(label, item.key) is not None:
-                self._count(label, item)
+    def written(self, wanted: Mapping[str | None, Sequence[_Wanted]]) -> dict[str | None, list[_Candidate]]:
+        """Generates the wanted candidates of each label, in order; all are random texts, or all are variations."""
+        together = self._local is not None  # on workers, those of all labels are written side by side
+        for part in [wanted] if together else [{label: items} for label, items in wanted.items()]:
+            self._write(part)
+        return {
+            label: [_Candidate(item.key, self.journal.get(label, item.key) or "", item.round) for item in items]
+            for label, items in wanted.items()
+        }
+
+    def _write(self, wanted: Mapping[str | None, Sequence[_Wanted]]) -> None:
+        """Writes those that are not in the journal."""
+        pending: dict[str | None, list[_Wanted]] = {}
+        for label, items in wanted.items():
+            pending[label] = [item for item in items if self.journal.get(label, item.key) is None]
+            for item in items:
+                if self.journal.get(label, item.key) is not None:
+                    self._count(label, item)
         try:
             for attempt in range(ATTEMPTS):
-                if pending:
-                    pending = self._ask(label, pending, attempt)
-            if len(pending) == len(wanted) and not any(item.parent for item in wanted):
-                raise self._wrote_nothing(label)  # without saving anything, so that a fixed writer is called again
-            for item in pending:
-                self._add(label, item, "" if item.parent is None else item.parent.text)
+                pending = self._ask(pending, attempt)
+            for label, items in pending.items():
+                if len(items) == len(wanted[label]) and not any(item.parent for item in items):
+                    raise self._wrote_nothing(label)  # without saving, so that a fixed writer is called again
+                for item in items:
+                    self._add(label, item, "" if item.parent is None else item.parent.text)
         finally:
             self.journal.flush()
-        return [_Candidate(item.key, self.journal.get(label, item.key) or "", item.round) for item in wanted]
 
-    def _ask(self, label: str | None, wanted: Sequence[_Wanted], attempt: int) -> list[_Wanted]:
+    def _ask(self, wanted: Mapping[str | None, Sequence[_Wanted]], attempt: int) -> dict[str | None, list[_Wanted]]:
         """Requests texts from the writer; returns those that came back empty."""
-        seeds = [text_seed(self.settings.seed, label, item.key, attempt) for item in wanted]
-        parents = [item.parent.text for item in wanted if item.parent is not None]
-        answers = self.writer.vary(parents, label, seeds) if parents else self.writer.random(label, seeds)
-        again = []
-        for item, answer in zip(wanted, answers, strict=True):
+        again: dict[str | None, list[_Wanted]] = {label: [] for label in wanted}
+        requests = [
+            TextRequest(
+                label,
+                tuple(item.parent.text for item in items if item.parent is not None),
+                tuple(text_seed(self.settings.seed, label, item.key, attempt) for item in items),
+            )
+            for label, items in wanted.items()
+            if items
+        ]
+        if self._local is None:
+            answers = (answer for request in requests for answer in written(request, self.writer))
+        else:
+            answers = written_on_workers(self.executor, requests, self._local)
+        asked = ((label, item) for label, items in wanted.items() for item in items)
+        for (label, item), answer in zip(asked, answers, strict=True):
             if text := clean(answer or ""):
                 self._add(label, item, text)
             else:
-                again.append(item)
+                again[label].append(item)
         return again
 
     def _add(self, label: str | None, item: _Wanted, text: str) -> None:
@@ -257,19 +292,31 @@ class _Loop:
             "prompts and its largest number of tokens"
         )
 
-    def vectors(self, label: str | None, pool: Sequence[_Candidate], number: int) -> Vectors:
-        """The vectors that represent each candidate in a selection, shape (candidates, d)."""
+    def vectors(self, pools: Mapping[str | None, Sequence[_Candidate]], number: int) -> dict[str | None, Vectors]:
+        """The vectors that represent the candidates of each label in a selection, shape (candidates, d)."""
         ahead = self.settings.lookahead
         if not ahead:
-            return all_embedded(self.embedder, [candidate.text for candidate in pool])
-        children = self.written(label, _children(pool, number + 1, ahead))
-        vectors = all_embedded(self.embedder, [child.text for child in children])
-        return np.asarray(vectors.reshape(len(pool), ahead, -1).mean(axis=1, dtype=np.float64), dtype=np.float32)
+            return {label: self._embedded(pool) for label, pool in pools.items()}
+        children = self.written(_children(pools, number + 1, ahead))
+        return {
+            label: np.asarray(
+                self._embedded(some).reshape(len(pools[label]), ahead, -1).mean(axis=1, dtype=np.float64), np.float32
+            )
+            for label, some in children.items()
+        }
+
+    def _embedded(self, candidates: Sequence[_Candidate]) -> Vectors:
+        return all_embedded(self.embedder, [candidate.text for candidate in candidates], self.executor)
 
 
-def _children(parents: Sequence[_Candidate], number: int, count: int) -> list[_Wanted]:
-    """The first `count` variations of each parent for a round."""
-    return [_Wanted(number, variation, parent) for parent in parents for variation in range(count)]
+def _children(
+    parents: Mapping[str | None, Sequence[_Candidate]], number: int, count: int
+) -> dict[str | None, list[_Wanted]]:
+    """The first `count` variations of each parent for a round, by label."""
+    return {
+        label: [_Wanted(number, variation, parent) for parent in some for variation in range(count)]
+        for label, some in parents.items()
+    }
 
 
 def _kept(pool: Sequence[_Candidate], chosen: Indices, count: int) -> list[_Candidate]:

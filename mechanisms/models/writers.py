@@ -12,14 +12,18 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from dpassay.base import validate
 from dpassay.base.errors import DpassayError
+from dpassay.mechanisms.compute.executor import Executor
+from dpassay.mechanisms.compute.needs import Need, map_with
+from dpassay.mechanisms.models.model_reference import ModelReference
 from dpassay.mechanisms.models.prompts import FENCE, ours, render
 from dpassay.mechanisms.models.template_rendering import RenderingError
 
@@ -55,6 +59,56 @@ class Writer(Protocol):
 
     def vary(self, texts: Sequence[str], label: str | None, seeds: Sequence[int]) -> Iterator[str | None]:
         """One variation of each candidate, in order; as for `random`."""
+
+
+@runtime_checkable
+class LocalWriter(Writer, Protocol):
+    """A writer that workers load and use: each text is a function of its seed and of what it varies."""
+
+    @property
+    def rows(self) -> int:
+        """How many texts are written at a time."""
+
+    def loader(self) -> Callable[[], Writer]:
+        """How another process gets the same writer; it can be pickled."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextRequest:
+    """Texts of a label that a writer is asked for: one for each seed, random ones or, if there are texts, a variation
+    of each."""
+
+    label: str | None
+    texts: tuple[str, ...]
+    seeds: tuple[int, ...]
+
+    def parts(self, size: int) -> Iterator[TextRequest]:
+        """The request in parts of so many texts."""
+        for start in range(0, len(self.seeds), size):
+            part = slice(start, start + size)
+            yield TextRequest(self.label, self.texts[part], self.seeds[part])
+
+
+def written(request: TextRequest, writer: Writer) -> Iterator[str | None]:
+    """The texts of a request, as `Writer` yields them."""
+    if request.texts:
+        return writer.vary(request.texts, request.label, request.seeds)
+    return writer.random(request.label, request.seeds)
+
+
+def written_on_workers(
+    executor: Executor, requests: Iterable[TextRequest], writer: LocalWriter
+) -> Iterator[str | None]:
+    """The texts of requests, in order; workers write `writer.rows` of them at a time. Which texts these are does not
+    depend on the number of workers, so neither do the texts."""
+    parts = (part for request in requests for part in request.parts(writer.rows))
+    need: Need[Writer] = Need("writer", writer, lambda: (writer.fingerprint, writer.loader()))
+    for texts in map_with(executor, _all_written, parts, need):
+        yield from texts
+
+
+def _all_written(request: TextRequest, writer: Writer) -> list[str | None]:
+    return list(written(request, writer))
 
 
 def clean(text: str) -> str:
@@ -220,6 +274,11 @@ class ModelWriter:
         )
         return (text if ended or not self._whole else "" for text, ended in texts)
 
+    def loader(self) -> Callable[[], ModelWriter]:
+        """How another process loads the same writer, with the model from its own files."""
+        settings = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "model"}
+        return partial(_loaded, ModelReference.of(self.model), settings)
+
     def context(self, prompt: str, label: str | None, name: str, text: str) -> list[int]:
         """The tokens before a text to be generated; the text they show is truncated to fit."""
         model, room = self.model, self.model.context_length - self.max_tokens
@@ -238,6 +297,10 @@ class ModelWriter:
                     f"{model.context_length} positions; shorten it or lower max_tokens"
                 )
             text = text[: min(len(text) - 1, len(text) * room // len(ids))]
+
+
+def _loaded(reference: ModelReference, settings: Mapping[str, Any]) -> ModelWriter:
+    return ModelWriter(model=reference.load(), **settings)
 
 
 def example_of(examples: Mapping[str | None, Sequence[str]], label: str | None, seed: int) -> str:

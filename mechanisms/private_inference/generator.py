@@ -40,6 +40,7 @@ from dpassay.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelect
 from dpassay.accounting.ex_post.clipped_rows import GRID, MAX_TAIL, check_clip
 from dpassay.base import validate
 from dpassay.data.records import Record
+from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor
 from dpassay.mechanisms.models.end_rule import EndRule
 from dpassay.mechanisms.models.prompts import FENCE, INSTRUCTION, PRETRAINED, Prompt, check_template
 from dpassay.mechanisms.primitives import counts, token_sampler
@@ -363,12 +364,16 @@ class PrivateInference:
         assert self.centres is not None
         return Clusters.load(self.centres, self.embedder)
 
-    def cluster_units(self, records: Sequence[Record], key: bytes) -> Integers:
+    def cluster_units(self, records: Sequence[Record], key: bytes, executor: Executor = THIS_PROCESS) -> Integers:
         """The number of units of each label that are nearest to each centre, shape (labels, K). Private."""
-        return self.clusters().units(records, self.labels, key, self.unit)
+        return self.clusters().units(records, self.labels, key, self.unit, executor)
 
     def batches(
-        self, records: Sequence[Record], key: bytes, cluster_counts: Sequence[Sequence[int]] | None = None
+        self,
+        records: Sequence[Record],
+        key: bytes,
+        cluster_counts: Sequence[Sequence[int]] | None = None,
+        executor: Executor = THIS_PROCESS,
     ) -> Batches:
         """The records in slots and contexts. Private.
 
@@ -376,6 +381,7 @@ class PrivateInference:
             records: private.
             key: of the batching.
             cluster_counts: shape (labels, K), released; needed with centres (`Transcript.cluster_counts`).
+            executor: where records are embedded, with centres.
         """
         from dpassay.data.batching import cut_slots, hashed_slots, label_cells
 
@@ -383,7 +389,7 @@ class PrivateInference:
             cells = label_cells(records, self.labels, self.slots)
         else:
             cells = self.clusters().cells(
-                records, self.labels, cluster_counts, kept=self.kept_centres, slots=self.slots
+                records, self.labels, cluster_counts, kept=self.kept_centres, slots=self.slots, executor=executor
             )
         if self.variant == "sound":
             return hashed_slots(
@@ -465,8 +471,10 @@ class PrivateInference:
             )
         return row_shapes.RowPlan(shapes, exact)
 
-    def check(self, records: Sequence[Record], model: LanguageModel) -> None:
+    def check(self, records: Sequence[Record], model: LanguageModel, executor: Executor = THIS_PROCESS) -> None:
         """Checks that these records and this model can be run, before anything is charged or written.
+
+        With centres, the executor embeds all records.
 
         Raises:
             ValueError: one line, which reveals nothing about any record.
@@ -476,7 +484,7 @@ class PrivateInference:
         label_indices(records, self.labels)
         unit_records(records, bytes(32), self.unit)
         if self.kept_centres is not None:
-            self.clusters().check(records, self.kept_centres)
+            self.clusters().check(records, self.kept_centres, executor)
         for label in self.labels or (None,):
             _ = self.prompt(model, label).record_tokens
         self.row_plan(model)

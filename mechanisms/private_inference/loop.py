@@ -443,6 +443,5 @@ def generate(
         validate.integer(minimum=1, rows_at_once=rows_at_once)
     if executor is not THIS_PROCESS and not all(hasattr(observer, "part") for observer in observers):
         raise ValueError("an observer cannot be divided among workers; run in one process, or without it")
-    return Loop(SlotInputs(mechanism, records, model, key), run, source, observers, executor).generate(
-        rows_at_once, progress
-    )
+    inputs = SlotInputs(mechanism, records, model, key, executor=executor)
+    return Loop(inputs, run, source, observers, executor).generate(rows_at_once, progress)

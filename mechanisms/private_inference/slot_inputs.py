@@ -13,6 +13,7 @@ import torch
 from dpassay.base.arrays import Bools, Integers
 from dpassay.data.batching import Batches
 from dpassay.data.records import Record
+from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor
 from dpassay.mechanisms.models.decoding import DecodeSession, FixedRows, RowShape
 from dpassay.mechanisms.private_inference import aggregation
 from dpassay.mechanisms.private_inference.aggregation import Aggregate
@@ -102,12 +103,14 @@ class SlotInputs(SlotLaws):
         model: LanguageModel,
         key: bytes,
         cluster_counts: Sequence[Sequence[int]] | None = None,
+        executor: Executor = THIS_PROCESS,
     ) -> None:
         super().__init__(mechanism, model, mechanism.row_plan(model))
         self.records = records
         self.cut: Bools = np.zeros(len(records), dtype=bool)
         """Shape (records,): whether a record was too long for its context, once its slot was tokenised. Private."""
         self._key = key
+        self._executor = executor  # embeds the records, with centres
         self._batches: Batches | None = None
         if mechanism.centres is None or cluster_counts is not None:
             self.arrange(cluster_counts)
@@ -124,11 +127,11 @@ class SlotInputs(SlotLaws):
 
     def arrange(self, cluster_counts: Sequence[Sequence[int]] | None) -> None:
         """Assigns the records to slots; with centres by the released counts of clusters, shape (labels, K)."""
-        self._batches = self.mechanism.batches(self.records, self._key, cluster_counts)
+        self._batches = self.mechanism.batches(self.records, self._key, cluster_counts, self._executor)
 
     def cluster_units(self) -> Integers:
         """The number of units of each label that are nearest to each centre, shape (labels, K). Private."""
-        return self.mechanism.cluster_units(self.records, self._key)
+        return self.mechanism.cluster_units(self.records, self._key, self._executor)
 
     def slot(self, slot: int) -> SlotInput:
         """The contexts of one slot, in tokens."""

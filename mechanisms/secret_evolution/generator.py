@@ -37,6 +37,7 @@ from dpassay.accounting.ledger.run import Run
 from dpassay.base import validate
 from dpassay.base.arrays import Floats, Integers
 from dpassay.data.records import Record, RecordsAt, Texts
+from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor
 from dpassay.mechanisms.embedding.embedder import Embedder, Vectors
 from dpassay.mechanisms.embedding.load import fitted_embedder, load_embedder
 from dpassay.mechanisms.embedding.stored_vectors import ManyVectors, embedded_records
@@ -235,6 +236,7 @@ class SecretEvolution:
         incidence: Incidence | None = None,
         progress: Callable[[int, int], None] | None = None,
         source: Source = OS_ENTROPY,
+        executor: Executor = THIS_PROCESS,
     ) -> EvolutionResult:
         """Generates the synthetic texts, or resumes an interrupted run.
 
@@ -243,6 +245,8 @@ class SecretEvolution:
             run: of a ledger, begun with `plan(incidence)`.
             incidence: of these records, if already computed.
             writer, journal, progress, source: as for `AugPE.generate`.
+            executor: where records and candidates are embedded, and texts written by a local model. The result does not
+                depend on it.
 
         Raises:
             ValueError: if records, writer or parameters are invalid, or differ from those of the interrupted run.
@@ -254,8 +258,8 @@ class SecretEvolution:
         public = (self, indices.fingerprint, writer.fingerprint, embedder.fingerprint, *newer)
         evolution_run.note_inputs(run, records, public)
         with Journal(journal, self.settings.about(writer, embedder)) as candidates:
-            releases = _Releases(self, records, indices, embedder, run, source)
-            texts = evolve(self.settings, writer, embedder, releases.select, candidates, progress)
+            releases = _Releases(self, records, indices, embedder, run, source, executor)
+            texts = evolve(self.settings, writer, embedder, releases.select, candidates, progress, executor)
         return EvolutionResult(texts, tuple(releases.released), indices.detected, self.noise(indices))
 
 
@@ -287,9 +291,10 @@ class _Releases:
         embedder: Embedder,
         run: Run,
         source: Source,
+        executor: Executor,
     ) -> None:
         self.mechanism, self.records, self.indices, self.embedder = mechanism, records, indices, embedder
-        self.run, self.source = run, source
+        self.run, self.source, self.executor = run, source, executor
         self.noise = mechanism.noise(indices)
         self.released: list[Mapping[str | None, NoisyClusters]] = []
         self._parts: list[_Part] = []
@@ -346,7 +351,7 @@ class _Releases:
         """The clusters and the private records of one label."""
         mechanism, hidden = self.mechanism, self.indices.private[indices]
         public, private = (
-            embedded_records(self.embedder, Texts(RecordsAt(self.records, some)), len(some))
+            embedded_records(self.embedder, Texts(RecordsAt(self.records, some)), len(some), self.executor)
             for some in (indices[~hidden], indices[hidden])
         )
         try:

@@ -24,7 +24,7 @@ class Dask:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._file, self._number = folder, folder / "scheduler.json", 0
+        self.folder, self._file, self._number = folder, folder / "scheduler.json", 0
         self.workers: list[subprocess.Popen[bytes]] = []
         self._scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", "0")
         end = time.monotonic() + 60
@@ -35,7 +35,7 @@ class Dask:
 
     def _start(self, what: str, *options: str) -> subprocess.Popen[bytes]:
         self._number += 1
-        with (self._folder / f"{what}-{self._number}.log").open("wb") as log:
+        with (self.folder / f"{what}-{self._number}.log").open("wb") as log:
             command = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--scheduler-file", str(self._file)]
             # Workers import what tests send them from this folder.
             short = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": f"{TTL}s", "PYTHONPATH": str(Path(__file__).parent)}
@@ -45,7 +45,7 @@ class Dask:
 
     def add_worker(self) -> None:
         """Starts one more."""
-        local = ("--local-directory", str(self._folder / "local"))
+        local = ("--local-directory", str(self.folder / "local"))
         self.workers.append(self._start("worker", "--nthreads", "1", "--no-nanny", "--host", "127.0.0.1", *local))
 
     def kill_worker(self) -> None:

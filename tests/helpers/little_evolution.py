@@ -7,7 +7,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,15 @@ class ToyWriter:
             raise ConnectionError("the writer is gone")
         time.sleep(self._pause)
         self.written += 1
+
+
+class LocalToyWriter(ToyWriter):
+    """The same, which workers load."""
+
+    rows = 5
+
+    def loader(self) -> Callable[[], LocalToyWriter]:
+        return LocalToyWriter
 
 
 def tree_records(count: int, *, labels: Sequence[str] = (), seed: int = 0, codes: Sequence[str] = ()) -> list[Record]:

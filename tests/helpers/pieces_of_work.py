@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 
 from dpassay.mechanisms.compute import executor
@@ -36,3 +37,27 @@ def fails(_: int) -> None:
 
 def divides(number: int) -> float:
     return 1 / number
+
+
+def with_need(number: int, need: tuple[int, int]) -> tuple[int, int, int]:
+    """The process, that which made what was needed, and the number plus what was needed."""
+    return os.getpid(), need[0], number + need[1]
+
+
+def made(number: int) -> tuple[int, int]:
+    """The process that made this, and a number."""
+    return os.getpid(), number
+
+
+def cannot_be_made() -> None:
+    raise OSError("no such file\nat all")
+
+
+def raises_unsendable(_: int) -> None:
+    raise Unsendable(1, 2)
+
+
+class Unsendable(Exception):
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__("one line")
+        self.lock = threading.Lock()

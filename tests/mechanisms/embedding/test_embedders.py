@@ -45,10 +45,16 @@ def test_a_vector_depends_on_its_own_text_alone(texts: list[str], at: int) -> No
         assert all(length == 0 or abs(length - 1) < 1e-6 for length in lengths)
 
 
-def test_many_texts_are_embedded_in_pieces_of_bounded_size() -> None:
-    pieces = list(embedded(SMALL, PUBLIC, rows=25))
+def test_many_texts_are_embedded_in_pieces_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = SMALL.embed(PUBLIC).tobytes()
+    monkeypatch.setattr("dpassay.mechanisms.embedding.embedder._TEXTS", 25)
+    pieces = list(embedded(SMALL, PUBLIC))
     assert [len(piece) for piece in pieces] == [25, 25, 10]
-    assert np.concatenate(pieces).tobytes() == all_embedded(SMALL, PUBLIC).tobytes()
+    assert np.concatenate(pieces).tobytes() == all_embedded(SMALL, PUBLIC).tobytes() == expected
+    monkeypatch.setattr("dpassay.mechanisms.embedding.embedder._CHARACTERS", 2 * max(map(len, PUBLIC)))
+    pieces = list(embedded(SMALL, PUBLIC))
+    assert 2 <= max(map(len, pieces)) < 25
+    assert np.concatenate(pieces).tobytes() == expected
     assert all_embedded(SMALL, []).shape == (0, 24)
 
 

@@ -371,7 +371,7 @@ def test_a_record_that_cannot_be_embedded_is_found_before_anything_is_charged(
         return embed(self, texts)
 
     chosen = mechanism(centres)
-    chosen.clusters()._known.clear()
+    chosen.clusters()._cached._known.clear()
     monkeypatch.setattr(HashedNgrams, "embed", fails_on_the_last)
     with pytest.raises(ValueError, match="cannot be embedded"):
         chosen.check(records, table_model())
