@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,8 +33,9 @@ class SentenceEmbedder:
         fingerprint: SHA-256 over the names and contents of its files.
         dimension: d.
         texts_at_once: number of texts in one forward pass. With 1, the default, each vector is a function of its own
-            text alone; with more, padding and the shapes of matrix products let other texts change its last bits. Use
-            more for public text only.
+            text alone. One thread computes it, since kernels add in another order for another number of threads. With
+            more, padding and the shapes of matrix products let other texts change its last bits. Use more for public
+            text only.
         network: the model.
         source: what it was loaded from, a folder by its absolute path.
     """
@@ -104,10 +106,24 @@ class SentenceEmbedder:
         if not len(texts):
             return np.empty((0, self.dimension), dtype=np.float32)
         clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
-        vectors = self.network.encode(
-            clean, batch_size=self.texts_at_once, show_progress_bar=False, convert_to_numpy=True
-        )
+        with _one_thread() if self.texts_at_once == 1 else contextlib.nullcontext():
+            vectors = self.network.encode(
+                clean, batch_size=self.texts_at_once, show_progress_bar=False, convert_to_numpy=True
+            )
         return unit_rows(vectors)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Within it, kernels of the processor use one thread."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def model_folder(source: str, allow_network: bool) -> Path:

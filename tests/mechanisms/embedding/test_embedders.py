@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +196,22 @@ def test_what_is_no_model_is_refused_in_one_line(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=message) as error:
             SentenceEmbedder.load(source, "cpu")
         assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("at_once", "threads"), [(1, 1), (2, 3)])
+def test_text_by_text_the_number_of_threads_moves_no_bit(at_once: int, threads: int) -> None:
+    import torch
+
+    class Network:
+        def encode(self, texts: Sequence[str], **settings: Any) -> np.ndarray:
+            return np.full((len(texts), 2), torch.get_num_threads(), dtype=np.float32) * [[1, 0]] + [[0, 1]]
+
+    embedder = SentenceEmbedder("counts", "counts", 2, at_once, Network())
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        row = embedder.embed(["a"])[0]
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert row[0] / row[1] == pytest.approx(threads, rel=1e-6)  # a ratio of two float32 numbers
