@@ -16,7 +16,7 @@ import pickle
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ class Pretended(Executor):
     """Workers that decode nothing.
 
     Attributes:
-        first, sent, returned: bytes of messages that begin a decoder, of later ones, and of replies.
+        begun, sent, returned: bytes of messages that begin a decoder, of later ones, and of replies.
         waited: seconds that were spent here, not in the coordinator.
     """
 
@@ -60,7 +60,7 @@ class Pretended(Executor):
         self._workers = workers
         self._slots: dict[str, int] = {}
         self._rng = np.random.default_rng(0)
-        self.first: list[int] = []
+        self.begun: list[int] = []
         self.sent: list[int] = []
         self.returned: list[int] = []
         self.waited = 0.0
@@ -74,7 +74,7 @@ class Pretended(Executor):
         (order,) = arguments
         assert isinstance(order, Order)
         size = len(pickle.dumps((function, arguments)))
-        (self.first if order.begin else self.sent).append(size)
+        (self.begun if order.begin else self.sent).append(size)
         if order.begin:
             self._slots[order.name] = len(order.begin[1])
         tokens = self._rng.integers(1, 60, size=self._slots[order.name]).tolist() if order.draw else []
@@ -82,6 +82,9 @@ class Pretended(Executor):
         self.returned.append(len(pickle.dumps(reply)))
         self.waited += time.perf_counter() - start
         return Answer(reply)
+
+    def first(self, pieces: Collection[Pending[Any]]) -> Pending[Any]:
+        return next(iter(pieces))
 
 
 def measured(slots: int, workers: int, steps: int, model: LanguageModel) -> dict[str, Any]:
@@ -121,7 +124,7 @@ def measured(slots: int, workers: int, steps: int, model: LanguageModel) -> dict
         "slots": mechanism.total_slots,
         "workers": min(workers, mechanism.total_slots),
         "seconds": statistics.median(gaps.tolist()),
-        "begin bytes": statistics.mean(where.first),
+        "begin bytes": statistics.mean(where.begun),
         "order bytes": statistics.mean(where.sent),
         "reply bytes": statistics.mean(where.returned),
         "ledger bytes": size / steps,

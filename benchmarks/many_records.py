@@ -117,11 +117,11 @@ class Writer:
 
     name = fingerprint = "words"
 
-    def random(self, label: str | None, seeds: Sequence[int]) -> list[str]:
-        return [f"Question {seed % 97}: {WORDS[seed % 12]} {WORDS[seed % 11]}." for seed in seeds]
+    def random(self, label: str | None, seeds: Sequence[int]) -> Iterator[str | None]:
+        return (f"Question {seed % 97}: {WORDS[seed % 12]} {WORDS[seed % 11]}." for seed in seeds)
 
-    def vary(self, texts: Sequence[str], label: str | None, seeds: Sequence[int]) -> list[str]:
-        return [f"{text} {WORDS[seed % 12]}" for text, seed in zip(texts, seeds, strict=True)]
+    def vary(self, texts: Sequence[str], label: str | None, seeds: Sequence[int]) -> Iterator[str | None]:
+        return (f"{text} {WORDS[seed % 12]}" for text, seed in zip(texts, seeds, strict=True))
 
 
 def secrets(path: Path) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def vectors(path: Path) -> dict[str, Any]:
             state[:, tokens[-1] % width] = 1.0
             yield state
 
-    differences.states = made_up
+    vars(differences)["states"] = made_up
     laps = Laps()
     records = read_records(path)
     laps.mark("read")

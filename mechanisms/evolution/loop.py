@@ -21,7 +21,8 @@ Source: "Differentially Private Synthetic Data via Foundation Model APIs 2: Text
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Self
 
@@ -243,7 +244,9 @@ class _Loop:
             if items
         ]
         if self._local is None:
-            answers = (answer for request in requests for answer in written(request, self.writer))
+            answers: Iterator[str | None] = itertools.chain.from_iterable(
+                written(request, self.writer) for request in requests
+            )
         else:
             answers = written_on_workers(self.executor, requests, self._local)
         asked = ((label, item) for label, items in wanted.items() for item in items)

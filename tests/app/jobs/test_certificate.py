@@ -114,8 +114,8 @@ def test_a_release_verifies_by_both(made: Made) -> None:
         for ledger in (None, made.ledger):
             assert verify_release(made.out, key=key, ledger=ledger).in_ledger == (ledger is not None)
             assert CHECK.check(made.out, key or "", str(ledger or ""))["key"] == made.public
-    with Ledger.open(made.ledger, read_only=True) as ledger:
-        ledger.export(made.folder / "export.jsonl")
+    with Ledger.open(made.ledger, read_only=True) as opened:
+        opened.export(made.folder / "export.jsonl")
     assert verify_release(made.out, ledger=made.folder / "export.jsonl").in_ledger
 
 
