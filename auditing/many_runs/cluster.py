@@ -9,7 +9,6 @@ What travels between scheduler, workers and coordinator is `dask.distributed`'s 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import shutil
@@ -115,11 +114,14 @@ class Cluster:
                 return Reply("interrupted")
             future = self._client.submit(made_on_worker, words, files, content, suffix, timeout, pure=False)
             self._futures.add(future)
+        done = threading.Event()  # a time-out of `Future.result` may raise a NameError of the library
+        future.add_done_callback(lambda _: done.set())
         try:
             while not self._stopped.is_set():
-                with contextlib.suppress(TimeoutError), reporting(_LOST):
-                    reply: Reply = future.result(timeout=_LOOK)
-                    return reply
+                if done.wait(_LOOK):
+                    with reporting(_LOST):
+                        reply: Reply = future.result()
+                        return reply
         except InputError:
             if not self._stopped.is_set():
                 raise
