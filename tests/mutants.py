@@ -194,8 +194,8 @@ MECHANISMS = (
     Mutant(
         "Aug-PE: votes are not charged",
         "mechanisms/aug_pe/generator.py",
-        "event=self.mechanism.votes_event())\n        return",
-        "event=dp_event.NoOpDpEvent())\n        return",
+        "event=self.mechanism.votes_event())\n        if",
+        "event=dp_event.NoOpDpEvent())\n        if",
         (f"{DRAWN}::test_votes_of_aug_pe",),
     ),
     Mutant(
@@ -504,8 +504,8 @@ MECHANISMS = (
     Mutant(
         "inference: realised costs × .95",
         "mechanisms/private_inference/loop.py",
-        'value["costs"] = [list(item.cost) for item in drawn',
-        'value["costs"] = [[0.95 * one for one in item.cost] for item in drawn',
+        'value["costs"] = [list(cost) for reply',
+        'value["costs"] = [[0.95 * one for one in cost] for reply',
         (
             "tests/mechanisms/private_inference/test_neighbours.py::test_realised_cost_of_medians_bounds_every_neighbour",
         ),

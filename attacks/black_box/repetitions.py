@@ -7,7 +7,6 @@ import fcntl
 import hashlib
 import json
 import os
-import pickle
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -131,24 +130,13 @@ def _some(job: Job, indices: Sequence[int], seed: int) -> list[str]:
     for index in indices:
         try:
             texts.append(_run_one(job, index, seed))
-        except Exception as error:
+        except Exception:
             if texts:  # they are kept; the one that fails comes again, at the head of a piece
                 break
-            raise _portable(error) from None
+            raise
         if time.monotonic() > end:
             break
     return texts
-
-
-def _portable(error: Exception) -> Exception:
-    """The same, or its words if it cannot be sent."""
-    try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301  (our own bytes: some can be pickled but not unpickled)
-        return error
-    except Exception:
-        result = RuntimeError(f"{type(error).__name__}: {error}")
-        result.__notes__ = error.__notes__
-        return result
 
 
 @contextlib.contextmanager

@@ -31,6 +31,9 @@ CONNECT = 10.0
 
 _START = 120.0  # seconds for processes of this machine to start
 _FAILURES = 10  # workers that may die of the same piece of work
+_UNINTERRUPTED = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+"""What a worker of this machine begins with: a terminal interrupts it, too, and it is this process that ends it."""
+
 _USED = tuple(f"dpassay.{name}" for name in ("accounting", "attacks", "audits", "base", "claims", "data", "mechanisms"))
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -99,6 +102,7 @@ def local_client(workers: int) -> Any:
     settings = {
         "distributed.nanny.pre-spawn-environ": dict.fromkeys(_THREADS, threads),
         "distributed.scheduler.allowed-failures": _FAILURES,
+        "distributed.worker.preload": [_UNINTERRUPTED],
         "distributed.scheduler.http.routes": [],  # a page that every user of the machine could read
     }
     try:
@@ -273,7 +277,10 @@ def _sendable(error: Exception) -> Exception:
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
+        told = RuntimeError(f"{type(error).__name__}: {error}")
+        for note in error.__notes__:
+            told.add_note(note)
+        return told
     return error
 
 
