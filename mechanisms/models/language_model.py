@@ -51,6 +51,7 @@ class LanguageModel:
     row_difference: float = 0.0
     source: str = BUILTIN
     _shapes: dict[RowShape, tuple[RowShape, bool]] = field(default_factory=dict, repr=False)
+    _bits: dict[RowShape, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def load(
@@ -206,6 +207,12 @@ class LanguageModel:
         if wanted not in self._shapes:
             self._shapes[wanted] = row_shapes.find(self.network, self.vocabulary_size, wanted)
         return self._shapes[wanted]
+
+    def row_bits(self, shape: RowShape) -> str:
+        """SHA-256 of the logits of public rows at a shape, by this machine and its number of threads."""
+        if shape not in self._bits:
+            self._bits[shape] = row_shapes.bits(self.network, self.vocabulary_size, shape)
+        return self._bits[shape]
 
     def check_modules(self) -> None:
         """Checks that every module of the model computes each row of a batch separately, by its class (`row_modules`).

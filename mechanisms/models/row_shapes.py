@@ -12,6 +12,7 @@ rare tokens would pass any test on samples.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -91,6 +92,14 @@ def verify(network: Any, vocabulary_size: int, shape: RowShape) -> bool:
         return _trace(network, vocabulary_size, shape, contexts, origin)
 
     return holds_in_all_arrangements(vocabulary_size, shape, trace)
+
+
+@torch.inference_mode()
+def bits(network: Any, vocabulary_size: int, shape: RowShape) -> str:
+    """SHA-256 of the logits of public rows at a shape, which is equal on two machines only if they compute the same
+    bits of them. The rows, their lengths and their positions are those of `verify`."""
+    own = contexts_of(vocabulary_size, shape, seed=0)
+    return hashlib.sha256(_trace(network, vocabulary_size, shape, own, range(shape.rows)).tobytes()).hexdigest()
 
 
 def holds_in_all_arrangements(

@@ -32,7 +32,7 @@ from dpassay.mechanisms.primitives import counts as noise
 from dpassay.mechanisms.primitives.charged import RunMismatchError as RunMismatchError
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 from dpassay.mechanisms.private_inference.generator import PrivateInference
-from dpassay.mechanisms.private_inference.slot_decoder import Decoded, Job, Order, SlotText, Sources, decode
+from dpassay.mechanisms.private_inference.slot_decoder import Decoded, Job, Order, SlotText, Sources, bits_of, decode
 from dpassay.mechanisms.private_inference.slot_inputs import SlotInput, SlotInputs
 from dpassay.mechanisms.private_inference.transcripts import Document, Generation, Observer, PartObserver, Transcript
 
@@ -112,6 +112,10 @@ class Loop:
         self.observers = observers
         self.executor = executor
         self._name = secrets.token_hex(8)
+        here = executor is THIS_PROCESS
+        self._model = inputs.model if here else ModelReference.of(inputs.model)
+        self._bits: str = executor.submit(bits_of, self._model, inputs.row_plan).result()
+        self._moved = False  # whether the run began where other bits are computed
         self.rule = self.mechanism.end_rule(inputs.model)
         self.event = self.mechanism.token_event()
         shape = (self.mechanism.total_slots, self.mechanism.tokens, 3)
@@ -140,13 +144,16 @@ class Loop:
         Returns:
             The rows that a process holds at once, and for how many processes groups of slots were made.
         """
-        rows = self.inputs.row_plan.to_json()
-        value: dict[str, Any] = {"digest": self.inputs.digest(), "rows_at_once": rows_at_once, "rows": rows}
+        plan = self.inputs.row_plan
+        value: dict[str, Any] = {"digest": self.inputs.digest(), "rows_at_once": rows_at_once, "rows": plan.to_json()}
+        if plan.exact:
+            value["bits"] = self._bits
         if self.executor.workers > 1:
             value["parts"] = self.executor.workers
         known = charged.committed_value(self.run, INPUTS, value)
         if known["digest"] != value["digest"]:
             raise charged.other_inputs("records, another model, key or parameters")
+        self._moved = known.get("bits", self._bits) != self._bits  # earlier versions did not have it
         return known["rows_at_once"], known.get("parts", 1)
 
     def _released_cluster_counts(self) -> tuple[tuple[int, ...], ...] | None:
@@ -252,6 +259,11 @@ class Loop:
         for step, key in enumerate(keys):
             outcome = self.run.outcome(key)
             if outcome is None:
+                if self._moved:
+                    raise RunMismatchError(
+                        "other logits are computed here, in some bits, than where the run began: the kind of machine, "
+                        f"the packages or the number of threads differ; {charged.ELSEWHERE}"
+                    )
                 if not self.run.charged(key):
                     self.run.step(charge=self._charge(key, TOKENS, slots, paid=number > 0))
                 self._begin_documents(group, writers)
@@ -271,12 +283,11 @@ class Loop:
         ends = np.cumsum([max(1, len(item.rows)) for item in group])
         places = np.minimum((ends - 1) * count // ends[-1], count - 1)
         here = self.executor is THIS_PROCESS
-        model = self.inputs.model if here else ModelReference.of(self.inputs.model)
         parts = []
         for index in np.unique(places):
             items = [item for item, place in zip(group, places, strict=True) if place == index]
             observers = tuple(self.observers) if here else tuple(observer.part() for observer in self._partial())
-            job = Job(self.mechanism, model, self.inputs.row_plan, self.source, observers)
+            job = Job(self.mechanism, self._model, self.inputs.row_plan, self._bits, self.source, observers)
             parts.append(_Portion(f"{self._name} {number} {index}", job, items))
         return parts
 

@@ -8,6 +8,7 @@ is built again from the contexts and all committed tokens.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ import torch
 
 from dpassay.accounting.ex_post.medians import Cost
 from dpassay.mechanisms.compute.executor import exclusive, find, forget, keep
+from dpassay.mechanisms.compute.workers import WorkerError, name_of_worker
 from dpassay.mechanisms.models.end_rule import EndRule
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.models.model_reference import ModelReference
@@ -71,6 +73,7 @@ class Job:
         mechanism: the parameters.
         model: in this process, or where it is found.
         row_plan: the shapes of forward passes.
+        bits: of public rows, by `bits_of`.
         source: of the noise.
         observers: see every committed token.
     """
@@ -78,6 +81,7 @@ class Job:
     mechanism: PrivateInference
     model: LanguageModel | ModelReference
     row_plan: RowPlan
+    bits: str
     source: Source
     observers: tuple[Observer, ...] = ()
 
@@ -85,13 +89,37 @@ class Job:
         """The distributions of tokens, by the model of this process.
 
         Raises:
-            WorkerError: if it has another one.
+            WorkerError: if it has another one, or computes other bits.
         """
-        model = self.model
-        if isinstance(model, ModelReference):
-            shapes = set((self.row_plan.shapes or {}).values()) if self.row_plan.exact else ()
-            model = model.load(exact_at=shapes)
-        return SlotLaws(self.mechanism, model, self.row_plan)
+        if bits_of(self.model, self.row_plan) != self.bits:
+            raise WorkerError(
+                f"worker on {name_of_worker()}: computes other logits, in some bits, than where the run began; use "
+                "machines of one kind, with the same packages and number of threads"
+            )
+        return SlotLaws(self.mechanism, _model_here(self.model, self.row_plan), self.row_plan)
+
+
+def bits_of(model: LanguageModel | ModelReference, row_plan: RowPlan) -> str:
+    """SHA-256 of the logits of public rows at all shapes of a run, by this process; empty if its rows are not exact.
+
+    Which process decodes a slot follows from how many rows the slots before it have, which is private. So all that
+    decode slots of a run must compute the same bits: otherwise one record would change the logits of other slots.
+
+    Raises:
+        WorkerError: if this process has another model.
+    """
+    if not row_plan.exact or row_plan.shapes is None:
+        return ""
+    here = _model_here(model, row_plan)
+    each = [here.row_bits(shape) for shape in dict.fromkeys(row_plan.shapes.values())]
+    return hashlib.sha256(" ".join(each).encode()).hexdigest()
+
+
+def _model_here(model: LanguageModel | ModelReference, row_plan: RowPlan) -> LanguageModel:
+    """The model in this process."""
+    if not isinstance(model, ModelReference):
+        return model
+    return model.load(exact_at=set((row_plan.shapes or {}).values()) if row_plan.exact else ())
 
 
 @dataclass(frozen=True, slots=True)

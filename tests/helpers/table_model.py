@@ -77,6 +77,9 @@ class TableModel:
         """A row is looked up by itself."""
         return wanted, True
 
+    def row_bits(self, shape: RowShape) -> str:
+        return "table"
+
     def packed_rows(self, contexts: Sequence[Sequence[int]]) -> TableSession:
         return TableSession(self, contexts)
 

@@ -22,8 +22,10 @@ from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor
 from dpassay.mechanisms.compute.workers import executor
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.models.model_reference import ModelReference
+from dpassay.mechanisms.primitives.charged import RunMismatchError
 from dpassay.mechanisms.primitives.randomness import Recorded
 from dpassay.mechanisms.private_inference.loop import generate
+from dpassay.mechanisms.private_inference.slot_decoder import Job, Order, bits_of, decode
 from dpassay.mechanisms.private_inference.transcripts import Generation
 
 CHANGES: dict[str, Any] = {"tokens": 10, "context_tokens": 12, "document_tokens": 4}
@@ -194,6 +196,36 @@ def test_a_worker_with_another_model(model: LanguageModel, two: Executor, runs: 
     other = ModelReference("builtin", "0" * 64, model.dtype, "cpu")
     with pytest.raises(InputError, match="another model builtin than this machine"):
         two.submit(ModelReference.load, other).result()
+
+
+def test_a_worker_that_computes_other_bits_decodes_nothing(model: LanguageModel, two: Executor) -> None:
+    """Who decodes a slot follows from the rows of the slots before it: one record would change other slots' logits."""
+    chosen = mechanism(**CHANGES)
+    plan, reference = chosen.row_plan(model), ModelReference.of(model)
+    assert two.submit(bits_of, reference, plan).result() == bits_of(model, plan) != ""
+    job = Job(chosen, reference, plan, "0" * 64, Recorded(1))
+    begin = Order("other bits", 0, (), ((None,),), begin=(job, ()))
+    with pytest.raises(InputError, match="computes other logits, in some bits"):
+        two.submit(decode, begin).result()
+
+
+def test_a_run_is_not_finished_where_other_bits_are_computed(
+    model: LanguageModel, runs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is finished may be read anywhere."""
+    chosen = mechanism(**CHANGES)
+    run = runs.begin(chosen, noise="recorded", name="one")
+    given = {"key": KEY, "source": Recorded(3)}
+    stop_after(run, 5, lambda: generate(chosen, RECORDS, model, run, **given))
+    monkeypatch.setattr(model, "_bits", dict.fromkeys(model._bits, "1" * 64))
+    again = runs.begin(chosen, noise="recorded", name="one")
+    with pytest.raises(RunMismatchError, match="other logits are computed here, in some bits"):
+        generate(chosen, RECORDS, model, again, **given)
+    monkeypatch.undo()
+    generate(chosen, RECORDS, model, again, **given)
+    monkeypatch.setattr(model, "_bits", dict.fromkeys(model._bits, "1" * 64))
+    generate(chosen, RECORDS, model, again, **given)
+    again.finish()
 
 
 def test_observers_must_come_in_parts(model: LanguageModel, two: Executor, runs: Any) -> None:
