@@ -7,7 +7,7 @@ numbers, so that the order does not matter. A worker's sum is private: it has no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ from dpassay.data.records import Record
 from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor, exclusive, kept
 from dpassay.mechanisms.compute.workers import WorkerError, name_of_worker
 from dpassay.mechanisms.dataset_vectors.release import clipped
-from dpassay.mechanisms.dataset_vectors.states import StateShape, Tokens, states, verified
+from dpassay.mechanisms.dataset_vectors.states import StateShape, Tokens, bits, states, verified
 from dpassay.mechanisms.models.model_reference import ModelReference
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ class Differences:
         behind, pairs = self._pairs(records)
         model = self._writer.model if executor is THIS_PROCESS else ModelReference.of(self._writer.model)
         job = StateJob(model, self._blocks, self._shape, behind, tuple(clips))
+        job = replace(job, bits=executor.submit(StateJob.bits_here, job).result())
         paired = zip(pairs.tolist(), self._tokens(record.text for record in records), strict=True)
         total, left, size = np.zeros(behind.shape[1:], dtype=np.int64), len(records), PASSES * self._shape.rows
         for part in executor.map(clipped_sum, pieces(paired, size), job):
@@ -135,6 +136,9 @@ class StateJob:
         shape: of forward passes.
         behind: what records differ from, shape (negatives, blocks, d).
         clips: C of each block.
+        bits: of public rows, by `bits_here` of one worker; empty before they are known, or in one process. Who computes
+            a record's states follows from how many records there are before it. So all must compute the same bits:
+            otherwise one record more would change what others contribute.
     """
 
     model: LanguageModel | ModelReference
@@ -142,6 +146,24 @@ class StateJob:
     shape: StateShape
     behind: Floats
     clips: tuple[float, ...]
+    bits: str = ""
+
+    def bits_here(self) -> str:
+        """SHA-256 of the states of public rows by a worker; empty in the process that has the model, or if rows are not
+        exact.
+
+        Raises:
+            WorkerError: as for `network`.
+        """
+        if not isinstance(self.model, ModelReference) or not self.shape.exact:
+            return ""
+        with exclusive:
+            network, model = self.network(), self.model.load()
+
+            def computed() -> str:
+                return bits(network, model.vocabulary_size, self.blocks, self.shape.rows, self.shape.length)
+
+            return kept(("bits", self.model, self.blocks, self.shape), computed)
 
     def network(self) -> Any:
         """The network of the model in this process.
@@ -168,6 +190,11 @@ def clipped_sum(piece: Sequence[tuple[int, Tokens]], job: StateJob) -> Integers:
     """The sum of the clipped differences of some records, given by what they differ from and their tokens; private."""
     total = np.zeros(job.behind.shape[1:], dtype=np.int64)
     with exclusive:  # passes set up the model
+        if job.bits != job.bits_here():
+            raise WorkerError(
+                f"worker on {name_of_worker()}: computes other hidden states, in some bits, than another worker; use "
+                "machines of one kind, with the same packages and number of threads"
+            )
         found = states(job.network(), (tokens for _, tokens in piece), job.blocks, job.shape)
         for (pair, _), result in zip(piece, found, strict=True):
             total += clipped(result - job.behind[pair], job.clips)

@@ -8,6 +8,7 @@ and wherever it stands (`mechanisms.models.row_shapes`).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -59,6 +60,13 @@ def verified(network: Any, vocabulary_size: int, chosen: Sequence[int], rows: in
         return np.ascontiguousarray(result.transpose(1, 0, 2)).view(np.int32)
 
     return row_shapes.holds_in_all_arrangements(vocabulary_size, RowShape(rows, length, length, length), trace)
+
+
+def bits(network: Any, vocabulary_size: int, chosen: Sequence[int], rows: int, length: int) -> str:
+    """SHA-256 of the states of public rows, equal on two machines only if they compute the same bits of them."""
+    contexts = row_shapes.contexts_of(vocabulary_size, RowShape(rows, length, length, length), seed=0)
+    result = forward_pass(network, [(tokens, len(tokens) // 2) for tokens in contexts], chosen, rows, length)
+    return hashlib.sha256(np.ascontiguousarray(result).tobytes()).hexdigest()
 
 
 def states(network: Any, texts: Iterable[Tokens], chosen: Sequence[int], shape: StateShape) -> Iterator[Floats]:

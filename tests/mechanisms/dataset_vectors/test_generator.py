@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +255,16 @@ def test_a_worker_whose_rows_depend_on_each_other_says_so(writer: ShotWriter, mo
     job = differences.StateJob(ModelReference.of(writer.model), (0,), shape, np.zeros((1, 1, 32)), (1.0,))
     with pytest.raises(WorkerError, match="depend there on the texts beside it, and on this machine they do not"):
         differences.clipped_sum([(0, ([1, 2], 0))], job)
+
+
+def test_a_worker_that_computes_other_bits_says_so(writer: ShotWriter) -> None:
+    """One record more moves those after it to other workers."""
+    shape = states.StateShape(1, 28, exact=True)
+    job = differences.StateJob(ModelReference.of(writer.model), (0,), shape, np.zeros((1, 1, 32)), (1.0,))
+    same = replace(job, bits=job.bits_here())
+    assert differences.clipped_sum([(0, ([1, 2], 0))], same).any()
+    with pytest.raises(WorkerError, match="computes other hidden states, in some bits, than another worker"):
+        differences.clipped_sum([(0, ([1, 2], 0))], replace(job, bits="0" * 64))
 
 
 @pytest.mark.parametrize(
