@@ -215,7 +215,7 @@ def test_a_run_is_not_finished_where_other_bits_are_computed(
     """A run that is finished may be read anywhere."""
     chosen = mechanism(**CHANGES)
     run = runs.begin(chosen, noise="recorded", name="one")
-    given = {"key": KEY, "source": Recorded(3)}
+    given: dict[str, Any] = {"key": KEY, "source": Recorded(3)}
     stop_after(run, 5, lambda: generate(chosen, RECORDS, model, run, **given))
     monkeypatch.setattr(model, "_bits", dict.fromkeys(model._bits, "1" * 64))
     again = runs.begin(chosen, noise="recorded", name="one")
