@@ -164,6 +164,11 @@ ENTRIES = (
         public=_GIVEN,
         schema=True,
         runs=60,
+        reading="`TableBinner.fit` takes a column that has one value in the data for a constant "
+        "(`series.nunique(dropna=False) == 1`), also where all its values are given, and `inverse_transform` writes "
+        "that value into each row. No noise hides it: if `deductible` is `no` in all records but the target's, D "
+        "never yields a `yes` and D′ nearly always does. A table in which every column has one value fails "
+        "(`No objects to concatenate`), and that depends on one record too.",
     ),
     Entry(
         name="table_evolution",
