@@ -61,7 +61,11 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
-app.command("assay", epilog=f"Example: dpassay assay examples/claims/keys-median.yaml -o report\n\n{IN_HELP}")(assay)
+app.command(
+    "assay",
+    epilog="Example: dpassay assay examples/claims/keys-median.yaml -o report\n\n"
+    f"Example: dpassay assay examples/claims/keys-median.yaml -o report --workers 2\n\n{IN_HELP}",
+)(assay)
 app.command("generate", epilog="Example: dpassay generate examples/claims/keys-median.yaml -o run")(generate)
 app.command(
     "account",
@@ -74,7 +78,11 @@ app.command(
 app.add_typer(audit.app, name="audit")
 app.add_typer(compare.app, name="compare")
 app.add_typer(calibrate.app, name="calibrate")
-app.command("centres", epilog="Example: dpassay centres public.jsonl -o centres.safetensors --count 1000")(centres)
+app.command(
+    "centres",
+    epilog="Example: dpassay centres public.jsonl -o centres.safetensors --count 1000\n\n"
+    "Example: dpassay centres public.jsonl -o centres.safetensors --count 1000 --workers 4",
+)(centres)
 app.command(
     "release",
     epilog="Example: dpassay release report -o released\n\n"

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from dpassay.base.terminal import say
-from dpassay.cli.options import FORMATS, Download, Embedder, Json, Quiet, Seed, show, with_fields
+from dpassay.cli.options import FORMATS, Cluster, Download, Embedder, Json, Quiet, Seed, Workers, show, with_fields
+from dpassay.cli.options import progress as progress_of
 from dpassay.data.chats import TEXTS, TextOptions
 
 
@@ -22,6 +23,8 @@ def centres(
     seed: Seed = 0,
     download: Download = False,
     reading: TextOptions = TEXTS,
+    workers: Workers = None,
+    cluster: Cluster = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -30,6 +33,7 @@ def centres(
     from dpassay.base.outputs import check_output
     from dpassay.base.private_files import write_atomically
     from dpassay.data.records import read_texts
+    from dpassay.mechanisms.compute.workers import executor
     from dpassay.mechanisms.embedding.centres import Centres
     from dpassay.mechanisms.embedding.load import BUILTIN, load_embedder
 
@@ -41,8 +45,16 @@ def centres(
     with input_errors():
         public = [content for content, _ in read_texts(texts, text=text, stated=reading)]
         # Texts may share a forward pass, which changes the last bits of their vectors: they are public.
-        model = None if embedder == BUILTIN else load_embedder(embedder, texts_at_once=32, download=download)
-        result = Centres.fit(public, count, embedder=model, seed=seed)
+        model = None
+        if embedder != BUILTIN:
+            model = load_embedder(embedder, texts_at_once=32, one_thread=True, download=download)
+    progress = progress_of(json_, quiet)
+    with (
+        input_errors(),
+        executor(workers, cluster, progress) as where,
+        progress.stage("Embedding public texts") as step,
+    ):
+        result = Centres.fit(public, count, embedder=model, seed=seed, executor=where, progress=step)
     with input_errors():
         write_atomically(output, result.to_bytes(), 0o644)
     about = {"centres": result.count, "texts": len(public), "file": str(output)}

@@ -23,10 +23,11 @@ from numpy.typing import ArrayLike
 from dpassay.base import validate
 from dpassay.base.arrays import Integers
 from dpassay.base.errors import naming
-from dpassay.base.former_name import FORMER_NAME
-from dpassay.mechanisms.embedding.embedder import Embedder, HashedNgrams, Vectors, all_embedded
+from dpassay.base.progress import Step
+from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor
+from dpassay.mechanisms.embedding.embedder import Embedder, HashedNgrams, Vectors
 from dpassay.mechanisms.embedding.load import BUILTIN, load_embedder
-from dpassay.mechanisms.embedding.stored_vectors import ManyVectors, StoredVectors
+from dpassay.mechanisms.embedding.stored_vectors import ManyVectors, StoredVectors, embedded_records
 
 MINI_BATCH_ABOVE = 100_000
 """For more public documents than this, centres are computed by mini-batch k-means."""
@@ -61,7 +62,14 @@ class Centres:
 
     @classmethod
     def fit(
-        cls, public_texts: Sequence[str], count: int, *, embedder: Embedder | None = None, seed: int = 0
+        cls,
+        public_texts: Sequence[str],
+        count: int,
+        *,
+        embedder: Embedder | None = None,
+        seed: int = 0,
+        executor: Executor = THIS_PROCESS,
+        progress: Step | None = None,
     ) -> Centres:
         """K-means on the embeddings of public texts.
 
@@ -70,6 +78,8 @@ class Centres:
             count: K, at most the number of distinct vectors.
             embedder: None fits the default embedder on the same public texts.
             seed: public.
+            executor: where the texts are embedded.
+            progress: called with the number of embedded texts and that of all.
 
         Raises:
             ValueError: if there are fewer distinct texts than centres.
@@ -78,7 +88,7 @@ class Centres:
         if len(public_texts) < count:
             raise ValueError(f"{count} centres need at least as many public texts, not {len(public_texts)}")
         embedder = HashedNgrams.fitted(public_texts, seed=seed) if embedder is None else embedder
-        vectors = all_embedded(embedder, public_texts)
+        vectors = embedded_records(embedder, public_texts, len(public_texts), executor, progress)
         result = k_means(vectors, count, seed)
         kept = embedder if isinstance(embedder, HashedNgrams) else None
         return cls(result, embedder.name, embedder.fingerprint, kept)
@@ -110,7 +120,8 @@ class Centres:
             about["settings"] = self.embedder.settings
             if self.embedder.projection is not None:
                 arrays["projection"] = np.ascontiguousarray(self.embedder.projection, dtype=np.float32)
-        content: bytes = save(arrays, metadata={FORMER_NAME: "centres 1", "embedder": json.dumps(about)})
+        # One key, because the library writes several in any order, and the same centres must give the same bytes.
+        content: bytes = save(arrays, metadata={"embedder": json.dumps(about)})
         return content
 
     @classmethod

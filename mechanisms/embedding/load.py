@@ -15,7 +15,12 @@ EMBEDDERS: dict[str, Callable[[], Embedder]] = {BUILTIN: HashedNgrams}
 
 
 def load_embedder(
-    source: str = BUILTIN, *, device: str = "auto", texts_at_once: int = 1, download: bool = False
+    source: str = BUILTIN,
+    *,
+    device: str = "auto",
+    texts_at_once: int = 1,
+    one_thread: bool = False,
+    download: bool = False,
 ) -> Embedder:
     """The embedder of a name; the one that was last loaded is kept.
 
@@ -24,12 +29,13 @@ def load_embedder(
         device: of a model: ``auto``, ``cpu`` or ``cuda``.
         texts_at_once: how many texts a forward of a model takes. More than 1 is for public text and for what is never
             released, since other texts then move a vector's last bits.
+        one_thread: whether vectors must not depend on the number of threads, whatever `texts_at_once`.
         download: whether a model that is not on this machine may be fetched.
 
     Raises:
         ValueError: where there is no such embedder.
     """
-    return _loaded(source, device, texts_at_once, download)
+    return _loaded(source, device, texts_at_once, one_thread, download)
 
 
 def fitted_embedder(source: str, public_texts: Sequence[str], seed: int) -> Embedder:
@@ -52,7 +58,9 @@ def fetch_embedder(source: str) -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _loaded(source: str, device: str, texts_at_once: int, download: bool) -> Embedder:
+def _loaded(source: str, device: str, texts_at_once: int, one_thread: bool, download: bool) -> Embedder:
     if source in EMBEDDERS:
         return EMBEDDERS[source]()
-    return SentenceEmbedder.load(source, device, texts_at_once=texts_at_once, allow_network=download)
+    return SentenceEmbedder.load(
+        source, device, texts_at_once=texts_at_once, one_thread=one_thread, allow_network=download
+    )

@@ -33,9 +33,10 @@ class SentenceEmbedder:
         fingerprint: SHA-256 over the names and contents of its files.
         dimension: d.
         texts_at_once: number of texts in one forward pass. With 1, the default, each vector is a function of its own
-            text alone. One thread computes it, since kernels add in another order for another number of threads. With
-            more, padding and the shapes of matrix products let other texts change its last bits. Use more for public
-            text only.
+            text alone. With more, padding and the shapes of matrix products let other texts change its last bits. Use
+            more for public text only.
+        one_thread: whether one thread of the processor computes them, since kernels add in another order for another
+            number of threads. It does with `texts_at_once` 1.
         network: the model.
         source: what it was loaded from, a folder by its absolute path.
     """
@@ -46,17 +47,24 @@ class SentenceEmbedder:
     texts_at_once: int
     network: Any = field(repr=False)
     source: str = ""
+    one_thread: bool = False
 
     @classmethod
     def load(
-        cls, source: str | Path, device: str = "auto", *, texts_at_once: int = 1, allow_network: bool = False
+        cls,
+        source: str | Path,
+        device: str = "auto",
+        *,
+        texts_at_once: int = 1,
+        one_thread: bool = False,
+        allow_network: bool = False,
     ) -> SentenceEmbedder:
         """Loads a model from a local folder or a hub id.
 
         Args:
             source: a folder or, for example, ``sentence-transformers/all-MiniLM-L6-v2``.
             device: ``auto``, ``cpu`` or ``cuda``.
-            texts_at_once: see above.
+            texts_at_once, one_thread: see above.
             allow_network: whether a hub id may be downloaded; otherwise it must be in the local cache.
 
         Raises:
@@ -94,19 +102,20 @@ class SentenceEmbedder:
             )
         local = Path(source).is_dir()
         name, place = (folder.resolve().name, str(folder.resolve())) if local else (str(source), str(source))
-        return cls(name, _files_digest(folder), dimension, texts_at_once, network, place)
+        return cls(name, _files_digest(folder), dimension, texts_at_once, network, place, one_thread)
 
     def loader(self) -> Callable[[], SentenceEmbedder]:
         """How another process loads the same model, from its own files, on the same kind of device."""
         device = self.network.device.type
-        return partial(SentenceEmbedder.load, self.source, device, texts_at_once=self.texts_at_once)
+        at_once, one_thread = self.texts_at_once, self.one_thread
+        return partial(SentenceEmbedder.load, self.source, device, texts_at_once=at_once, one_thread=one_thread)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Texts beyond the model's length are truncated, each independently of the others."""
         if not len(texts):
             return np.empty((0, self.dimension), dtype=np.float32)
         clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
-        with _one_thread() if self.texts_at_once == 1 else contextlib.nullcontext():
+        with _one_thread() if self.one_thread or self.texts_at_once == 1 else contextlib.nullcontext():
             vectors = self.network.encode(
                 clean, batch_size=self.texts_at_once, show_progress_bar=False, convert_to_numpy=True
             )

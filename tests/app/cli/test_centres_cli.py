@@ -27,6 +27,18 @@ def test_centres_are_written_and_read_again(public: Path, tmp_path: Path, capsys
     assert result.fingerprint == Centres.fit([f"text number {i} of {i * i}" for i in range(30)], 5).fingerprint
 
 
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_workers_find_the_same_centres(workers: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts, files = tmp_path / "public.jsonl", [tmp_path / "alone.safetensors", tmp_path / "together.safetensors"]
+    texts.write_text("".join(json.dumps({"text": f"text number {i} of {i * i}"}) + "\n" for i in range(1500)))
+    command = ["centres", str(texts), "--count", "5", "--json"]
+    for file, options in zip(files, ([], ["--workers", str(workers)]), strict=True):
+        assert run_command([*command, "-o", str(file), *options]) == 0
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert json.loads(last) == {"stage": "Embedding public texts", "percent": 100}
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

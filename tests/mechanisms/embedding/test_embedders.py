@@ -198,15 +198,15 @@ def test_what_is_no_model_is_refused_in_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("at_once", "threads"), [(1, 1), (2, 3)])
-def test_text_by_text_the_number_of_threads_moves_no_bit(at_once: int, threads: int) -> None:
+@pytest.mark.parametrize(("at_once", "one_thread", "threads"), [(1, False, 1), (2, True, 1), (2, False, 3)])
+def test_the_number_of_threads_moves_no_bit(at_once: int, one_thread: bool, threads: int) -> None:
     import torch
 
     class Network:
         def encode(self, texts: Sequence[str], **settings: Any) -> np.ndarray:
             return np.full((len(texts), 2), torch.get_num_threads(), dtype=np.float32) * [[1, 0]] + [[0, 1]]
 
-    embedder = SentenceEmbedder("counts", "counts", 2, at_once, Network())
+    embedder = SentenceEmbedder("counts", "counts", 2, at_once, Network(), one_thread=one_thread)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:

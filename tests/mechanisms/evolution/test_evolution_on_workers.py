@@ -172,10 +172,12 @@ def test_models_are_loaded_by_workers(tiny_folder: Path, tmp_path: Path) -> None
     from dpassay.mechanisms.embedding.sentence import SentenceEmbedder
     from dpassay.mechanisms.models.language_model import LanguageModel
 
-    embedder = SentenceEmbedder.load(save_sentence_model(tmp_path / "sentence"), "cpu")
+    folder = save_sentence_model(tmp_path / "sentence")
+    embedders = [SentenceEmbedder.load(folder, "cpu", texts_at_once=n, one_thread=True) for n in (1, 4)]
     writer = ModelWriter(model=LanguageModel.load(tiny_folder, "cpu"), rows=3, max_tokens=8, whole=False)
     requests = [TextRequest("tree", (), tuple(range(8))), TextRequest("wood", tuple(TEXTS[:7]), tuple(range(10, 17)))]
     expected = [text for request in requests for text in written(request, writer)]
     with executor(2, None) as two:
-        assert all_embedded(embedder, TEXTS, two).tobytes() == all_embedded(embedder, TEXTS).tobytes()
+        for embedder in embedders:
+            assert all_embedded(embedder, TEXTS, two).tobytes() == all_embedded(embedder, TEXTS).tobytes()
         assert list(written_on_workers(two, requests, writer)) == expected
