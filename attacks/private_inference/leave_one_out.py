@@ -22,6 +22,7 @@ from scipy import special
 from dpassay.accounting.ex_post.medians import Medians, slack
 from dpassay.base import validate
 from dpassay.base.arrays import Floats, Integers
+from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor
 from dpassay.mechanisms.primitives import counts, token_sampler
 from dpassay.mechanisms.primitives.charged import other_logits
 
@@ -268,13 +269,14 @@ def reruns(
     generation: Generation,
     key: bytes,
     progress: Callable[[int, int], None] | None = None,
+    executor: Executor = THIS_PROCESS,
 ) -> list[Loss]:
     """The losses of everything a run released if one unit at a time, that of each chosen record, is removed from the
     whole pipeline. Other arguments are those of `losses_between`."""
     unit = mechanism.unit
     left_out = (unit.of(records[index]) for index in chosen)
     others = [[record for record in records if unit.of(record) != gone] for gone in left_out]
-    return losses_between(mechanism, records, others, model, generation, key, progress)
+    return losses_between(mechanism, records, others, model, generation, key, progress, executor)
 
 
 def losses_between(
@@ -285,25 +287,27 @@ def losses_between(
     generation: Generation,
     key: bytes,
     progress: Callable[[int, int], None] | None = None,
+    executor: Executor = THIS_PROCESS,
 ) -> list[Loss]:
     """The losses of everything a run released between its records and each of `others`, such as neighbours.
 
     Assignment, batching, contexts and noisy counts are those of each data set. Only slots whose contexts differ are
-    scored, in parallel; the others have the same distribution. Mechanism, model, generation and key of the batching are
-    those of the run; `progress` is called with the number of steps done and the total.
+    scored, in parallel, on the workers of `executor`; the others have the same distribution. Mechanism, model,
+    generation and key of the batching are those of the run; `progress` is called with the number of steps done and the
+    total.
 
     Raises:
         RunMismatchError: if logits are not those of the run, so that `top_k` leaves out a token that was drawn.
     """
     from dpassay.mechanisms.private_inference import score
-    from dpassay.mechanisms.private_inference.slot_inputs import SlotInputs
+    from dpassay.mechanisms.private_inference.slot_inputs import replayed_inputs
 
-    clusters = generation.transcript.cluster_counts
-    full, *less = (SlotInputs(mechanism, data, model, key, clusters) for data in (records, *others))
+    given = (model, key, generation.transcript, executor)
+    full, *less = (replayed_inputs(mechanism, data, *given) for data in (records, *others))
     changed = [_changed_slots(full, other) for other in less]
     asked = [(full, slot) for slot in sorted(set().union(*changed))]
     asked += [(other, slot) for other, slots in zip(less, changed, strict=True) for slot in slots]
-    scores = score.score(asked, generation.transcript, progress)
+    scores = score.score(asked, generation.transcript, progress, executor)
     result = dict(zip(asked, scores.tolist(), strict=True))
     if any(result[item] == -math.inf for item in asked if item[0] is full):
         raise other_logits()

@@ -70,7 +70,8 @@ def leave_one_out(run: InferenceRun, claimed: BoundedGuarantee, folder: Path, co
     units = unit_records(run.records, run.key, run.mechanism.unit)  # of each user, the record that a run may use
     chosen = [int(units[index]) for index in _most_and_others(losses[units], RERUNS)]
     with run.settings.progress.stage("Leaving records out") as step:
-        taken_out = reruns(run.mechanism, run.records, chosen, run.model, run.generation, run.key, step)
+        given = (run.model, run.generation, run.key, step, run.settings.executor)
+        taken_out = reruns(run.mechanism, run.records, chosen, *given)
     pure = upper_bounds(event, PureDP(0.0), adjacency=run.adjacency, unit=run.unit, methods=["basic"])
     result = leave_one_out_audit(
         observer.by_slot() if observer else {},
@@ -102,6 +103,7 @@ def record_replay(run: InferenceRun, claimed: BoundedGuarantee, folder: Path, co
             run.model,
             run.generation,
             key=run.key,
+            executor=run.settings.executor,
         )
     return [inference_replay_audit(findings, neighbors=len(others), adjacency=run.mechanism.adjacency)]
 
@@ -219,5 +221,7 @@ def _play(
         open_audit_run(run, folder, name, mechanism, about, basis) as charged,
         progress.stage(f"Attacking: {name}") as step,
     ):
-        generation = generate(mechanism, records, run.model, charged, key=key, progress=step)
+        generation = generate(
+            mechanism, records, run.model, charged, key=key, progress=step, executor=run.settings.executor
+        )
     return reconstruct(generation.documents, canaries, [record.text for record in records])

@@ -33,7 +33,7 @@ from dpassay.mechanisms.primitives.charged import RunMismatchError as RunMismatc
 from dpassay.mechanisms.primitives.randomness import OS_ENTROPY, Source
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.slot_decoder import Decoded, Job, Order, SlotText, Sources, bits_of, decode
-from dpassay.mechanisms.private_inference.slot_inputs import SlotInput, SlotInputs
+from dpassay.mechanisms.private_inference.slot_inputs import SlotInput, SlotInputs, in_parts
 from dpassay.mechanisms.private_inference.transcripts import Document, Generation, Observer, PartObserver, Transcript
 
 INPUTS, CLUSTERS, ASSIGNMENT, COUNTS, IDLE, TOKENS = "inputs", "clusters", "assignment", "counts", "idle", "tokens"
@@ -279,13 +279,9 @@ class Loop:
 
     def _parts(self, number: int, group: list[SlotInput]) -> list[_Portion]:
         """The slots of a group, in as many parts of about as many rows as there are workers."""
-        count = min(self.executor.workers, len(group))
-        ends = np.cumsum([max(1, len(item.rows)) for item in group])
-        places = np.minimum((ends - 1) * count // ends[-1], count - 1)
         here = self.executor is THIS_PROCESS
         parts = []
-        for index in np.unique(places):
-            items = [item for item, place in zip(group, places, strict=True) if place == index]
+        for index, items in enumerate(in_parts(group, [len(item.rows) for item in group], self.executor.workers)):
             observers = tuple(self.observers) if here else tuple(observer.part() for observer in self._partial())
             job = Job(self.mechanism, self._model, self.inputs.row_plan, self._bits, self.source, observers)
             parts.append(_Portion(f"{self._name} {number} {index}", job, items))

@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 import torch
 
 from dpassay.accounting.ex_post.medians import Cost
-from dpassay.mechanisms.compute.executor import exclusive, find, forget, keep
+from dpassay.mechanisms.compute.executor import Executor, exclusive, find, forget, keep
+from dpassay.mechanisms.compute.needs import Need
 from dpassay.mechanisms.compute.workers import WorkerError, name_of_worker
 from dpassay.mechanisms.models.end_rule import EndRule
 from dpassay.mechanisms.models.language_model import LanguageModel
@@ -67,14 +68,14 @@ class SlotText:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all decoders of a run share.
+    """What all share that compute distributions of a run's tokens.
 
     Attributes:
         mechanism: the parameters.
         model: in this process, or where it is found.
         row_plan: the shapes of forward passes.
         bits: of public rows, by `bits_of`.
-        source: of the noise.
+        source: of the noise, if tokens are drawn.
         observers: see every committed token.
     """
 
@@ -82,7 +83,7 @@ class Job:
     model: LanguageModel | ModelReference
     row_plan: RowPlan
     bits: str
-    source: Source
+    source: Source = OS_ENTROPY
     observers: tuple[Observer, ...] = ()
 
     def laws(self) -> SlotLaws:
@@ -97,6 +98,19 @@ class Job:
                 "machines of one kind, with the same packages and number of threads"
             )
         return SlotLaws(self.mechanism, _model_here(self.model, self.row_plan), self.row_plan)
+
+
+def needed_laws(laws: SlotLaws, executor: Executor) -> Need[SlotLaws]:
+    """The distributions of tokens as pieces of work need them. All workers of the executor have the model of this
+    process, and compute the same bits."""
+
+    def sent() -> tuple[str, Callable[[], SlotLaws]]:
+        model = ModelReference.of(laws.model)
+        job = Job(laws.mechanism, model, laws.row_plan, executor.submit(bits_of, model, laws.row_plan).result())
+        about = (job.mechanism, job.model, job.row_plan.to_json(), job.bits)
+        return hashlib.sha256(repr(about).encode()).hexdigest(), job.laws
+
+    return Need("distributions of tokens", laws, sent)
 
 
 def bits_of(model: LanguageModel | ModelReference, row_plan: RowPlan) -> str:

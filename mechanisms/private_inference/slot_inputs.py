@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -17,12 +17,15 @@ from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor
 from dpassay.mechanisms.models.decoding import DecodeSession, FixedRows, RowShape
 from dpassay.mechanisms.private_inference import aggregation
 from dpassay.mechanisms.private_inference.aggregation import Aggregate
+from dpassay.mechanisms.private_inference.clusters import PIECE
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.transcripts import Transcript
 
 if TYPE_CHECKING:
     from dpassay.mechanisms.models.language_model import LanguageModel
     from dpassay.mechanisms.models.row_shapes import RowPlan
+
+T = TypeVar("T")
 
 MEMORY = 4 * 2**30  # bytes of keys, values and logits for slots that are decoded together
 
@@ -255,10 +258,17 @@ def side_by_side(
     return groups
 
 
+def in_parts(group: Sequence[T], rows: Sequence[int], count: int) -> list[list[T]]:
+    """Slots that follow each other, in at most so many parts of about as many rows, given the rows of each slot."""
+    count, ends = min(count, len(group)), np.cumsum(np.maximum(rows, 1))
+    places = np.minimum((ends - 1) * count // ends[-1], count - 1)
+    return [[group[place] for place in np.flatnonzero(places == index).tolist()] for index in np.unique(places)]
+
+
 @dataclass(frozen=True, slots=True)
 class ForcedStep:
     """A token of a transcript, the last of a document if it `ends`, with the logits before it for given records, shape
-    (rows, V) of `SlotInput.rows`; its index in the slot, and that of the slot among all requested ones."""
+    (rows, V) of `SlotInput.rows`; its index in the slot, and that of the slot in its group."""
 
     index: int
     item: SlotInput
@@ -268,26 +278,52 @@ class ForcedStep:
     ends: bool
 
 
-def forced(groups: Sequence[Sequence[Slot]], transcript: Transcript) -> Iterator[ForcedStep]:
-    """Replays a transcript on slots of data sets with the mechanism, model and key of the run, one forward pass per
-    token, in the shapes of the run: group by group (`side_by_side`) and token by token, each slot of the group in
-    order; slots that did not run have no token."""
-    first = 0
-    for group in groups:
-        indices = [first + index for index, (_, slot) in enumerate(group) if transcript.tokens[slot]]
-        items = [inputs.slot(slot) for inputs, slot in group if transcript.tokens[slot]]
-        first += len(group)
-        if not items:
-            continue
-        inputs = group[0][0]
-        rule = inputs.mechanism.end_rule(inputs.model)
-        tokens = np.array([transcript.tokens[item.slot] for item in items], dtype=np.int64)
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """Slots of one shape, with the tokens of a transcript on which they are replayed. It can be sent to a worker.
+
+    Attributes:
+        items: slots that ran, of data sets with the mechanism, model and key of the run. Private.
+        tokens: of each slot, as many as of the others.
+    """
+
+    items: tuple[SlotInput, ...]
+    tokens: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, group: Sequence[Slot], transcript: Transcript) -> Self:
+        """Slots that ran, with their tokens in a transcript."""
+        return cls(
+            tuple(inputs.slot(slot) for inputs, slot in group), tuple(transcript.tokens[slot] for _, slot in group)
+        )
+
+    def steps(self, laws: SlotLaws) -> Iterator[ForcedStep]:
+        """Replays the tokens, one forward pass per token, in the shapes of the run: token by token, each slot in
+        order."""
+        rule = laws.mechanism.end_rule(laws.model)
+        tokens = np.array(self.tokens, dtype=np.int64)
         ended = np.zeros(tokens.shape, dtype=bool)
-        for row, item in enumerate(items):
-            ends = np.cumsum([len(document) for document in rule.split(transcript.tokens[item.slot])])
-            ended[row, ends - 1] = True
-        rows = SlotRows(inputs, items)
+        for row, own in enumerate(self.tokens):
+            ended[row, np.cumsum([len(document) for document in rule.split(own)]) - 1] = True
+        rows = SlotRows(laws, self.items)
         for step in range(tokens.shape[1]):
-            for row, (item, logits) in enumerate(zip(items, rows.logits(), strict=True)):
-                yield ForcedStep(indices[row], item, step, int(tokens[row, step]), logits, bool(ended[row, step]))
+            for row, (item, logits) in enumerate(zip(self.items, rows.logits(), strict=True)):
+                yield ForcedStep(row, item, step, int(tokens[row, step]), logits, bool(ended[row, step]))
             rows.advance(tokens[:, step].tolist(), ended[:, step].tolist())
+
+
+def replayed_inputs(
+    mechanism: PrivateInference,
+    records: Sequence[Record],
+    model: LanguageModel,
+    key: bytes,
+    transcript: Transcript,
+    executor: Executor = THIS_PROCESS,
+) -> SlotInputs:
+    """The slots of a data set on which a transcript is replayed.
+
+    With centres, few records are embedded in this process, which keeps their vectors for the next data set; more on the
+    workers of `executor`.
+    """
+    where = executor if len(records) > PIECE else THIS_PROCESS
+    return SlotInputs(mechanism, records, model, key, transcript.cluster_counts, where)

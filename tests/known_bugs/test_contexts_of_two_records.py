@@ -18,7 +18,7 @@ from table_model import FirstToken, Runs, showing
 
 from dpassay.accounting import DominatingPair, accountant, events
 from dpassay.attacks.private_inference.leave_one_out import reruns
-from dpassay.attacks.private_inference.step_laws import StepLaws
+from dpassay.attacks.private_inference.step_laws import StepLaws, log_laws
 from dpassay.audits.games.replay.private_inference import inference_findings
 from dpassay.audits.games.replay.record_replay import Finding
 from dpassay.base.number_format import format_lower
@@ -79,10 +79,8 @@ def mean() -> tuple[list[Finding], list[Finding], list[np.ndarray]]:
         inference_findings(mechanism, records, [near], model, generation, key=KEY, accounting=account)
         for account in ("published", "charged")
     )
-    laws = [
-        next(iter(StepLaws(mechanism, data, model, generation.transcript, key=KEY).of_groups([[0]])))[2]
-        for data in (records, near)
-    ]
+    both = [StepLaws(mechanism, data, model, generation.transcript, key=KEY) for data in (records, near)]
+    laws = [next(log_laws(steps.forced([0]), steps.inputs))[2] for steps in both]
     return result, charged, laws
 
 

@@ -20,7 +20,7 @@ from dpassay.accounting import PureDP
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.ex_post.clipped_rows import Steps
 from dpassay.attacks.private_inference.leave_one_out import reruns
-from dpassay.attacks.private_inference.step_laws import StepLaws
+from dpassay.attacks.private_inference.step_laws import StepLaws, log_laws
 from dpassay.audits.games.replay.private_inference import inference_findings
 from dpassay.audits.games.replay.record_replay import Finding
 from dpassay.base.arrays import Floats, Integers
@@ -57,10 +57,8 @@ def played(*, bug: bool) -> tuple[list[Finding], float, tuple[Floats, Floats]]:
         generation = generate(MECHANISM, RECORDS, MODEL, run, key=KEY, source=FirstToken(0))
         findings = inference_findings(MECHANISM, RECORDS, [RECORDS[1:]], MODEL, generation, key=KEY)
         loss = reruns(MECHANISM, RECORDS, [0], MODEL, generation, KEY)[0]
-        laws = [
-            next(iter(StepLaws(MECHANISM, data, MODEL, generation.transcript, key=KEY).of_groups([[0]])))[2]
-            for data in (RECORDS, RECORDS[1:])
-        ]
+        both = [StepLaws(MECHANISM, data, MODEL, generation.transcript, key=KEY) for data in (RECORDS, RECORDS[1:])]
+        laws = [next(log_laws(steps.forced([0]), steps.inputs))[2] for steps in both]
     assert loss.error < 1e-6
     return findings, loss.value, (np.exp(laws[0]), np.exp(laws[1]))
 

@@ -8,18 +8,22 @@ proves.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.attacks.private_inference.leave_one_out import scoring_error
-from dpassay.attacks.private_inference.step_laws import StepLaws
+from dpassay.attacks.private_inference.step_laws import StepLaws, log_laws
 from dpassay.audits.games.replay.record_replay import Finding, Kind
 from dpassay.audits.result import AuditResult
 from dpassay.base import validate
 from dpassay.base.arrays import Floats
+from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor
+from dpassay.mechanisms.compute.needs import map_with
 from dpassay.mechanisms.primitives import counts as noise
 from dpassay.mechanisms.primitives.charged import other_logits
 
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from dpassay.data.records import Record
     from dpassay.mechanisms.models.language_model import LanguageModel
     from dpassay.mechanisms.private_inference.generator import PrivateInference
+    from dpassay.mechanisms.private_inference.slot_inputs import Forced, SlotLaws
     from dpassay.mechanisms.private_inference.transcripts import Generation
 
 Accounting: TypeAlias = Literal["charged", "published"]
@@ -41,6 +46,7 @@ def inference_findings(
     *,
     key: bytes,
     accounting: Accounting = "charged",
+    executor: Executor = THIS_PROCESS,
 ) -> list[Finding]:
     """The events of a run of private inference that do not hold; for each kind, the one with the largest excess.
 
@@ -62,6 +68,7 @@ def inference_findings(
         key: of the batching.
         accounting: ``charged`` compares with the ledger; ``published`` with the paper: slots in parallel, rows added
             or removed, γ for a median.
+        executor: where tokens are replayed: groups of slots, and neighbours, side by side.
 
     Returns:
         Findings whose `step` is the index of the token in its slot.
@@ -71,11 +78,24 @@ def inference_findings(
         RunMismatchError: if logits are not those of the run, so that `top_k` leaves out a token that was drawn.
     """
     validate.one_of(("charged", "published"), accounting=accounting)
-    audit = _Audit(mechanism, model, generation, key, accounting)
+    from dpassay.mechanisms.private_inference.slot_decoder import needed_laws
+
+    audit = _Audit(mechanism, model, generation, key, accounting, executor)
     own = audit.laws(records)
+    replayed: list[_Neighbor] = []
+
+    def pairs() -> Iterator[_Pair]:
+        for number, other in enumerate(neighbors):
+            theirs = audit.laws(other)
+            replayed.append(audit.begin(own, theirs, number))
+            for group in replayed[-1].groups:
+                yield _Pair(number, own.forced(group), theirs.forced(group))
+
+    for number, ratios in map_with(executor, _ratios, pairs(), needed_laws(own.inputs, executor)):
+        replayed[number].ratios.append(ratios)
     worst: dict[Kind, tuple[float, Finding]] = {}
-    for number, other in enumerate(neighbors):
-        for finding in audit.compared(own, audit.laws(other), number):
+    for neighbor in replayed:
+        for finding in audit.findings(neighbor):
             excess = float(finding.measured) - float(finding.declared)
             if finding.kind not in worst or excess > worst[finding.kind][0]:
                 worst[finding.kind] = (excess, finding)
@@ -105,8 +125,56 @@ def inference_replay_audit(findings: Sequence[Finding], *, neighbors: int, adjac
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A group of slots of the data and of a neighbour, to be replayed; it can be sent to a worker."""
+
+    neighbor: int
+    own: Forced
+    theirs: Forced
+
+
+def _ratios(pair: _Pair, laws: SlotLaws) -> tuple[int, Floats]:
+    """The neighbour, and of the log-ratio of the two distributions of each token the largest, the smallest, and that
+    of the released token, shape (3, slots, tokens).
+
+    Raises:
+        RunMismatchError: if `top_k` leaves out a token that was drawn.
+    """
+    result = np.zeros((3, *np.shape(pair.own.tokens)))
+    rows = {item.slot: row for row, item in enumerate(pair.own.items)}
+    both = zip(log_laws(pair.own, laws), log_laws(pair.theirs, laws), strict=True)
+    for (slot, step, law), (_, _, other) in both:
+        # A token that neither distribution has does not count: some log-ratio is at least 0, and some at most 0.
+        ratio = np.subtract(law, other, out=np.zeros_like(law), where=law != other)
+        token = pair.own.tokens[rows[slot]][step]
+        if law[token] == -np.inf:
+            raise other_logits()
+        result[:, rows[slot], step] = ratio.max(), ratio.min(), ratio[token]
+    return pair.neighbor, result
+
+
+@dataclass(frozen=True, slots=True)
+class _Neighbor:
+    """What is compared of one neighbour.
+
+    Attributes:
+        number: its index.
+        counts: what is found of its counts and of its slots.
+        changed: slots whose contexts differ.
+        groups: the slots that are replayed.
+        ratios: of each group, by `_ratios`.
+    """
+
+    number: int
+    counts: list[Finding]
+    changed: list[int]
+    groups: list[list[int]]
+    ratios: list[Floats] = field(default_factory=list)
+
+
 class _Audit:
-    """Compares one run with one neighbour at a time."""
+    """Compares one run with its neighbours."""
 
     def __init__(
         self,
@@ -115,42 +183,45 @@ class _Audit:
         generation: Generation,
         key: bytes,
         accounting: Accounting,
+        executor: Executor,
     ) -> None:
+        self._executor = executor
         self._mechanism, self._model, self._generation, self._key = mechanism, model, generation, key
         self._published = accounting == "published"
         self._error = scoring_error(mechanism, model, generation)  # of the log-ratio of two probabilities
         self._forward = 0.0 if generation.row_plan.exact else self._error  # exact rows: equal contexts, equal bits
 
     def laws(self, records: Sequence[Record]) -> StepLaws:
-        return StepLaws(self._mechanism, records, self._model, self._generation.transcript, key=self._key)
+        given = (self._model, self._generation.transcript)
+        return StepLaws(self._mechanism, records, *given, key=self._key, executor=self._executor)
 
-    def compared(self, own: StepLaws, theirs: StepLaws, neighbor: int) -> Iterator[Finding]:
-        yield from self._counts(own, theirs, neighbor)
-        running = self._generation.transcript.running
-        differ = [slot for slot, runs in enumerate(running) if runs and own.texts(slot) != theirs.texts(slot)]
+    def begin(self, own: StepLaws, theirs: StepLaws, number: int) -> _Neighbor:
+        """Compares the counts of a neighbour, and chooses the slots that are replayed."""
+        counts = list(self._counts(own, theirs, number))
+        running = [slot for slot, runs in enumerate(self._generation.transcript.running) if runs]
+        differ = [slot for slot in running if own.texts(slot) != theirs.texts(slot)]
         changed = [slot for slot in differ if own.contexts(slot) != theirs.contexts(slot)]
         most = 2 if self._mechanism.adjacency is Adjacency.REPLACE_ONE else 1
         if len(changed) > most and (self._published or self._mechanism.variant == "sound"):
-            yield Finding("parts", None, neighbor, float(most), float(len(changed)))
-        running_slots = [slot for slot, runs in enumerate(running) if runs]
-        groups = [group for group in own.groups(running_slots) if set(group) & set(changed)]
-        row_of = {slot: row for row, slot in enumerate(changed)}
-        spreads = np.zeros((len(changed), self._mechanism.tokens))
-        moved: set[int] = set()
-        for (slot, step, law), (_, _, other) in zip(own.of_groups(groups), theirs.of_groups(groups), strict=True):
-            # A token that neither distribution has does not count: some log-ratio is at least 0, and some at most 0.
-            ratio = np.subtract(law, other, out=np.zeros_like(law), where=law != other)
-            if slot in row_of:
-                spreads[row_of[slot], step] = ratio.max() - ratio.min()
-                token = self._generation.transcript.tokens[slot][step]
-                if law[token] == -np.inf:
-                    raise other_logits()
-                yield from self._cost(float(ratio[token]), slot, step, neighbor)
-            elif np.abs(ratio).max() > self._forward:
-                moved.add(slot)
+            counts.append(Finding("parts", None, number, float(most), float(len(changed))))
+        return _Neighbor(number, counts, changed, [g for g in own.groups(running) if set(g) & set(changed)])
+
+    def findings(self, neighbor: _Neighbor) -> Iterator[Finding]:
+        """What does not hold of a neighbour that was replayed."""
+        yield from neighbor.counts
+        number, spreads, moved = neighbor.number, dict[int, Floats](), 0
+        for group, (largest, smallest, released) in zip(neighbor.groups, neighbor.ratios, strict=True):
+            rows = {slot: row for row, slot in enumerate(group)}
+            own = [slot for slot in group if slot in neighbor.changed]
+            for step, slot in itertools.product(range(self._mechanism.tokens), own):
+                yield from self._cost(float(released[rows[slot], step]), slot, step, number)
+            spreads |= {slot: (largest - smallest)[rows[slot]] for slot in own}
+            most = np.maximum(largest, -smallest).max(axis=1)
+            moved += sum(slot not in own and most[rows[slot]] > self._forward for slot in group)
         if moved:
-            yield Finding("rows", None, neighbor, 0.0, float(len(moved)))
-        yield from self._ranges(spreads, neighbor)
+            yield Finding("rows", None, number, 0.0, float(moved))
+        if spreads:
+            yield from self._ranges(np.stack([spreads[slot] for slot in neighbor.changed]), number)
 
     def _counts(self, own: StepLaws, theirs: StepLaws, neighbor: int) -> Iterator[Finding]:
         mechanism = self._mechanism
@@ -174,8 +245,6 @@ class _Audit:
 
     def _ranges(self, spreads: Floats, neighbor: int) -> Iterator[Finding]:
         mechanism = self._mechanism
-        if not spreads.size:
-            return
         declared, ends = self._eta(), 2
         if mechanism.charges_jointly and not self._published:
             ends *= len(spreads)

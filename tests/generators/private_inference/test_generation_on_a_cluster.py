@@ -86,7 +86,7 @@ def check(output: Path, tokens: int) -> None:
 
 
 def test_the_command_on_two_processes(tmp_path: Path) -> None:
-    asked = claim(tmp_path, 24, audits=["leave_one_out"])
+    asked = claim(tmp_path, 24, audits=["leave_one_out", "record_replay"])
     result = command.run("assay", asked, "-o", tmp_path / "out", "--workers", "2", "--device", "cpu", "--json")
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["verdict"] == "SUPPORTED"

@@ -16,14 +16,18 @@ from little_inference import KEY, RECORDS, mechanism
 from pieces_of_work import process_of
 
 from dpassay.accounting.ledger.run import Run
-from dpassay.attacks.private_inference.leave_one_out import LeaveOneOut
+from dpassay.attacks.private_inference.leave_one_out import LeaveOneOut, Loss, reruns
+from dpassay.audits.games.replay import private_inference as replay
+from dpassay.audits.games.replay.record_replay import Finding
 from dpassay.base.errors import InputError
+from dpassay.data.records import Record
 from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor
 from dpassay.mechanisms.compute.workers import executor
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.models.model_reference import ModelReference
 from dpassay.mechanisms.primitives.charged import RunMismatchError
 from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.loop import generate
 from dpassay.mechanisms.private_inference.slot_decoder import Job, Order, bits_of, decode
 from dpassay.mechanisms.private_inference.transcripts import Generation
@@ -139,6 +143,71 @@ def test_losses_are_those_of_one_process(
     for attack in attacks[1:]:
         assert attack.losses.tobytes() == attacks[0].losses.tobytes()
         assert attack.by_slot() == attacks[0].by_slot()
+
+
+AUDITED: list[dict[str, Any]] = [
+    {},
+    {"aggregate": "mean", "clip": 3.0, "slot_threshold": 1.0, "slot_count_epsilon": 1.0},
+    {"aggregate": "none"},
+]
+
+
+def audited(
+    generation: Generation, chosen: PrivateInference, model: LanguageModel, where: Executor
+) -> tuple[list[Loss], list[Finding], list[tuple[int, int]]]:
+    """Losses without some records, what replays of neighbours find, and the steps that were shown."""
+    shown: list[tuple[int, int]] = []
+    given = (model, generation)
+    losses = reruns(chosen, RECORDS, range(0, 12, 2), *given, KEY, lambda *step: shown.append(step), where)
+    findings = []
+    if chosen.aggregate != "none":
+        near = [RECORDS[1:], RECORDS[:-1], [*RECORDS, Record("new", "3121", "a", "new")]]
+        findings = replay.inference_findings(chosen, RECORDS, near, *given, key=KEY, executor=where)
+    return losses, findings, shown
+
+
+@pytest.fixture
+def nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every token exceeds its charge, so that what replays measure is found."""
+    monkeypatch.setattr(replay._Audit, "_eta", lambda _: -1.0)
+
+
+@pytest.mark.parametrize("changes", AUDITED, ids=["median", "mean", "unprotected"])
+def test_audits_are_those_of_one_process(
+    changes: dict[str, Any], model: LanguageModel, two: Executor, runs: Any, nothing_allowed: None
+) -> None:
+    chosen = mechanism(**CHANGES | changes)
+    generation, _ = write(runs.begin(chosen, noise="recorded"), model, chosen=chosen)
+    losses, findings, shown = audited(generation, chosen, model, THIS_PROCESS)
+    assert any(loss.value for loss in losses)
+    assert bool(findings) == (chosen.aggregate != "none")
+    dies = changes is AUDITED[0]
+    process, original, pieces = two.submit(process_of, 0).result(), two.submit, 0
+
+    def submit(*given: Any, **options: Any) -> Any:
+        """A worker dies while it has pieces."""
+        nonlocal pieces
+        pieces += 1
+        if dies and pieces == 4:
+            os.kill(process, signal.SIGKILL)
+        return original(*given, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(two, "submit", submit)
+        assert audited(generation, chosen, model, two)[:2] == (losses, findings)
+    assert pieces >= (4 if dies else 2)
+    assert shown[-1][0] == shown[-1][1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 3])
+def test_audits_do_not_depend_on_the_number_of_workers(
+    count: int, model: LanguageModel, runs: Any, nothing_allowed: None
+) -> None:
+    chosen = mechanism(**CHANGES | {"tokens": 40})
+    generation, _ = write(runs.begin(chosen, noise="recorded"), model, chosen=chosen)
+    with executor(count, None) as workers:
+        assert audited(generation, chosen, model, workers)[:2] == audited(generation, chosen, model, THIS_PROCESS)[:2]
 
 
 def test_a_worker_that_dies_costs_nothing(model: LanguageModel, two: Executor, runs: Any) -> None:

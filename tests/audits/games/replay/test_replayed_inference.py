@@ -13,7 +13,7 @@ from neighbouring import KEY, NEIGHBOURS, data_set
 from table_model import FirstToken, Runs, TableModel, showing
 
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.attacks.private_inference.step_laws import StepLaws
+from dpassay.attacks.private_inference.step_laws import StepLaws, log_laws
 from dpassay.audits.games.replay.private_inference import inference_findings
 from dpassay.data.batching import keyed_hash
 from dpassay.data.records import Record
@@ -158,11 +158,11 @@ def test_laws_are_those_of_the_oracle(tmp_path: Path, changes: dict[str, Any]) -
     transcript = run(tmp_path, chosen, records, model).transcript
     laws, oracle = StepLaws(chosen, records, model, transcript, key=KEY), Pipeline(chosen, model, KEY)
     slots = range(chosen.total_slots)
-    groups = [list(slots)[:2], list(slots)[2:]]  # side by side, and in two parts
     results: dict[int, list[Any]] = {slot: [] for slot in slots}
-    for slot, step, law in laws.of_groups(groups):
-        assert step == len(results[slot])
-        results[slot].append(law)
+    for group in laws.groups(slots):
+        for slot, step, law in log_laws(laws.forced(group), laws.inputs):
+            assert step == len(results[slot])
+            results[slot].append(law)
     for slot in slots:
         contexts = oracle.rows(records, slot)
         assert laws.contexts(slot) == sorted(map(list, contexts))
