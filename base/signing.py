@@ -75,11 +75,13 @@ class SigningKey:
 def is_signed(text: bytes, signature: str, public: str) -> bool:
     """Whether `signature` is that of `text` by the public key; both in hexadecimal digits.
 
+    A key of which anybody can sign (`is_weak`) signs nothing.
+
     Raises:
         InputError: if `cryptography` is not installed.
     """
     _, ed25519, invalid, _ = _library()
-    if not is_public_key(public) or not re.fullmatch("[0-9a-f]{128}", signature):
+    if not is_public_key(public) or is_weak(public) or not re.fullmatch("[0-9a-f]{128}", signature):
         return False
     try:
         ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(bytes.fromhex(signature), text)
@@ -91,6 +93,24 @@ def is_signed(text: bytes, signature: str, public: str) -> bool:
 def is_public_key(text: str) -> bool:
     """Whether a text has the form of a public key: 64 hexadecimal digits, small letters."""
     return re.fullmatch("[0-9a-f]{64}", text) is not None
+
+
+_P = 2**255 - 19
+_D = -121665 * pow(121666, -1, _P)
+
+
+def is_weak(public: str) -> bool:
+    """Whether a public key is a point of order 1, 2, 4 or 8, or its y is not below p.
+
+    Under a key of small order anybody can sign, as h·A is one of at most 8 points: S = 0 and an R among these are a
+    valid signature of one text in eight. Of the points (x, y) on −x² + y² = 1 + d·x²·y², those of order 4 have y = 0,
+    those of order 1 and 2 have x = 0, so y² = 1, and of those of order 8 twice has y = 0, so x² = −y², which is
+    d·y⁴ + 2·y² − 1 = 0.
+
+    Source: RFC 8032, section 5.1.
+    """
+    y = int.from_bytes(bytes.fromhex(public), "little") % 2**255
+    return y >= _P or y * (y * y - 1) * (_D * y**4 + 2 * y * y - 1) % _P == 0
 
 
 def _library() -> tuple[Any, Any, Any, Any]:

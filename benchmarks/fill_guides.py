@@ -29,6 +29,7 @@ GUIDES = {
     "measurements/other-bounds.md": "other_audits",
     "scale.md": "many_records",
     "measurements/canary-scorers.md": "canary_scorers",
+    "conformance.md": "../conformance/results",
 }
 """Page of docs → results file of which it shows tables."""
 

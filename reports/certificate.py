@@ -3,25 +3,27 @@
 A certificate is made from the releasable part of an assay, so it holds nothing that the released page may not hold. Its
 file is ``{"certificate": …, "sha256": …, "signature": …}``: the SHA-256 of the canonical text of the first, and the
 Ed25519 signature of the same text, or null. `read_certificate` checks it in this order, and trusts nothing before the
-check that covers it has passed: form, SHA-256, signature, key, schema.
+check that covers it has passed: form, SHA-256, signature, key, schema, contradictions.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
+from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.bounds import ARGUMENTS, WITHOUT_ARGUMENT
 from dpassay.base.canonical_json import canonical_json
 from dpassay.base.errors import InputError
 from dpassay.base.signing import SigningKey, is_signed
 from dpassay.reports.assay import DIALECT, DocumentPart
 from dpassay.reports.claim import claimed
 from dpassay.reports.json_form import Bound
-from dpassay.reports.release import Release, ReleasedAudit, is_ex_post
+from dpassay.reports.release import REACHED, Release, ReleasedAudit, is_ex_post, may_leave, reaches
 
 CERTIFICATE = "certificate.json"
 SCHEMA_VERSION: Final = 1
@@ -31,7 +33,7 @@ class Certificate(DocumentPart):
     """What is certified of a release. Nothing here is private."""
 
     schema_: Literal[1] = Field(default=SCHEMA_VERSION, alias="schema")
-    type: Literal["dpassay certificate"] = "dpassay certificate"
+    type: Literal["dpassay certificate"]
     name: str = Field(description="of the claim and of its run")
     created: str = Field(description="when the release was made; ISO 8601, UTC")
     claim: dict[str, Any] = Field(description="as in claim.json")
@@ -41,7 +43,7 @@ class Certificate(DocumentPart):
     )
     unit: str
     adjacency: str
-    delta: float | None = Field(description="the δ of the claim; None where it has none")
+    delta: float | None = Field(ge=0, le=1, description="the δ of the claim; None where it has none")
     result: str = Field(description="the headline of the released page")
     sentence: str = Field(description="the same in one or two sentences")
     best_upper: Bound | None = Field(description="the best of `bounds` that counts for the claim")
@@ -79,6 +81,7 @@ def certificate_of(page: Release, files: Mapping[str, str], created: str, key: s
     what = claimed(page.claim)
     return Certificate(
         **{name: getattr(page, name) for name in _UNCHANGED},
+        type="dpassay certificate",
         created=created,
         holds_for="this output" if is_ex_post(page.claim) else "every output",
         unit=str(page.claim.get("unit", "record")),
@@ -142,13 +145,45 @@ def _parsed(content: bytes) -> dict[str, Any]:
 
 
 def _valid(body: dict[str, Any]) -> Certificate:
-    if body.get("schema") != SCHEMA_VERSION:
-        raise InputError(f"has schema {body.get('schema')!r}; this version of dpassay reads schema {SCHEMA_VERSION}")
+    schema = body.get("schema")
+    if type(schema) is not int or schema != SCHEMA_VERSION:
+        raise InputError(f"has schema {schema!r}; this version of dpassay reads schema {SCHEMA_VERSION}")
     try:
-        return Certificate.model_validate(body)
+        certificate = Certificate.model_validate(body)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise InputError(f"is no certificate: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    if canonical_json(certificate.model_dump(mode="json")) != canonical_json(body):  # such as "1.25" in place of 1.25
+        raise InputError("is no certificate: a value is missing, or of another type than that of the schema")
+    if (contradiction := next(_contradictions(certificate), None)) is not None:
+        raise InputError(f"contradicts itself: {contradiction}")
+    return certificate
+
+
+def _contradictions(body: Certificate) -> Iterator[str]:
+    """Where a certificate says what `certificate_of` never writes, a sentence each."""
+    try:
+        Adjacency(body.adjacency), Unit.parse(body.unit)
+    except ValueError as error:
+        yield str(error)
+    what, best = claimed(body.claim), body.best_upper
+    relation = str(body.claim.get("adjacency", "add_remove")), str(body.claim.get("unit", "record"))
+    if (body.adjacency, body.unit) != relation:
+        yield "its adjacency and unit are not those of its claim"
+    if body.delta != (what.delta if what is not None else None):
+        yield "its delta is not that of its claim"
+    if (body.holds_for == "this output") != is_ex_post(body.claim):
+        yield "holds_for is not about the outputs that its claim is about"
+    if not all(may_leave(row) for row in body.bounds):
+        yield "a bound is private, or is no upper bound"
+    if not all(row.quantity in (*ARGUMENTS, *WITHOUT_ARGUMENT) for row in body.bounds):
+        yield "a bound is on a quantity that there is not"
+    if best is not None and (best not in body.bounds or (str(best.adjacency), str(best.unit)) != relation):
+        yield "best_upper is none of its bounds, or is not about what its claim is about"
+    if body.result == REACHED and (what is None or not reaches(what, best)):
+        yield "its proof does not reach its claim"
+    if (body.accepted is None) != (not body.shortfalls):
+        yield "what falls short of the claim is accepted, or nothing falls short"
 
 
 def _sha256(text: bytes) -> str:

@@ -123,7 +123,7 @@ def releasable(assay: Assay) -> Release:
     computed from them stays behind too.
     """
     planned = assay.ledger.planned
-    bounds = [row for row in assay.bounds if _may_leave(row)] if planned else []
+    bounds = [row for row in assay.bounds if may_leave(row)] if planned else []
     claim = claimed(assay.claim)
     best = best_bound(bounds, claim, Direction.UPPER) if claim is not None else None
     secrets = assay.secrets if planned else None
@@ -153,7 +153,7 @@ def releasable(assay: Assay) -> Release:
     )
 
 
-def _may_leave(row: Bound) -> bool:
+def may_leave(row: Bound) -> bool:
     """Upper bounds on the mechanism only: what bounds it from below, or bounds this one output, read the data."""
     return row.direction is Direction.UPPER and not row.private and row.quantity != "ex_post_epsilon"
 
@@ -209,7 +209,8 @@ def is_ex_post(claim: Mapping[str, Any]) -> bool:
     return isinstance(guarantee, Mapping) and guarantee.get("type") == "ex_post"
 
 
-def _reaches(claim: ClaimedValue, best: Bound | None) -> bool:
+def reaches(claim: ClaimedValue, best: Bound | None) -> bool:
+    """Whether the best bound is within the claim."""
     return best is not None and best.value <= claim.value
 
 
@@ -232,7 +233,7 @@ def _shortfalls(assay: Assay, best: Bound | None, secrets: Secrets | None) -> li
     what = claimed(assay.claim)
     if what is None or best is None or math.isinf(best.value):
         lines.append("No finite certified bound is known that holds before the data are read.")
-    elif not is_ex_post(assay.claim) and not _reaches(what, best):
+    elif not is_ex_post(assay.claim) and not reaches(what, best):
         lines.append(f"The best certified bound, {_proven(best)}, is above the claim.")
     if missed := len(_missed(secrets)):
         total = len(secrets.groups) if secrets is not None else 0
@@ -249,7 +250,7 @@ def _headline(claim: Mapping[str, Any], planned: bool, best: Bound | None, secre
         return NOT_SHOWN
     if what is None:
         return WITHHELD
-    return REACHED if _reaches(what, best) and not _missed(secrets) else NOT_REACHED
+    return REACHED if reaches(what, best) and not _missed(secrets) else NOT_REACHED
 
 
 def _sentence(
@@ -279,7 +280,7 @@ def _sentence(
     asked = f"the claimed {what.symbol} ≤ {format_number(what.value)}"
     if proven is None:
         return f"No finite certified upper bound is known that could prove {asked}. {rest}"
-    compared = "is within" if _reaches(what, best) else "is above"
+    compared = "is within" if reaches(what, best) else "is above"
     return f"The best certified upper bound, {proven}, {compared} {asked}.{_of_groups(secrets)} {rest}"
 
 

@@ -1,4 +1,4 @@
-"""Events of dp_accounting: ``DpEvent.to_named_tuple()`` as JSON, or their ``repr``.
+"""Events: ``DpEvent.to_named_tuple()`` of dp_accounting as JSON, their ``repr``, or as a certificate writes them.
 
 A name in a file chooses from the events that this package knows; nothing is imported by it.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -37,13 +38,38 @@ _UNSUPPORTED = {
 }
 _LONGEST = 200_000
 _DEEPEST = 60
+_TOO_DEEP = "holds an event of dp_accounting that is too deep"
 
 
 def recognize(content: Any) -> State | None:
     """The state in JSON content; None if it is no event."""
+    if _is_composition(content):
+        return dataclasses.replace(
+            _state(_decoded(_named_class(content, 0), 0)), what="an event, as certificates hold it"
+        )
     if not _is_event(content):
         return None
     return _state(_decoded(content, 0))
+
+
+def _is_composition(content: Any) -> bool:
+    """Whether it is an event as `events.to_json` writes it."""
+    match content:
+        case {"type": str(name)}:
+            return name.endswith("DpEvent") and "class_name" not in content and "module_name" not in content
+    return False
+
+
+def _named_class(content: Any, depth: int) -> Any:
+    """An event as `events.to_json` writes it, as dp_accounting would."""
+    if depth > _DEEPEST:
+        raise ValueError(_TOO_DEEP)
+    if _is_composition(content):
+        fields = {key: _named_class(value, depth + 1) for key, value in content.items() if key != "type"}
+        return {"module_name": _MODULE, "class_name": content["type"], **fields}
+    if isinstance(content, list):
+        return [_named_class(value, depth + 1) for value in content]
+    return math.inf if content == "inf" else content
 
 
 def found_text(text: str) -> State | None:
@@ -69,7 +95,7 @@ def declared_event(content: Mapping[str, Any]) -> DpEvent:
 
 def _with_module(content: Any, depth: int) -> Any:
     if depth > _DEEPEST:
-        raise ValueError("an event of dp_accounting that is too deep")
+        raise ValueError(_TOO_DEEP)
     if isinstance(content, Mapping):
         fields = {key: _with_module(value, depth + 1) for key, value in content.items()}
         return fields | ({"module_name": _MODULE} if "class_name" in fields else {})
@@ -94,7 +120,7 @@ def _is_event(content: Any) -> bool:
 def _decoded(content: Any, depth: int) -> Any:
     """An event, a list of events, or a plain value; a named tuple is a mapping, or a list in its order."""
     if depth > _DEEPEST:
-        raise ValueError("holds an event of dp_accounting that is too deep")
+        raise ValueError(_TOO_DEEP)
     if _is_event(content) and isinstance(content, Mapping):
         fields = {key: value for key, value in content.items() if key not in ("module_name", "class_name")}
         return _event(content["class_name"], {key: _decoded(value, depth + 1) for key, value in fields.items()})

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from dp_accounting import DpEvent
 
 from dpassay.accounting.events import from_json
+from dpassay.accounting.ledger.entries import GENESIS
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.private_files import name_instead
 from dpassay.base.signing import is_public_key
@@ -18,6 +19,7 @@ from dpassay.jobs.verify_ledger import recorded_releases
 from dpassay.reports.certificate import CERTIFICATE, Certificate, read_certificate
 
 _LARGEST = 2**28  # bytes of a certificate
+_LONGEST = 255  # bytes of a file name
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ def verify_release(
         raise InputError("--key must be a public key, the 64 hexadecimal digits that `dpassay key new` printed")
     if anchor is not None and ledger is None:
         raise InputError("--anchor: goes with --ledger")
+    if path.is_symlink():
+        raise InputError(f"{path}: is a link; a release holds the files themselves")
     if not path.is_file():
         raise InputError(
             f"{folder}: holds no {CERTIFICATE}; name a folder that `dpassay release` made{name_instead(folder)}"
@@ -98,7 +102,9 @@ def verify_release(
         _check_files(folder, certificate.files)
     if ledger is not None:
         files = {**certificate.files, CERTIFICATE: hashlib.sha256(content).hexdigest()}
-        if files not in recorded_releases(ledger, expect=certificate.ledger, anchor=anchor):
+        head = certificate.ledger
+        known = [] if head == GENESIS else recorded_releases(ledger, expect=head, anchor=anchor)  # zeros: no entry's
+        if files not in known:
             raise InputError(f"{ledger}: does not record this release: the end of it was cut off, or it is another one")
     return Verified(folder, certificate, ledger is not None)
 
@@ -114,8 +120,10 @@ def _check_files(folder: Path, certified: Mapping[str, str]) -> None:
     """Checks that the folder holds the certified files and no other; the first that differs is named."""
     for name, digest in sorted(certified.items()):
         path = folder / name
-        if PurePath(name).name != name or name == CERTIFICATE:
-            raise InputError(f"{folder / CERTIFICATE}: names {name!r}, which is no file of a release")
+        if not _is_name(name):
+            raise InputError(f"{folder / CERTIFICATE}: names {name[:_LONGEST]!r}, which is no file of a release")
+        if path.is_symlink():
+            raise InputError(f"{path}: is a link; a release holds the files themselves")
         if not path.is_file():
             raise InputError(f"{path}: is missing, and the certificate names it")
         with path.open("rb") as file:
@@ -124,3 +132,8 @@ def _check_files(folder: Path, certified: Mapping[str, str]) -> None:
     for path in sorted(folder.iterdir()):
         if path.name not in certified and path.name != CERTIFICATE:
             raise InputError(f"{path}: is not in the certificate; it is no part of the release")
+
+
+def _is_name(name: str) -> bool:
+    """Whether a file of a release may have this name: on no system a path, and not that of the certificate."""
+    return name not in ("", ".", "..", CERTIFICATE) and not set(name) & set("/\\\0") and len(name.encode()) <= _LONGEST
