@@ -247,6 +247,11 @@ class FinishedRun(ABC):
         """Likewise, of what depends on the records; private."""
         return unknown_texts(self.embedded_model, Texts(self.records), "records")
 
+    @property
+    def tested(self) -> list[str]:
+        """Those assumptions of its bounds that were tested for this run, at its own sizes; public."""
+        return []
+
     def differences(self, claimed: BoundedGuarantee) -> list[Difference]:
         """Where published accounting of this mechanism and ours differ, and why."""
         return []

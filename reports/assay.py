@@ -207,6 +207,11 @@ class Assay(DocumentPart):
         description="evidence against the certified upper bounds, which count as estimates for the verdict; private",
     )
     missing: Missing | None = None
+    tested: list[str] = Field(
+        default=[],
+        description="those assumptions of the upper bounds that were tested for this run, at its own sizes; printed on "
+        "both pages",
+    )
     bounds: list[Bound] = Field(description="every bound, accountants first")
     best_upper: Bound | None = Field(default=None, description="the certified upper bound that is closest to the claim")
     best_lower: Bound | None = Field(

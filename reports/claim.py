@@ -142,20 +142,32 @@ def prefix_of(claim: Mapping[str, Any]) -> str:
 def guarantee_means(claim: Mapping[str, Any]) -> str:
     """What the claimed guarantee says, for a reader who does not know it; empty for a guarantee not listed here."""
     what = claimed(claim)
-    if what is None:
-        return ""
-    times = format_upper(math.exp(what.value), 3) if what.value < 700 else "∞"
+    return "" if what is None else meaning(what.kind, what.value, what.delta, what.at, what.adjacency, what.unit)
+
+
+def meaning(kind: str, value: float, delta: float | None, at: float | None, relation: str, unit: Unit) -> str:
+    """What a guarantee says, in a sentence or two; empty for a kind that is not listed here.
+
+    Args:
+        kind: the guarantee's type in a claim file.
+        value: its ε, ρ, μ or r; rounded up where it is printed.
+        delta: its δ, if it has one.
+        at: its order, or its p, if it has one.
+        relation: the neighbouring relation.
+        unit: the privacy unit.
+    """
+    times = format_upper(math.exp(value), 3) if value < 700 else "∞"
     change = {
-        "add_remove": f"had one {what.unit} been added or removed",
-        "replace_one": f"had one {what.unit} been exchanged for another",
-    }.get(what.adjacency, "for neighbouring data")
-    match what.kind:
+        "add_remove": f"had one {unit} been added or removed",
+        "replace_one": f"had one {unit} been exchanged for another",
+    }.get(relation, "for neighbouring data")
+    match kind:
         case "pure_dp":
             return f"Whatever is released, it would have been at most {times} times more or less likely {change}."
         case "approx_dp":
             return (
                 f"Any statement about the release would be at most {times} times more or less likely {change}, "
-                f"apart from a probability of δ = {format_number(what.delta)}."
+                f"apart from a probability of δ = {format_number(delta)}."
             )
         case "ex_post":
             return (
@@ -163,23 +175,25 @@ def guarantee_means(claim: Mapping[str, Any]) -> str:
                 f"{times} times more or less likely {change}. The ε is itself a function of the private data."
             )
         case "secret_protection":
-            p = format_number(claim["guarantee"].get("p"))
             return (
-                f"An attacker who guesses a secret with probability at most {p} before the release guesses it with "
-                f"probability at most {format_number(what.value)} after it."
+                f"An attacker who guesses a secret with probability at most {format_number(at)} before the release "
+                f"guesses it with probability at most {format_upper(value)} after it."
             )
         case "zcdp":
             return (
                 "For every order α > 1, the Rényi divergence between the distributions of the release on neighbouring "
-                "data is at most ρα."
+                f"data is at most {format_upper(value)} α."
             )
         case "rdp":
             return (
-                f"The Rényi divergence of order {format_number(what.at)} between the distributions of the release on "
-                "neighbouring data is at most ε."
+                f"The Rényi divergence of order {format_number(at)} between the distributions of the release on "
+                f"neighbouring data is at most {format_upper(value)}."
             )
         case "gdp":
-            return "Telling neighbouring data apart is at least as hard as telling N(0, 1) from N(μ, 1) by one draw."
+            return (
+                f"Telling neighbouring data apart is at least as hard as telling N(0, 1) from N({format_upper(value)}, "
+                "1) by one draw."
+            )
         case _:
             return ""
 
@@ -195,7 +209,7 @@ def claim_rows(claim: Mapping[str, Any], guarantee: str, mechanism: str) -> Rows
     unit = str(claim.get("unit", "record"))
     rows = [
         ("Guarantee", guarantee),
-        ("What that says", guarantee_means(claim)),
+        ("What the claim says", guarantee_means(claim)),
         ("Unit", unit),
         ("Neighbouring data", text.adjacency(str(claim.get("adjacency", "")), unit)),
         ("Mechanism", mechanism or str(claim.get("mechanism", "")).replace("_", " ")),

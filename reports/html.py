@@ -36,6 +36,7 @@ from dpassay.reports.claim import (
     secrets_tables,
 )
 from dpassay.reports.release import Release, ReleasedAudit, releasable
+from dpassay.reports.standing import standing, unaudited
 from dpassay.reports.svg import Figure
 
 Side = Literal["private", "release"]
@@ -125,12 +126,18 @@ def _rendered(assay: Assay | Release, mechanism: str) -> str:
     assumptions: dict[str, int] = {}
     best = [row for row in _best(assay, claim, every) if row is not None]
 
+    upper = _best(assay, claim, every)[0]
+    for words in upper.assumptions if upper is not None else ():  # the first numbers are theirs
+        assumptions.setdefault(words, len(assumptions) + 1)
+
     def row_of(bound: Bound) -> BoundRow:
         numbers = tuple(assumptions.setdefault(words, len(assumptions) + 1) for words in bound.assumptions)
         compared = claim is None or claim.on_scale(bound)
         return BoundRow(bound, bound in best and not math.isinf(bound.value), compared, *_enclosure(bound), numbers)
 
     verdict = private and private.verdict
+    box = standing(assay, upper, assumptions)
+    known = wording.reasons_assumed(upper) if upper is not None else []
     page = {
         "side": "private" if private else "release",
         "assay": assay,
@@ -138,6 +145,9 @@ def _rendered(assay: Assay | Release, mechanism: str) -> str:
         "headline": assay.verdict if isinstance(assay, Assay) else assay.headline,
         "sentence": text.in_words(wording.without_name(assay.sentence, verdict) if verdict else assay.sentence),
         "created": date_in_words(assay.created),
+        "box": box,
+        "alone": unaudited(box.refutable, [*assay.audits, *earlier]) if verdict == "SUPPORTED" else "",
+        "reasons": [words for words in private.reasons if words not in known] if private else [],
         "claim_rows": claim_rows(assay.claim, assay.guarantee, mechanism),
         "parameters": parameters(assay.claim),
         "facts": _facts(assay, claim, every),

@@ -44,7 +44,7 @@ _CLAIM_KEYS = (
     *("contact", "purpose", "period"),
 )
 _UNCHANGED = (
-    *("name", "created", "guarantee", "digests", "output", "unfinished", "versions"),
+    *("name", "created", "guarantee", "tested", "digests", "output", "unfinished", "versions"),
     *("warnings", "not_protected", "limitations", "threat_model", "side_channels"),
 )
 
@@ -90,6 +90,7 @@ class Release(DocumentPart):
     headline: str = Field(description="what stands in place of the verdict; from claim, plan and `bounds` alone")
     sentence: str = Field(description="the same in one or two sentences")
     best_upper: Bound | None = Field(description="the best of `bounds` that counts for the claim")
+    tested: list[str] = Field(default=[], description="assumptions that were tested for this run, at its own sizes")
     shortfalls: list[str] = Field(
         description="where what is proven falls short of what is claimed, by public facts; a release must accept them"
     )

@@ -58,9 +58,10 @@ def assay(
     def in_words() -> None:
         made = result.document.output
         documents = "" if made is None else f" Output: {output_in_words(made, result.document.unfinished)}."
-        say(f"{result.sentence}{documents} Report: {result.report}\n{result.history}")
+        say(f"{result.sentence}{documents}")
         for warning in result.document.private_warnings:
             say(f"Warning, private like the verdict: {warning}")
+        say(f"Report: {result.report}\n{result.history}")
 
     show(result.to_json(), in_words, json_, quiet)
     raise typer.Exit(of_verdict(result.verdict))

@@ -263,6 +263,7 @@ def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdi
         reasons=list(verdict.reasons),
         contradictions=list(verdict.contradictions),
         missing=verdict.missing,
+        tested=done.tested,
         bounds=[*claimed.bounds, *evidence.bounds],
         best_upper=verdict.best_upper,
         best_lower=verdict.best_lower,

@@ -45,6 +45,10 @@ class VectorsRun(FinishedRun):
     known = "the language model"
     seen = "the noisy votes, the noisy vectors and all texts"
 
+    @property
+    def tested(self) -> list[str]:
+        return [STATES_ALIKE] if self.result.exact else []
+
     def _row_assumption(self) -> str:
         if self.result.exact:
             return STATES_ALIKE

@@ -68,6 +68,10 @@ class InferenceRun(FinishedRun):
     def basis(self) -> Basis:
         return super().basis.joined(words.rows_basis(self.generation.row_plan))
 
+    @property
+    def tested(self) -> list[str]:
+        return list(words.rows_basis(self.generation.row_plan).assumptions)
+
     def bounds_on_events(self, part: BoundedGuarantee, charged: Run) -> list[Bound]:
         bounds = super().bounds_on_events(part, charged)
         if isinstance(part.guarantee, ExPostDP) and self.mechanism.aggregate == "median":

@@ -52,6 +52,10 @@ class TwoStageRun(TableRun):
         """The folder of checkpoints."""
         return self.ledger_path.with_name(CHECKPOINTS)
 
+    @property
+    def tested(self) -> list[str]:
+        return [ROWS_ALIKE] if self.trained.exact else []
+
     def _row_assumption(self) -> str:
         if self.trained.exact:
             return ROWS_ALIKE

@@ -261,11 +261,36 @@ def test_the_verdict_says_on_how_many_assumptions_the_proof_rests(assays: dict[s
     assert f"{said.strip()}\nShown by audits" in re.sub(r"\s*\n\s*", "\n", words)
 
 
-def test_supported_without_an_audit_looks_unlike_supported_with_one(assays: dict[str, Assay]) -> None:
-    assay = assays["ex_post"].model_copy(update={"verdict": "SUPPORTED"})
-    assert "by proof alone" not in Page(render(assay, side="private")).words
-    alone = assay.model_copy(update={"audits": [], "history": []})
-    html = render(alone, side="private")
+def with_ceiling(assay: Assay, ceiling: float | None, passed: bool | None = True) -> Assay:
+    """The assay, whose audits could have shown so much at most, and whose earlier verdicts made none."""
+    audits = [
+        dataclasses.replace(
+            audit,
+            controls_passed=passed,
+            bounds=tuple(dataclasses.replace(row, ceiling=ceiling) for row in audit.bounds),
+        )
+        for audit in assay.audits
+    ]
+    return assay.model_copy(update={"verdict": "SUPPORTED", "audits": audits, "history": []})
+
+
+def test_supported_without_an_audit_that_could_refute_looks_unlike_supported_with_one(
+    assays: dict[str, Assay],
+) -> None:
+    assay, claimed = assays["ex_post"], 3.0
+    able = render(with_ceiling(assay, claimed + 0.1), side="private")
+    assert "by proof alone" not in Page(able).words
+    assert "it could have refuted the claim" in Page(able).words
+    for unable in (
+        with_ceiling(assay, claimed),
+        with_ceiling(assay, None),
+        with_ceiling(assay, claimed + 0.1, passed=False),
+    ):
+        html = render(unable, side="private")
+        assert "by proof alone: no audit that was made could have refuted it" in Page(html).words
+        assert 'class="word supported unaudited"' in html
+        assert "it could have refuted the claim" not in Page(html).words
+    html = render(with_ceiling(assay, 9.0).model_copy(update={"audits": []}), side="private")
     assert "by proof alone: no audit was made" in Page(html).words
     assert 'class="word supported unaudited"' in html
 

@@ -33,6 +33,7 @@ PUBLIC = {
     "secrets",
     "digests",
     "output",
+    "tested",
     "unfinished",
     "protected",
     "risks",
