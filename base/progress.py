@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,31 @@ Both may depend on the private data, such as the number of records, so only the 
 
 Mode = Literal["bar", "json", "quiet"]
 T = TypeVar("T")
+
+_SILENT = 0.6  # seconds for which a terminal may show nothing
+_shown = threading.Event()  # whether anything was shown since `waiting` began
+
+
+@contextmanager
+def waiting(words: str) -> Iterator[None]:
+    """Shows a line on a terminal if what is within takes longer than a moment and shows nothing itself."""
+    if not sys.stderr.isatty():
+        yield
+        return
+
+    def say() -> None:
+        if not _shown.is_set():
+            print(words, file=sys.stderr, flush=True)
+
+    _shown.clear()
+    timer = threading.Timer(_SILENT, say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 class Progress:
@@ -36,6 +62,7 @@ class Progress:
         if self.mode == "json":
             self._emit({"note": text})
         elif self.mode == "bar":
+            _shown.set()
             print(escaped(text), file=sys.stderr)
 
     @contextmanager
@@ -119,13 +146,24 @@ def _bar(title: str) -> Iterator[Step]:
     bar = progress.Progress(*columns, console=Console(stderr=True))
     task = bar.add_task(title, total=100)
 
+    def start() -> None:
+        _shown.set()
+        bar.start()
+
     def step(done: int, total: int) -> None:
         if done > 0:  # so that an error before any work shows no bar
-            bar.start()
+            start()
         bar.update(task, completed=_percent(done, total))
 
+    late = threading.Timer(_SILENT, start)  # the first piece of work may take long
+    late.daemon = True
+    if sys.stderr.isatty():
+        late.start()
     try:
         yield step
     finally:
+        late.cancel()
+        if late.ident is not None:
+            late.join()
         if bar.live.is_started:  # stopping a bar that never started prints an empty line
             bar.stop()

@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Annotated, Any
 
 import typer
@@ -39,7 +39,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-_GENERATE = (
+BOTH, PROVE, GENERATE, AUDIT = "Check a claim: prove and audit", "Prove", "Generate and release", "Audit"
+"""The groups of commands in the help."""
+
+_NEEDED_TO_GENERATE = (
     "torch",
     "transformers",
     "tokenizers",
@@ -63,44 +66,57 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 app.command(
     "assay",
+    rich_help_panel=BOTH,
     epilog="Example: dpassay assay examples/claims/keys-median.yaml -o report\n\n"
     f"Example: dpassay assay examples/claims/keys-median.yaml -o report --workers 2\n\n{IN_HELP}",
 )(assay)
-app.command("generate", epilog="Example: dpassay generate examples/claims/keys-median.yaml -o run")(generate)
+app.command("report", rich_help_panel=BOTH, epilog="Example: dpassay report report")(report)
+app.command("claims", rich_help_panel=BOTH, epilog="Example: dpassay claims 000-4 --explain")(claims)
+app.command("schema", rich_help_panel=BOTH, epilog="Example: dpassay schema claim > claim.schema.json")(schema)
 app.command(
     "account",
+    rich_help_panel=PROVE,
     epilog="Example: dpassay account report/private/ledger.sqlite next.yaml --delta 1e-5\n\n"
     "Example: dpassay account checkpoint.pt --delta 1e-5 --sampler poisson --adjacency zero_out",
 )(account)
+app.add_typer(compare.app, name="compare", rich_help_panel=PROVE)
+app.add_typer(calibrate.app, name="calibrate", rich_help_panel=PROVE)
 app.command(
-    "gate", epilog="Example: dpassay gate report/private/ledger.sqlite --max-epsilon 3 --delta 1e-6 --unit user"
+    "gate",
+    rich_help_panel=PROVE,
+    epilog="Example: dpassay gate report/private/ledger.sqlite --max-epsilon 3 --delta 1e-6 --unit user",
 )(gate)
-app.add_typer(audit.app, name="audit")
-app.add_typer(compare.app, name="compare")
-app.add_typer(calibrate.app, name="calibrate")
+app.add_typer(ledger.app, name="ledger", rich_help_panel=PROVE)
+app.command("accountants", rich_help_panel=PROVE, epilog="Example: dpassay accountants --adjacency replace_one")(
+    accountants
+)
 app.command(
-    "centres",
-    epilog="Example: dpassay centres public.jsonl -o centres.safetensors --count 1000\n\n"
-    "Example: dpassay centres public.jsonl -o centres.safetensors --count 1000 --workers 4",
-)(centres)
+    "generate", rich_help_panel=GENERATE, epilog="Example: dpassay generate examples/claims/keys-median.yaml -o run"
+)(generate)
 app.command(
     "release",
+    rich_help_panel=GENERATE,
     epilog="Example: dpassay release report -o released\n\n"
     "Example: dpassay release report -o released --key release.key",
 )(release)
 app.command(
     "verify",
+    rich_help_panel=GENERATE,
     epilog="Example: dpassay verify released --key 3b6a…\n\n"
     "Example: dpassay verify released --ledger report/private/ledger.sqlite",
 )(verify)
-app.add_typer(key.app, name="key")
-app.command("report", epilog="Example: dpassay report report")(report)
-app.add_typer(ledger.app, name="ledger")
-app.command("utility", epilog="Example: dpassay utility report --real notes.jsonl --label topic")(utility)
-app.add_typer(table.app, name="table")
-app.command("accountants", epilog="Example: dpassay accountants --adjacency replace_one")(accountants)
-app.command("claims", epilog="Example: dpassay claims 000-4 --explain")(claims)
-app.command("schema", epilog="Example: dpassay schema claim > claim.schema.json")(schema)
+app.add_typer(key.app, name="key", rich_help_panel=GENERATE)
+app.command(
+    "centres",
+    rich_help_panel=GENERATE,
+    epilog="Example: dpassay centres public.jsonl -o centres.safetensors --count 1000\n\n"
+    "Example: dpassay centres public.jsonl -o centres.safetensors --count 1000 --workers 4",
+)(centres)
+app.add_typer(table.app, name="table", rich_help_panel=GENERATE)
+app.command(
+    "utility", rich_help_panel=GENERATE, epilog="Example: dpassay utility report --real notes.jsonl --label topic"
+)(utility)
+app.add_typer(audit.app, name="audit", rich_help_panel=AUDIT)
 
 
 @functools.cache
@@ -122,9 +138,13 @@ def _libraries_silent() -> Iterator[None]:
         logging.disable(before)
 
 
-def _exit_code(context: Any) -> int:
+def _exit_code(context: Any, arguments: list[str]) -> int:
+    from dpassay.base.progress import waiting
+
+    silent = {"--json", "--quiet", "-q"} & set(arguments)
     try:
-        command_parser().invoke(context)
+        with nullcontext() if silent else waiting("Working …"):
+            command_parser().invoke(context)
     except typer.Exit as ended:
         return ended.exit_code
     return ExitCode.DONE
@@ -152,7 +172,7 @@ def run_command(arguments: list[str]) -> int:
         if "_DPASSAY_COMPLETE" in os.environ:  # a shell asks what a word could become
             command_parser().main(prog_name="dpassay")
         with _libraries_silent(), command_parser().make_context("dpassay", arguments or ["--help"]) as context:
-            code = _exit_code(context)
+            code = _exit_code(context, arguments)
         if sys.stdout is not None:
             sys.stdout.flush()  # a full disk or a closed pipe is said here, not by the interpreter as it exits
         return code
@@ -164,7 +184,7 @@ def run_command(arguments: list[str]) -> int:
     except InputError as error:
         return bad_input(str(error), arguments)
     except ModuleNotFoundError as error:
-        if error.name not in _GENERATE:
+        if error.name not in _NEEDED_TO_GENERATE:
             return fault(arguments)
         return bad_input(f"{error.name} is not installed; generators need {install('generate')}", arguments)
     except (KeyboardInterrupt, typer.Abort):
