@@ -3,7 +3,7 @@
 - `assert_never_exceeds`: runs a mechanism many times on two neighbours, and fails if the lower bound on its privacy
   loss exceeds the claim. `docs/testing.md` has examples, `dpassay.pytest_plugin` a fixture.
 - `assert_events_hold`: records a mechanism and replays it on neighbours, and fails if a query has a larger sensitivity
-  than its event declares, or if data are read that no event covers. `docs/known-bugs.md` has an example.
+  than its event declares, or if data are read that no event covers. `docs/measurements/known-bugs.md` has an example.
 - `recorded_run`: runs the generator of a claim with seeded noise, so that the run can be repeated.
 """
 

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "known-bugs.md"
+PAGE = ROOT / "docs" / "measurements" / "known-bugs.md"
 
 
 def test_the_example_prints_what_the_page_says() -> None:

@@ -21,13 +21,13 @@ from dpassay.audits.verdict import decide
 
 Floats: TypeAlias = NDArray[np.float64]
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "known-bugs.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "measurements" / "known-bugs.md"
 CONFIDENCE = 0.999
 
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A row of the table in `docs/known-bugs.md`."""
+    """A row of the table in `docs/measurements/known-bugs.md`."""
 
     bug: str
     seen: str
