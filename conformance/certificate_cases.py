@@ -185,6 +185,7 @@ BODY: dict[str, Any] = {
     "schema": 1,
     "sentence": "The best certified upper bound, ε ≤ 1.25 (certified), is within the claimed ε ≤ 1.5.",
     "shortfalls": [],
+    "tested": [],
     "type": "dpassay certificate",
     "unit": "record",
     "versions": {"dpassay": "0"},
@@ -365,6 +366,9 @@ def accepted_cases() -> dict[str, Case]:
         "claim-contact": accepted(
             "Contact, purpose and period.",
             release(**of_claim(contact="Ann Example\nann@example.org", purpose="a test", period="May 2024")),
+        ),
+        "assumption-tested": accepted(
+            "An assumption that was tested for the run.", release(tested=["The number of records is public."])
         ),
         "claim-empty-public": accepted("Empty objects where a claim states nothing.", release(**of_claim(public={}))),
         "claim-defaults": accepted(
@@ -934,6 +938,8 @@ def statements() -> dict[str, Case]:
         "name-number": resealed("A name that is a number.", name=1),
         "assumptions-text": resealed("The assumptions are a text.", assumptions="none"),
         "assumptions-number": resealed("An assumption is a number.", assumptions=[1]),
+        "tested-text": resealed("What was tested is a text.", tested="The number of records is public."),
+        "tested-not-assumed": resealed("What was tested is none of the assumptions.", tested=["Rows are alike."]),
         "shortfalls-null": resealed("A shortfall is null.", shortfalls=[None], accepted="x"),
         "versions-number": resealed("A version is a number.", versions={"dpassay": 1}),
         "implementation-list": resealed("The facts are a list.", implementation=[]),

@@ -49,6 +49,7 @@ class Certificate(DocumentPart):
     best_upper: Bound | None = Field(description="the best of `bounds` that counts for the claim")
     bounds: list[Bound] = Field(description="upper bounds on what the composition may leak")
     assumptions: list[str] = Field(description="what the bounds rest on besides the composition")
+    tested: list[str] = Field(description="those of `assumptions` that were tested for this run, at its own sizes")
     composition: dict[str, Any] | None = Field(description="the events that the run was charged, which are its plan")
     shortfalls: list[str] = Field(description="where what is proven falls short of what is claimed")
     accepted: str | None = Field(description="why it was released all the same")
@@ -79,6 +80,7 @@ def certificate_of(page: Release, files: Mapping[str, str], created: str, key: s
         key: the public key by which it will be signed.
     """
     what = claimed(page.claim)
+    assumptions = list(dict.fromkeys(words for row in page.bounds for words in row.assumptions))
     return Certificate(
         **{name: getattr(page, name) for name in _UNCHANGED},
         type="dpassay certificate",
@@ -88,7 +90,8 @@ def certificate_of(page: Release, files: Mapping[str, str], created: str, key: s
         adjacency=str(page.claim.get("adjacency", "add_remove")),
         delta=what.delta if what is not None else None,
         result=page.headline,
-        assumptions=list(dict.fromkeys(words for row in page.bounds for words in row.assumptions)),
+        assumptions=assumptions,
+        tested=[words for words in assumptions if words in page.tested],
         composition=page.ledger.composition,
         accepted=page.accepted.reason if page.accepted is not None else None,
         ledger=page.ledger.head,
@@ -182,6 +185,8 @@ def _contradictions(body: Certificate) -> Iterator[str]:
         yield "best_upper is none of its bounds, or is not about what its claim is about"
     if body.result == REACHED and (what is None or not reaches(what, best)):
         yield "its proof does not reach its claim"
+    if not set(body.tested) <= set(body.assumptions):
+        yield "what was tested is none of its assumptions"
     if (body.accepted is None) != (not body.shortfalls):
         yield "what falls short of the claim is accepted, or nothing falls short"
 

@@ -127,7 +127,7 @@ FILE = fields({"certificate": by_name(anything), "sha256": anything, "signature"
 STATEMENT: dict[str, Kind] = {
     **dict.fromkeys(("created", "guarantee", "ledger", "name", "result", "sentence"), text),
     **dict.fromkeys(("accepted", "key"), or_null(text)),
-    **dict.fromkeys(("assumptions", "not_protected", "shortfalls"), list_of(text)),
+    **dict.fromkeys(("assumptions", "not_protected", "shortfalls", "tested"), list_of(text)),
     **dict.fromkeys(("files", "implementation", "versions"), by_name(text)),
     **{"adjacency": ADJACENCY, "audits": list_of(AUDIT), "best_upper": or_null(bound), "bounds": list_of(bound)},
     **{"claim": by_name(anything), "composition": or_null(by_name(anything)), "delta": or_null(probability)},
@@ -200,6 +200,7 @@ def contradictions(body: dict[str, Any]) -> list[str]:
             "holds_for": (body["holds_for"] == "this output") == ex_post,
             "result": body["result"] != "The proof reaches the claim" or reached,
             "shortfalls, accepted": (body["accepted"] is None) == (not body["shortfalls"]),
+            "tested": set(body["tested"]) <= set(body["assumptions"]),
         }.items()
         if not right
     ]

@@ -42,7 +42,7 @@ RUNS, EACH = 4, 400
 # What a certificate may hold, said a second time: all of it is on the released page.
 PUBLIC = {
     *("schema_", "type", "name", "created", "claim", "guarantee", "holds_for", "unit", "adjacency", "delta", "result"),
-    *("sentence", "best_upper", "bounds", "assumptions", "composition", "shortfalls", "accepted", "audits"),
+    *("sentence", "best_upper", "bounds", "assumptions", "tested", "composition", "shortfalls", "accepted", "audits"),
     *("not_protected", "ledger", "files", "implementation", "versions", "key"),
 }
 
@@ -207,7 +207,7 @@ def test_the_certificate_holds_what_is_public_alone(made: Made) -> None:
         "ledger",
         "accepted",
     }
-    assert len(shared) == 11
+    assert len(shared) == 12
     assert {name: body[name] for name in shared} == {name: page[name] for name in shared}
     assert (body["ledger"], body["composition"]) == (page["ledger"]["head"], page["ledger"]["composition"])
     assert body["claim"] == json.loads((made.out / "claim.json").read_text())
