@@ -43,6 +43,8 @@ def killed_everywhere(
 ) -> list[Point]:
     """Kills one life at every point that a pattern fits, one after the other, and resumes it each time.
 
+    It is resumed with the command that was killed: every assay that ends is one more verdict, of which a run has few.
+
     Returns:
         Where it was killed.
     """
@@ -51,6 +53,8 @@ def killed_everywhere(
         assert ended.code == -9, f"refused after {points[-1:]}: {ended.errors}"
         assert ended.last is not None
         points.append(ended.last)
+        killed, _, _ = ended.last.call.partition(":")
+        commands = commands[commands.index(killed) :]
         seen.check()
     seen.check_end()
     return points
