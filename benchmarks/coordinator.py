@@ -31,7 +31,7 @@ from dpassay.mechanisms.compute.workers import executor
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.loop import generate
-from dpassay.mechanisms.private_inference.slot_decoder import Decoded, Order
+from dpassay.mechanisms.private_inference.slot_decoder import Decoded, Order, bits_of
 
 SHARE = 0.05
 """The coordinator's share of a decode step that is called small."""
@@ -70,6 +70,8 @@ class Pretended(Executor):
         return self._workers
 
     def submit(self, function: Callable[..., Any], *arguments: Any, near: str = "") -> Pending[Any]:
+        if function is bits_of:
+            return Answer(function(*arguments))
         start = time.perf_counter()
         (order,) = arguments
         assert isinstance(order, Order)
@@ -150,20 +152,44 @@ def model_of(rows: list[dict[str, Any]]) -> dict[str, float]:
     return dict(zip(("fixed", "slot", "message"), found.tolist(), strict=True))
 
 
-def tables(rows: list[dict[str, Any]], dask: float) -> dict[str, str]:
-    """The tables of the guide, in Markdown."""
-    lines = [
-        "| slots | workers | coordinator, ms a step | dask, ms a step | a worker gets first, kB | order, kB |"
-        f" reply, kB | ledger, kB a step | decode step of which they are {SHARE:.0%}, s |",
-        "| ---: " * 9 + "|",
-    ]
+def tables(rows: list[dict[str, Any]], dask: float, model: dict[str, float]) -> dict[str, Any]:
+    """The tables of the guide: what was measured, and the seconds of the cost model."""
+    titles = {
+        "slots": "slots",
+        "workers": "workers",
+        "took": "coordinator, ms a step",
+        "fitted": "by the model, ms",
+        "dask": "dask, ms a step",
+        "rate": "tokens/s at most",
+        "commits": "commits/s at most",
+        "begin": "a worker gets first, kB",
+        "order": "order, kB",
+        "reply": "reply, kB",
+        "ledger": "ledger, kB a step",
+        "pays": f"decode step of which that is {SHARE:.0%}, s",
+    }
+    shown = []
     for row in rows:
         took, messages = row["seconds"], dask * row["workers"]
-        sizes = [row[f"{name} bytes"] / 1000 for name in ("begin", "order", "reply", "ledger")]
-        cells = [f"{row['slots']:,}", f"{row['workers']:,}", f"{1000 * took:.1f}", f"{1000 * messages:.1f}"]
-        cells += [f"{size:.2f}" for size in sizes] + [f"{(took + messages) / SHARE:.2g}"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return {"coordinator": "\n".join(lines)}
+        fitted = model["fixed"] + model["slot"] * row["slots"] + model["message"] * row["workers"]
+        sizes = {name: f"{row[f'{name} bytes'] / 1000:.2f}" for name in ("begin", "order", "reply", "ledger")}
+        times = {"took": f"{1000 * took:.1f}", "fitted": f"{1000 * fitted:.1f}", "dask": f"{1000 * messages:.1f}"}
+        counts = {"slots": f"{row['slots']:,}", "workers": f"{row['workers']:,}"}
+        rates = {"rate": f"{row['slots'] / (took + messages):,.0f}", "commits": f"{1 / took:,.0f}"}
+        shown.append({**counts, **times, **rates, **sizes, "pays": f"{(took + messages) / SHARE:.2g}"})
+    parts = {
+        "a step": model["fixed"],
+        "and for each slot": model["slot"],
+        "and for each worker": model["message"],
+        "and for each worker, in dask": dask,
+    }
+    return {
+        "coordinator": {"columns": [{"title": title, "key": key} for key, title in titles.items()], "rows": shown},
+        "model": {
+            "columns": [{"title": "", "key": "part"}, {"title": "µs", "key": "micro"}],
+            "rows": [{"part": name, "micro": f"{1e6 * value:,.3g}"} for name, value in parts.items()],
+        },
+    }
 
 
 def main() -> None:
@@ -185,11 +211,9 @@ def main() -> None:
     fitted = model_of(rows)
     print(f"dask: {1000 * dask:.2f} ms a message")
     print(f"a step of the coordinator: {', '.join(f'{name} {1e6 * value:.1f} µs' for name, value in fitted.items())}")
-    made = tables(rows, dask)
-    print(made["coordinator"])
     if given.results:
-        kept = {"rows": rows, "dask": dask, "model": fitted, "tables": made}
-        given.results.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        kept = {"rows": rows, "dask": dask, "model": fitted, "tables": tables(rows, dask, fitted)}
+        given.results.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ GUIDES = {
     "measurements/beside-anonymeter.md": "beside_anonymeter",
     "measurements/many-runs-power.md": "leak_power",
     "measurements/other-bounds.md": "other_audits",
-    "scale.md": "many_records",
+    "measurements/many-records.md": "many_records",
     "measurements/canary-scorers.md": "canary_scorers",
     "conformance.md": "../conformance/results",
 }
