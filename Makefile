@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY := PASSIVE
 test verify: export OMP_NUM_THREADS := 1  # two workers, two cores
 test verify: export PYTHONDONTWRITEBYTECODE :=  # the tests start Python some 200 times
 
-.PHONY: setup demo test verify lint types imports docs model clean
+.PHONY: setup demo test verify lint types imports docs dist model clean
 
 $(VENV)/stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -41,8 +41,12 @@ imports: $(VENV)/stamp  ## imports go down the floors, never up
 docs: $(VENV)/stamp  ## the documentation as a site, in build/site; opened as files, it asks nothing of any network
 	cd docs && ../$(BIN)/python -m build_site
 
+dist: $(VENV)/stamp  ## source and wheel of this commit, built twice and compared, in dist
+	$(BIN)/pip install --quiet --constraint constraints.txt build twine check-wheel-contents
+	$(BIN)/python .ci/build_release.py
+
 model: $(VENV)/stamp  ## trains the embedded language model anew (16 to 18 minutes on 2 idle cores, by its processor time)
 	cd benchmarks && ../$(BIN)/python -m embedded_model.train -o ../mechanisms/models/embedded/weights
 
 clean:
-	rm -rf $(VENV) build demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -60,7 +60,9 @@ _USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
 @app.callback(invoke_without_command=True)
 def _main(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
     if version:
-        print(f"dpassay {__version__}")
+        from dpassay.base.commit import commit_in_words
+
+        print(f"dpassay {__version__}{commit_in_words()}")
         raise typer.Exit
 
 
