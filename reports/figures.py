@@ -145,7 +145,8 @@ def _draw_scale(
         anchor = "left" if index < 12 else "center"
         axes.text(index, height - 16, label, ha=anchor, va="center", size=svg.SMALL, color=svg.MUTED)
     claim_x = x(claim.value)
-    axes.plot([claim_x] * 2, [26, height - 30], color=svg.INK, lw=1.8, ls=(0, (4, 3)))
+    if not narrow:
+        _claim_line(axes, claim_x, 26, height - 30)
     label = f"claim: {claim.symbol} ≤ {format_number(claim.value)}"
     half = len(label) * 4.4
     axes.text(min(max(claim_x, half), width - half), 13, label, ha="center", va="center", weight="bold")
@@ -156,8 +157,14 @@ def _draw_scale(
         for name, row in rows:
             _label(axes, name, row, y, claim, width)
             _bar(axes, x, row, y + (50 if narrow else 17))
+            if narrow:  # names are above the bars, and the line would cross them
+                _claim_line(axes, claim_x, y + 37, y + 64)
             y += row_height
     return figure
+
+
+def _claim_line(axes: Axes, x: float, top: float, bottom: float) -> None:
+    axes.plot([x] * 2, [top, bottom], color=svg.INK, lw=1.8, ls=(0, (4, 3)))
 
 
 def _label(axes: Axes, name: str, row: Bound, y: float, claim: ClaimedValue, width: int) -> None:
