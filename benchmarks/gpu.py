@@ -195,7 +195,7 @@ class StaticTile(decoding._Tile):
         self._tokens = torch.zeros(self.rows, 1, dtype=torch.long, device=self._device)
         self._places = torch.zeros_like(self._tokens)
         self._run: Step | None = None
-        self._network = self.network or self._network
+        self._network = self._network if self.network is None else self.network
 
     def logits(self) -> torch.Tensor:
         self._tokens.copy_(self._token[:, None])
