@@ -3,6 +3,7 @@ from . import attacks as attacks
 from . import audit as audit
 from . import audits as audits
 from . import mechanisms as mechanisms
+from . import plots as plots
 from . import reports as reports
 from . import testing as testing
 from . import utility as utility

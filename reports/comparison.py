@@ -83,7 +83,7 @@ def figure(comparison: Comparison, panels: Sequence[Panel], about: str, key: str
         key: identifier within a page.
     """
     methods = list(dict.fromkeys(curve.method for panel in panels for curve in panel.curves))
-    looks = _looks(methods)
+    looks = looks_of(methods)
     estimates = _estimates(panels)
     notes = [*dict.fromkeys(note for panel in panels for note in (*panel.notes, *_infinite(panel)))]
 
@@ -121,7 +121,7 @@ def image(panels: Sequence[Panel], title: str, kind: str) -> bytes:
         kind: ``pdf`` or ``png``.
     """
     methods = list(dict.fromkeys(curve.method for panel in panels for curve in panel.curves))
-    return svg.image(lambda: _draw(svg.WIDE, panels, _looks(methods), _estimates(panels), title), kind)
+    return svg.image(lambda: _draw(svg.WIDE, panels, looks_of(methods), _estimates(panels), title), kind)
 
 
 def _estimates(panels: Sequence[Panel]) -> Set[str]:
@@ -135,7 +135,8 @@ def _infinite(panel: Panel) -> list[str]:
     return [f"{name} has no finite {sign} at {count} points" for name, count in counts.items() if count]
 
 
-def _looks(methods: Sequence[str]) -> Mapping[str, tuple[str, Any, str]]:
+def looks_of(methods: Sequence[str]) -> Mapping[str, tuple[str, Any, str]]:
+    """Colour, dash and marker of each method."""
     spare = iter(_OTHERS)
     return {name: _LOOKS.get(name) or next(spare, _OTHERS[-1]) for name in methods}
 
@@ -166,7 +167,8 @@ def _draw(
         for column, panel in enumerate(line_of_panels):
             box = (column * share + 66, height - y - _HEIGHT + 46, share - 80, _HEIGHT - 46 - 26)
             axes = drawing.add_axes((box[0] / width, box[1] / height, box[2] / width, box[3] / height))
-            _panel(axes, panel, looks, share < 400)
+            draw_panel(axes, panel, looks, small=share < 400)
+            axes.set_title(_NAMES.get((panel.argument, panel.quantity), ""), loc="left", size=svg.TEXT)
         y += _HEIGHT + _GAP
     return drawing
 
@@ -193,16 +195,49 @@ def _legend(
     columns: int,
     top: float,
 ) -> None:
-    handles = [
-        Line2D([], [], label=text.method(name) + " (estimate)" * (name in estimates), **_style(look, name in estimates))
-        for name, look in looks.items()
-    ]
     drawing.legend(
-        handles=handles, loc="upper left", bbox_to_anchor=(0, top), ncols=columns, handlelength=3, borderaxespad=0.2
+        handles=_handles(looks, estimates),
+        loc="upper left",
+        bbox_to_anchor=(0, top),
+        ncols=columns,
+        handlelength=3,
+        borderaxespad=0.2,
     )
 
 
-def _panel(axes: Axes, panel: Panel, looks: Mapping[str, tuple[str, Any, str]], small: bool) -> None:
+def _handles(looks: Mapping[str, tuple[str, Any, str]], estimates: Set[str]) -> list[Line2D]:
+    return [
+        Line2D([], [], label=text.method(name) + " (estimate)" * (name in estimates), **_style(look, name in estimates))
+        for name, look in looks.items()
+    ]
+
+
+def draw_legend(axes: Axes, panel: Panel, looks: Mapping[str, tuple[str, Any, str]]) -> None:
+    """The methods of one panel, within its axes; none for a single one, which needs no legend."""
+    if len(looks) > 1:
+        axes.legend(handles=_handles(looks, _estimates([panel])), handlelength=3)
+
+
+def draw_errors(axes: Axes, panel: Panel, looks: Mapping[str, tuple[str, Any, str]]) -> None:
+    """Type II against type I error on linear axes, with the line of guessing; the panel is of β against α."""
+    axes.plot([0, 1], [1, 0], color=svg.MUTED, lw=1, ls=_DOTTED)
+    for curve in panel.curves:
+        _curve(axes, curve, looks[curve.method], 0.0, False)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel(_AXIS["alpha"])
+    axes.set_ylabel("type II error β")
+
+
+def draw_panel(axes: Axes, panel: Panel, looks: Mapping[str, tuple[str, Any, str]], *, small: bool = False) -> None:
+    """One panel: its curves, bands, scales and names of axes; the trade-off is drawn as the power 1 − β.
+
+    Args:
+        axes: drawn into.
+        panel: its curves.
+        looks: by `looks_of`, of the panel's methods or of more.
+        small: whether there is room for few ticks alone.
+    """
     axes.grid(True, axis="y")
     axes.set_axisbelow(True)
     if panel.quantity == "beta":  # near 1 where α is small, so that its complement is shown
@@ -214,7 +249,6 @@ def _panel(axes: Axes, panel: Panel, looks: Mapping[str, tuple[str, Any, str]], 
         _curve(axes, curve, looks[curve.method], floor, len(curve.arguments) <= 24)
     _axis(axes, "x", panel.argument in _LOG_X, 4 if small else 8)
     _value_axis(axes, panel, floor)
-    axes.set_title(_NAMES.get((panel.argument, panel.quantity), ""), loc="left", size=svg.TEXT)
     axes.set_xlabel(_AXIS[panel.argument])
     axes.set_ylabel(_AXIS[panel.quantity])
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from dpassay.accounting.bounds import Bound, Direction
@@ -30,6 +32,8 @@ _MAX_ROWS = 6
 """Bars of each direction; the others are in the tables."""
 _MARKS, _LISTED = 600, 600
 """Batches that have marks of their own, and a row of the table, at most."""
+_CLAIM = (0, (4, 3))
+"""The dash of a claim's line."""
 _DECADES = 7.0
 """A logarithmic scale shows this many decades below its largest number; what is smaller is drawn at its left end."""
 
@@ -164,7 +168,7 @@ def _draw_scale(
 
 
 def _claim_line(axes: Axes, x: float, top: float, bottom: float) -> None:
-    axes.plot([x] * 2, [top, bottom], color=svg.INK, lw=1.8, ls=(0, (4, 3)))
+    axes.plot([x] * 2, [top, bottom], color=svg.INK, lw=1.8, ls=_CLAIM)
 
 
 def _label(axes: Axes, name: str, row: Bound, y: float, claim: ClaimedValue, width: int) -> None:
@@ -181,19 +185,76 @@ def _label(axes: Axes, name: str, row: Bound, y: float, claim: ClaimedValue, wid
         axes.text(width, below, ceiling, va="center", ha="right", size=svg.SMALL, color=svg.MUTED, bbox=svg.HALO)
 
 
-def _bar(axes: Axes, x: _Scale, row: Bound, y: float) -> None:
-    """The bar from 0 to the bound, and for an audit the whisker from there to its ceiling."""
+def draw_bounds(axes: Axes, rows: Sequence[tuple[str, Bound, float]]) -> None:
+    """Bounds as bars, a row each, on the axis of what they bound; logarithmic if their sizes differ much.
+
+    Args:
+        axes: drawn into.
+        rows: a name, the bound, and the most that the claim allows it to be; inf where it says nothing.
+    """
+    allowed = [limit for _, _, limit in rows if limit < math.inf]
+    bounds = [row for _, row, _ in rows]
+    values = [value for row in bounds for value in (row.value, row.ceiling) if value is not None]
+    scale = _Scale.of([*values, *allowed], 0, 1)
+    if scale.log:
+        axes.set_xscale("log")
+    axes.set_xlim(scale.low, scale.high)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    labels = []
+    for y, (name, row, limit) in enumerate(rows):
+        _bar(axes, lambda value: min(max(value, scale.low), scale.high), row, y, 0.28, 0.0)
+        if limit < math.inf:
+            _claim_line(axes, limit, y - 0.5, y + 0.5)
+        labels.append(f"{text.method(name)}\n{text.bound(row)}, {text.rigor(row)}")
+    axes.set_yticks(range(len(rows)), labels=labels)
+    axes.grid(True, axis="x", alpha=0.35)
+    axes.set_axisbelow(True)
+    axes.set_xlabel(" or ".join(dict.fromkeys(_quantity(row) for row in bounds)))
+    bar: dict[str, Any] = {"marker": "s", "ls": "", "ms": 8}
+    upper, lower = ([row for row in bounds if row.direction is side] for side in (Direction.UPPER, Direction.LOWER))
+    ceiling = any(row.ceiling is not None for row in lower)
+    handles = [
+        *([Line2D([], [], color=svg.INK, lw=1.8, ls=_CLAIM, label="the claim")] if allowed else []),
+        *([Line2D([], [], color=svg.UPPER, mfc="none", label="at most", **bar)] if upper else []),
+        *([Line2D([], [], color=svg.LOWER, label="at least", **bar)] if lower else []),
+        *([Line2D([], [], color=svg.CEILING, marker="D", ls="", label="ceiling of the test")] if ceiling else []),
+    ]
+    if len(handles) > 1:
+        axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(handles), frameon=False)
+
+
+def _quantity(row: Bound) -> str:
+    """What is bounded, with the δ or the argument at which it is."""
+    if row.delta:
+        return f"{text.symbol(row)} at δ = {format_number(row.delta)}"
+    return text.symbol(row) + (f" at {text.argument(row)}" if row.at is not None else "")
+
+
+def _bar(axes: Axes, x: Callable[[float], float], row: Bound, y: float, half: float = 8, seen: float = 3) -> None:
+    """The bar from 0 to the bound, and for an audit the whisker from there to its ceiling.
+
+    Args:
+        axes: drawn into.
+        x: from a value to its place.
+        row: the bound.
+        y: the middle of the bar.
+        half: of its height.
+        seen: the other end of an enclosure is drawn if it is farther off than this.
+    """
+    tall = half + half * 3 / 8
     value, colour = row.value, svg.UPPER if row.direction is Direction.UPPER else svg.LOWER
     left, end = x(0), x(value)
     fill = 0.22 if row.direction is Direction.UPPER else 1.0
-    axes.fill([left, end, end, left], [y - 8, y - 8, y + 8, y + 8], color=colour, alpha=fill, lw=0)
-    axes.plot([left, end, end, left], [y - 8, y - 8, y + 8, y + 8], color=colour, lw=1.4)
-    axes.plot([end] * 2, [y - 11, y + 11], color=colour, lw=3.2)
+    outline = [left, end, end, left], [y - half, y - half, y + half, y + half]
+    if row.rigor.may_refute:
+        axes.fill(*outline, color=colour, alpha=fill, lw=0)
+    axes.plot(*outline, color=colour, lw=1.4, ls="-" if row.rigor.may_refute else (0, (1.5, 2)))
+    axes.plot([end] * 2, [y - tall, y + tall], color=colour, lw=3.2)
     if value == math.inf:
         axes.plot([end], [y], ">", color=colour, ms=9)
-    if row.interval is not None and x(row.interval.upper) - x(row.interval.lower) > 3:
+    if row.interval is not None and x(row.interval.upper) - x(row.interval.lower) > seen:
         other = x(row.interval.lower if row.direction is Direction.UPPER else row.interval.upper)
-        axes.plot([other] * 2, [y - 11, y + 11], color=colour, lw=1.4)
+        axes.plot([other] * 2, [y - tall, y + tall], color=colour, lw=1.4)
     if row.ceiling is not None and row.direction is Direction.LOWER and row.ceiling >= value:
         last = x(row.ceiling)
         axes.plot([end, last], [y] * 2, color=svg.CEILING, lw=1.8, ls=(0, (1.5, 2)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -169,19 +169,24 @@ def image(draw: Callable[[], MatplotlibFigure], kind: str) -> bytes:
         draw: draws it.
         kind: of the file, ``pdf`` or ``png``.
     """
-    palette = _palette()
     with matplotlib.rc_context({**_STYLE, "pdf.fonttype": 42}):
         drawing = draw()
         drawing.canvas.draw()  # makes the ticks
-        for artist in drawing.findobj():
-            _recolour(artist, {stand_in: palette[name] for stand_in, name in _VARIABLES.items()})
+        recolour(drawing.findobj())
         buffer = io.BytesIO()
-        drawing.savefig(buffer, format=kind, facecolor=palette["--page"], dpi=144, metadata=_OF_IMAGES[kind])
+        drawing.savefig(buffer, format=kind, facecolor=_palette()["--page"], dpi=144, metadata=_OF_IMAGES[kind])
     return buffer.getvalue()
 
 
+def recolour(artists: Iterable[Any]) -> None:
+    """Gives artists that are drawn in stand-ins the colours of the light page."""
+    palette = _palette()
+    colours = {stand_in: palette[name] for stand_in, name in _VARIABLES.items()}
+    for artist in artists:
+        _recolour(artist, colours)
+
+
 def _recolour(artist: Any, colours: Mapping[str, str]) -> None:
-    """Gives an artist that is drawn in stand-ins the colours of the page."""
     for name in ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor"):
         get, put = getattr(artist, f"get_{name}", None), getattr(artist, f"set_{name}", None)
         if get is None or put is None:

@@ -106,9 +106,8 @@ def panels(
             progress(done, total)
 
     results = [] if step is None else [_by_steps(step, rows, comparison, seconds, besides, tick)]
-    profiles, notes = _profiles(event, rows, comparison, seconds, besides, tick)
-    results.append(Panel("epsilon", "delta", tuple(profiles), tuple(notes)))
-    results.append(_trade_offs(event, profiles, comparison, notes, tick))
+    profiles = profile_panel(event, comparison, seconds=seconds, others=besides, tick=tick)
+    results += [profiles, trade_off_panel(event, comparison, profiles, tick=tick)]
     if progress:
         progress(total, total)
     return tuple(results)
@@ -172,14 +171,16 @@ def traced(
     return Panel(argument, quantity, tuple(curves), tuple(notes))
 
 
-def _profiles(
+def profile_panel(
     event: DpEvent,
-    rows: Sequence[Row],
     comparison: Comparison,
-    seconds: float,
-    others: Mapping[str, Other],
-    tick: Callable[[], None],
-) -> tuple[list[Curve], list[str]]:
+    *,
+    seconds: float = defaults.COMPARISON_SECONDS,
+    others: Mapping[str, Other] | None = None,
+    tick: Callable[[], None] = lambda: None,
+) -> Panel:
+    """δ(ε) of every method that gave a bound, from 0 to 1.5 times the least ε; arguments are those of `panels`."""
+    rows, others = _one_row_a_method(comparison.rows), others or {}
     finite = [row.bound.value for row in rows if 0 < row.bound.value < np.inf]
     epsilons = np.linspace(0, 1.5 * min(finite, default=1.0), EPSILONS)
     curves, notes = [], []
@@ -188,7 +189,7 @@ def _profiles(
         if name == "lattice":
             pair = Lattice(comparison.adjacency, comparison.unit).compose(event).pair
             lower, upper = pair.privacy_profile(epsilons)
-            curves.append(_curve(name, row.bound.rigor, epsilons, upper, lower if pair.tight else None))
+            curves.append(curve_of(name, row.bound.rigor, epsilons, upper, lower if pair.tight else None))
         elif row.seconds > seconds:
             notes.append(
                 f"{name} has no δ(ε) and no β(α) here: one bound took {row.seconds:.1f} s, above {seconds:g} s"
@@ -202,24 +203,39 @@ def _profiles(
             curves.append(curve)
             notes += [f"{name}: δ at {note}"] if note else []
         tick()
-    return curves, notes
+    return Panel("epsilon", "delta", tuple(curves), tuple(notes))
 
 
-def _trade_offs(
-    event: DpEvent, profiles: Sequence[Curve], comparison: Comparison, notes: Sequence[str], tick: Callable[[], None]
+def trade_off_panel(
+    event: DpEvent,
+    comparison: Comparison,
+    profiles: Panel,
+    *,
+    alphas: Floats | None = None,
+    tick: Callable[[], None] = lambda: None,
 ) -> Panel:
-    alphas = np.concatenate([np.geomspace(min(1e-6, comparison.at), 0.5, ALPHAS), [0.7, 0.9, 0.99, 0.999, 0.9999]])
-    curves, missing = [], list(notes)
-    for profile in profiles:
+    """β(α) of every method of `profile_panel`.
+
+    Args:
+        event: what `comparison` compares.
+        comparison: the result of `compare` for it.
+        profiles: the result of `profile_panel` for both.
+        alphas: increasing type I errors in (0, 1); None for some of all sizes.
+        tick: called after each curve.
+    """
+    if alphas is None:
+        alphas = np.concatenate([np.geomspace(min(1e-6, comparison.at), 0.5, ALPHAS), [0.7, 0.9, 0.99, 0.999, 0.9999]])
+    curves, missing = [], list(profiles.notes)
+    for profile in profiles.curves:
         if profile.method == "lattice":
             pair = Lattice(comparison.adjacency, comparison.unit).compose(event).pair
             lower, upper = pair.trade_off(alphas)
-            curves.append(_curve(profile.method, profile.rigor, alphas, lower, upper if pair.tight else None))
+            curves.append(curve_of(profile.method, profile.rigor, alphas, lower, upper if pair.tight else None))
         elif profile.method == "prv":
             missing.append("prv has no trade-off curve: it composes one direction of the adjacency only")
         else:
             betas = trade_off_of_profile(np.array(profile.arguments), np.array(profile.values), alphas)
-            curves.append(_curve(profile.method, profile.rigor, alphas, betas, None))
+            curves.append(curve_of(profile.method, profile.rigor, alphas, betas, None))
         tick()
     return Panel("alpha", "beta", tuple(curves), tuple(missing))
 
@@ -237,7 +253,8 @@ def trade_off_of_profile(epsilons: Floats, deltas: Floats, alphas: Floats) -> Fl
     return np.asarray(np.maximum(0.0, lines.max(axis=0) - 1e-15))
 
 
-def _curve(method: str, rigor: Rigor, arguments: Floats, values: Floats, others: Floats | None) -> Curve:
+def curve_of(method: str, rigor: Rigor, arguments: Floats, values: Floats, others: Floats | None) -> Curve:
+    """A curve of arrays."""
     ends = () if others is None else tuple(map(float, others))
     return Curve(method, rigor, tuple(map(float, arguments)), tuple(map(float, values)), ends)
 

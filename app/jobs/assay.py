@@ -36,6 +36,7 @@ from dpassay.reports import text
 from dpassay.reports.assay import Assay, Digests, LedgerSummary, PastAudit, PastVerdict
 from dpassay.reports.html import render
 from dpassay.reports.release import claim_digest, releasable
+from dpassay.reports.standing import Standing, standing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +124,11 @@ class AssayResult:
     def report(self) -> Path:
         """The private page, ``private/report.html``."""
         return self.folder / PRIVATE / REPORT
+
+    @property
+    def box(self) -> Standing:
+        """The box on top of the page: what is proven, tested and assumed, and which sentences may be said elsewhere."""
+        return standing(self.document, self.best_upper, {})
 
     def to_json(self) -> dict[str, Any]:
         """The document in JSON types."""

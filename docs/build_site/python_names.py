@@ -14,6 +14,7 @@ MODULES = {
     "dpassay.accounting": "Upper bounds: guarantees, events, the ledger and accountants.",
     "dpassay.testing": "Assertions for the test suite of a mechanism.",
     "dpassay.audit": "The audits of functions, generators and data that other people made.",
+    "dpassay.plots": "Results as matplotlib plots.",
     "dpassay.audits": "Lower bounds: games, statistics and verdicts.",
     "dpassay.attacks": "Adversaries, which give scores or guesses.",
     "dpassay.claims": "Claims as files and objects, and the registry of published claims.",
@@ -61,9 +62,10 @@ def exports() -> dict[str, dict[str, str]]:
         stub = folder / "__init__.pyi"
         if stub.exists():
             found[module] = dict(_imported(ast.parse(stub.read_text(encoding="utf-8")), module))
-    audit = ast.parse((ROOT / "app/audit.py").read_text(encoding="utf-8"))
-    named = next(item.value for item in audit.body if isinstance(item, ast.Assign) and _is_all(item))
-    found["dpassay.audit"] = {name: f"dpassay.audit.{name}" for name in ast.literal_eval(named)}
+    for file in ("audit", "plots"):
+        body = ast.parse((ROOT / f"app/{file}.py").read_text(encoding="utf-8")).body
+        named = next(item.value for item in body if isinstance(item, ast.Assign) and _is_all(item))
+        found[f"dpassay.{file}"] = {name: f"dpassay.{file}.{name}" for name in ast.literal_eval(named)}
     return {module: names for module, names in found.items() if names}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import re
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-EXAMPLES = tuple(sorted((ROOT / "examples").rglob("*.py")))
+EXAMPLES = tuple(sorted(path for kind in ("py", "ipynb") for path in (ROOT / "examples").rglob(f"*.{kind}")))
 FOLDERS = tuple(sorted(path for path in ROOT.glob("*/**/__init__.pyi") if not {".venv", "build"} & {*path.parts}))
 PLUGINS = {"dpassay.opacus_accountant"}
 """Modules that are imported for what they register."""
@@ -32,6 +33,12 @@ PUBLIC = {package(stub): exports(stub) for stub in FOLDERS}
 
 
 def code_of(page: Path) -> list[str]:
+    if page.suffix == ".py":
+        return [page.read_text()]
+    if page.suffix == ".ipynb":
+        return [
+            "".join(cell["source"]) for cell in json.loads(page.read_text())["cells"] if cell["cell_type"] == "code"
+        ]
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
@@ -50,7 +57,7 @@ def hidden(source: str) -> list[str]:
 
 @pytest.mark.parametrize("path", [*PAGES, *EXAMPLES], ids=lambda path: str(path.relative_to(ROOT)))
 def test_guides_and_examples_import_public_names_alone(path: Path) -> None:
-    assert [name for code in (code_of(path) if path in PAGES else [path.read_text()]) for name in hidden(code)] == []
+    assert [name for code in code_of(path) for name in hidden(code)] == []
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_any_curves_can_be_drawn(names: tuple[str, str], drawn: list[list[float]
 
 
 def test_lines_are_told_apart_without_colours() -> None:
-    looks = job._looks([*ACCOUNTANTS, "lattice", "advanced", "one", "two", "three", "four"])
+    looks = job.looks_of([*ACCOUNTANTS, "lattice", "advanced", "one", "two", "three", "four"])
     assert len(set(looks.values())) == len(looks)
     apart = {(str(dash), marker) for name, (_, dash, marker) in looks.items() if name in job._LOOKS}
     assert len(apart) >= len([name for name in looks if name in job._LOOKS])
@@ -101,7 +101,7 @@ def test_text_is_text_and_large_enough() -> None:
 def test_the_trade_off_is_drawn_as_a_power_above_guessing() -> None:
     """Near 1 all β look alike; 1 − β rises from α to 1."""
     drawn = MatplotlibFigure().add_subplot()
-    job._panel(drawn, Panel("alpha", "beta", (curve("zcdp", [1e-5, 0.5], [0.9999, 0.2]),)), job._looks(["zcdp"]), False)
+    job.draw_panel(drawn, Panel("alpha", "beta", (curve("zcdp", [1e-5, 0.5], [0.9999, 0.2]),)), job.looks_of(["zcdp"]))
     guessing, power = (np.array(line.get_ydata(), dtype=np.float64) for line in drawn.get_lines())
     assert np.allclose(power, [1e-4, 0.8])
     assert np.allclose(guessing, [1e-5, 0.5])
