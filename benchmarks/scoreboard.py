@@ -303,7 +303,7 @@ def lower_end_too_high(cell: Cell, entry: Mapping[str, Any]) -> float:
 
 _TRANSFORM = (
     "A power multiplies the rounding of a Fourier transform, and the library does not count it, as "
-    "[here](../speed.md#why-are-some-answers-invalid)."
+    "[here](speed.md#why-are-some-answers-invalid)."
 )
 CAUSES: dict[tuple[str, str], str] = {
     ("randomised response", "dp_accounting_pld"): (

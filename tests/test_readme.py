@@ -1,5 +1,4 @@
-"""The code of the README and of the guide to a first claim runs and prints what it says; their claim is the one that
-ships."""
+"""The code of the README runs and prints what it says; its claim is the one that ships."""
 
 from __future__ import annotations
 
@@ -8,11 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-README, GUIDE = (ROOT / name for name in ("README.md", "docs/check-a-claim.md"))
+README = ROOT / "README.md"
 LINES = 150
 """Of the README, at most."""
 
@@ -25,18 +23,16 @@ def test_the_readme_is_short() -> None:
     assert len(README.read_text().splitlines()) <= LINES
 
 
-@pytest.mark.parametrize("page", [README, GUIDE], ids=lambda page: page.stem)
-def test_python_prints_what_the_next_block_says(page: Path, tmp_path: Path) -> None:
-    code, expected = blocks(page, "python"), blocks(page, "text")
+def test_python_prints_what_the_next_block_says(tmp_path: Path) -> None:
+    code, expected = blocks(README, "python"), blocks(README, "text")
     assert len(code) == len(expected) >= 1
     command = [sys.executable, "-c", "\n".join(code)]
     result = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert result.stdout == "".join(expected)
 
 
-@pytest.mark.parametrize("page", [README, GUIDE], ids=lambda page: page.stem)
-def test_the_shown_claim_is_the_shipped_one(page: Path) -> None:
-    shown = yaml.safe_load(blocks(page, "yaml")[0])
+def test_the_shown_claim_is_the_shipped_one() -> None:
+    shown = yaml.safe_load(blocks(README, "yaml")[0])
     shipped = yaml.safe_load((ROOT / "examples" / "claims" / "keys-median.yaml").read_text())
     assert {key: shipped[key] for key in shown if key != "parameters"} == {
         key: shown[key] for key in shown if key != "parameters"
@@ -45,9 +41,8 @@ def test_the_shown_claim_is_the_shipped_one(page: Path) -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for page in (README, GUIDE):
-        for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
-            assert (page.parent / link.partition("#")[0]).exists(), link
+    for link in re.findall(r"\]\(([^)]+)\)", README.read_text()):
+        assert (ROOT / link.partition("#")[0]).exists(), link
 
 
 def test_make_targets_exist() -> None:

@@ -20,7 +20,7 @@ from entries import ENTRIES, Entry  # noqa: E402
 
 from dpassay.base.number_format import format_ceiling, format_lower, format_number, format_percent, format_upper  # noqa: E402
 
-PAGES = [HERE.parent / "gallery.md", HERE.parent / "measurements" / "gallery-runs.md"]
+PAGES = [HERE.parent / "measurements" / f"{name}.md" for name in ("gallery", "gallery-runs")]
 RESULTS = HERE / "results"
 
 Audited = tuple[Entry, dict[str, Any]]
