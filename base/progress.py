@@ -21,7 +21,7 @@ Both may depend on the private data, such as the number of records, so only the 
 Mode = Literal["bar", "json", "quiet"]
 T = TypeVar("T")
 
-_SILENT = 0.6  # seconds for which a terminal may show nothing
+_SILENT = 0.5  # seconds for which a terminal may show nothing
 _shown = threading.Event()  # whether anything was shown since `waiting` began
 
 
