@@ -20,7 +20,7 @@ NAME = "0" * 39 + "1"
 def package(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = folder / "dpassay"
     made.mkdir()
-    monkeypatch.setattr(commit.resources, "files", lambda name: made)
+    monkeypatch.setattr("dpassay.base.commit.resources.files", lambda name: made)
     return made
 
 

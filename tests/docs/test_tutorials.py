@@ -56,10 +56,10 @@ def run(line: str, *codes: int) -> str:
         assert result.returncode in codes, (line, result.stdout, result.stderr)
         return result.stdout
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    result = subprocess.run(
+    done = subprocess.run(
         ["bash", "-c", line], check=True, env={**os.environ, "PATH": path}, capture_output=True, text=True
     )
-    return result.stdout
+    return done.stdout
 
 
 def printed(text: str, *codes: int) -> str:
