@@ -129,7 +129,8 @@ def test_the_readmes_links_and_the_command_it_names() -> None:
     assert all((EXAMPLES / link).is_file() for link in links)
     listed = [link for link in links if not link.startswith("../")]
     guides = [path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("*/README.md")]
-    assert sorted(listed) == sorted(FILES + guides)
+    notebooks = [path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("notebooks/*.ipynb")]
+    assert sorted(listed) == sorted(FILES + guides + notebooks)
 
 
 @pytest.mark.slow
