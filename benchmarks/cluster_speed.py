@@ -15,6 +15,7 @@ worker costs beside none. It needs two idle cores.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import shlex
@@ -107,7 +108,7 @@ def generation(repetitions: int) -> dict[str, Times]:
             start = time.perf_counter()
             with executor(workers, None) as where:
                 # A run of one token: workers load the model and verify their rows once.
-                _generate(PrivateInference(**{**vars(mechanism), "tokens": 1}), records, model, where)
+                _generate(dataclasses.replace(mechanism, tokens=1), records, model, where)
                 if workers:
                     beginnings[way].append(time.perf_counter() - start)
                 found[way].append(_generate(mechanism, records, model, where))
