@@ -43,7 +43,7 @@ AUDIT_EXIT: Final[dict[Literal["REFUTED", "DONE", "NO_CONCLUSION"], str]] = {
 """The same of audits, which support no claim."""
 
 UNAUDITED: Final = "by proof alone: no audit was made"
-UNTESTED: Final = "by proof alone: no audit that was made could have refuted it"
+UNTESTED: Final = "by proof alone: no audit is known that could have refuted it"
 """Beside SUPPORTED where nothing could have refuted the claim."""
 
 CONTRADICTED: Final = "evidence contradicts the certified upper bounds"

@@ -17,8 +17,10 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import accepted_certificates  # noqa: E402
 import certificate_cases  # noqa: E402
 import epsilon_cases  # noqa: E402
+import rejected_certificates  # noqa: E402
 
 FOLDERS = ("certificate", "epsilon")
 CASE = "case.json"
@@ -44,8 +46,8 @@ def _write_certificate_case(folder: Path, name: str, case: certificate_cases.Cas
     if case.ledger is not None:
         about["ledger"] = "ledger.jsonl"
         (folder / "ledger.jsonl").write_bytes(case.ledger)
-    if expected == "reject" and name in certificate_cases.OUTSIDE:
-        (folder / "outside").write_bytes(certificate_cases.OUTSIDE[name])
+    if expected == "reject" and name in rejected_certificates.OUTSIDE:
+        (folder / "outside").write_bytes(rejected_certificates.OUTSIDE[name])
     (folder / CASE).write_text(_text(about), encoding="utf-8")
 
 
@@ -57,7 +59,7 @@ def _write_epsilon_case(folder: Path, case: epsilon_cases.Case, expected: str) -
 
 def write(folder: Path) -> None:
     """Writes all cases into an empty folder."""
-    certificates = {"accept": certificate_cases.accepted_cases(), "reject": certificate_cases.rejected_cases()}
+    certificates = {"accept": accepted_certificates.accepted_cases(), "reject": rejected_certificates.rejected_cases()}
     for expected, cases in certificates.items():
         for name, case in cases.items():
             _write_certificate_case(folder / "certificate" / expected / name, name, case, expected)

@@ -150,6 +150,9 @@ class PastAudit(DocumentPart):
     attack: str
     statistics: tuple[str, ...]
     bounds: tuple[Bound, ...]
+    controls_passed: bool | None = Field(
+        default=None, description="None without controls, and in what earlier versions wrote"
+    )
 
 
 class PastVerdict(DocumentPart):

@@ -297,7 +297,4 @@ def _of_groups(secrets: Secrets | None) -> str:
 
 
 def _proven(best: Bound) -> str:
-    at = f" at δ = {format_number(best.delta)}" if best.delta else ""
-    if best.at is not None:
-        at = f" at {text.argument(best)}"
-    return f"{text.bound(best)}{at} ({text.method(best.method)}, certified)"
+    return f"{text.bound_where(best)} ({text.method(best.method)}, certified)"

@@ -18,7 +18,7 @@ from dpassay.audits.result import AuditResult
 from dpassay.base.number_format import format_number, format_upper
 from dpassay.claims.lints import LARGE_EPSILON
 from dpassay.reports import text
-from dpassay.reports.assay import Assay
+from dpassay.reports.assay import Assay, PastAudit
 from dpassay.reports.claim import ClaimedValue, Rows, claimed, meaning, output_rows
 from dpassay.reports.release import Release, is_ex_post, releasable
 
@@ -50,7 +50,7 @@ class Standing:
         said: sentences to paste; empty if nothing is proven.
         unsaid: what does not follow.
         facts: number, length and completeness of the documents, and who answers for them.
-        refutable: whether an audit that was made could have refuted the claim; None on the releasable page.
+        refutable: whether an audit is known to have had the means to refute the claim; None on the releasable page.
     """
 
     proven: tuple[str, ...]
@@ -93,14 +93,11 @@ def standing(assay: Assay | Release, upper: Bound | None, numbers: Mapping[str, 
 
 
 def could_refute(assay: Assay, claim: ClaimedValue | None) -> bool:
-    """Whether some audit of the run, earlier ones included, had the means to refute the claim: its controls did not
-    fail, and its ceiling is above the claim."""
-    if claim is None:
-        return bool(assay.audits or any(past.audits for past in assay.history))
-    now = [row for audit in assay.audits if audit.controls_passed is not False for row in audit.bounds]
-    before = [row for past in assay.history for audit in past.audits for row in audit.bounds]
-    failed = [row for audit in assay.audits if audit.controls_passed is False for row in audit.bounds]
-    return any(_has_means(row, claim) for row in [*now, *(row for row in before if row not in failed)])
+    """Whether some audit of the run, earlier ones included, is known to have had the means to refute the claim: its
+    controls did not fail, and its ceiling is above the claim. False for a claim that is not one number."""
+    every: list[AuditResult | PastAudit] = [*assay.audits, *(audit for past in assay.history for audit in past.audits)]
+    rows = [row for audit in every if audit.controls_passed is not False for row in audit.bounds]
+    return claim is not None and any(_has_means(row, claim) for row in rows)
 
 
 def _has_means(row: Bound, claim: ClaimedValue) -> bool:
@@ -123,26 +120,20 @@ def _proven(assay: Assay | Release, claim: ClaimedValue | None, upper: Bound | N
     if upper is None or math.isinf(upper.value):
         yield "Nothing: no finite certified bound is known."
     else:
-        yield f"{_bound(upper)}, {_scope(upper)} ({text.method_within(upper.method)})."
+        yield f"{text.bound_where(upper)}, {_scope(upper, assay.ledger.planned)} ({text.method_within(upper.method)})."
     if isinstance(assay, Assay) and claim is not None and claim.kind == "ex_post":
         best = releasable(assay).best_upper
         if best is None or math.isinf(best.value):
             yield "Before the run, for every output: nothing."
         else:
-            yield f"{_bound(best)}, {_scope(best)} ({text.method_within(best.method)})."
+            yield f"{text.bound_where(best)}, {_scope(best)} ({text.method_within(best.method)})."
 
 
-def _bound(row: Bound) -> str:
-    at = f" at δ = {format_number(row.delta)}" if row.delta else ""
-    if row.at is not None:
-        at = f" at {text.argument(row)}"
-    return f"{text.bound(row)}{at}"
-
-
-def _scope(row: Bound) -> str:
+def _scope(row: Bound, planned: bool = True) -> str:
+    """What a bound is about; events that nobody planned may follow from the data, and so may their bound."""
     if row.quantity == "ex_post_epsilon":
         return "for this output only"
-    return "before the run, for every output"
+    return "before the run, for every output" if planned else "for the events that were charged, which nobody planned"
 
 
 def _first_sentence(words: str) -> str:
@@ -177,37 +168,40 @@ def _audit(audit: AuditResult, claim: ClaimedValue | None) -> str:
 
 
 def _audited(page: Release) -> list[Point]:
-    names = ", ".join(dict.fromkeys(text.method_within(audit.name) for audit in page.audits))
+    names = _names(page)
     if not names:
         return [Point("No audit was made.")]
     return [Point(f"Audits were made ({names}); what they found is not released.")]
 
 
+def _names(page: Release) -> str:
+    """The audits that were made, each once."""
+    return ", ".join(dict.fromkeys(text.method_within(audit.name) for audit in page.audits))
+
+
 def _said(page: Release) -> tuple[str, ...]:
     """Sentences to paste, from what is proven before the run."""
-    best = page.best_upper
+    best, groups = page.best_upper, page.secrets.groups if page.secrets is not None else []
     if best is None or math.isinf(best.value):
         return ()
     unit, relation = best.unit, str(best.adjacency)
-    assumed = len(best.assumptions)
-    given = (
-        f", if the {assumed} assumption{'s' * (assumed > 1)} in its report hold{'s' * (assumed == 1)}"
-        if assumed
-        else ""
-    )
+    number = len(best.assumptions)
+    held = f"the {number} assumptions in its report hold" if number > 1 else "the assumption in its report holds"
+    whatever = "every value of the secrets" if page.secrets is not None else "every data set"
     first = (
-        f"The release “{page.name}” satisfies {_guarantee(best)} for {text.neighbours(relation, unit)}: this is proven "
-        f"before the run, whatever the data are and whatever comes out{given}."
+        f"“{page.name}” was made by a mechanism that satisfies {_guarantee(best)} for "
+        f"{text.neighbours(relation, unit)}: this is proven before the run, for {whatever} and every "
+        f"output{f', if {held}' if number else ''}."
     )
+    if len(groups) > 1:
+        first += f" It is about the {groups[0].secrets} secrets of one budget; other budgets have their own bounds."
     kind = _KINDS.get(best.quantity, "approx_dp" if best.delta else "pure_dp")
     says = meaning(kind, best.value, best.delta, best.at, relation, unit)
     if best.quantity == "epsilon" and best.value > LARGE_EPSILON:
         says = "Such an ε is so large that it limits hardly anything."
-    names = list(dict.fromkeys(text.method_within(audit.name) for audit in page.audits))
+    names = _names(page)
     audits = (
-        f"It was audited ({', '.join(names)}), which can refute a claim and never proves one."
-        if names
-        else ("No audit was made.")
+        f"It was audited ({names}), which can refute a claim and never proves one." if names else "No audit was made."
     )
     return first, f"{says} {audits}"
 

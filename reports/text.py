@@ -249,6 +249,13 @@ def bound(row: Bound) -> str:
     return f"{symbol(row)} {'≤' if upper else '≥'} {format_number(row.value, rounding_of(row))}"
 
 
+def bound_where(row: Bound) -> str:
+    """The bound with the δ, or the argument, at which it holds, such as ``ε ≤ 1.282 at δ = 0.001``."""
+    if row.at is not None:
+        return f"{bound(row)} at {argument(row)}"
+    return bound(row) + (f" at δ = {format_number(row.delta)}" if row.delta else "")
+
+
 def ceiling(row: Bound) -> str:
     """What the test of a lower bound could have shown at most, rounded up; no more than it shows is the same number."""
     return format_ceiling(row.ceiling, row.value)

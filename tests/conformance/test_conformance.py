@@ -85,7 +85,7 @@ def test_there_are_cases_of_each_group_and_each_says_what_it_tests(scripts: Any)
 
 
 def test_the_script_imports_nothing_of_dpassay_and_writes_numbers_as_the_standard_prints_them(scripts: Any) -> None:
-    for name in ("make_cases", "certificate_cases", "epsilon_cases"):
+    for name in ("make_cases", "certificate_cases", "accepted_certificates", "rejected_certificates", "epsilon_cases"):
         source = (ROOT / f"{name}.py").read_text(encoding="utf-8")
         assert "import dpassay" not in source
         assert "from dpassay" not in source

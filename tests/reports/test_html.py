@@ -287,7 +287,7 @@ def test_supported_without_an_audit_that_could_refute_looks_unlike_supported_wit
         with_ceiling(assay, claimed + 0.1, passed=False),
     ):
         html = render(unable, side="private")
-        assert "by proof alone: no audit that was made could have refuted it" in Page(html).words
+        assert "by proof alone: no audit is known that could have refuted it" in Page(html).words
         assert 'class="word supported unaudited"' in html
         assert "it could have refuted the claim" not in Page(html).words
     html = render(with_ceiling(assay, 9.0).model_copy(update={"audits": []}), side="private")

@@ -11,7 +11,7 @@ import pytest
 from dpassay.accounting import Bound
 from dpassay.accounting.adjacency import Unit
 from dpassay.accounting.bounds import Direction
-from dpassay.reports.assay import Assay
+from dpassay.reports.assay import Assay, PastAudit, SecretGroup, Secrets
 from dpassay.reports.claim import best_bound, claimed
 from dpassay.reports.release import releasable
 from dpassay.reports.standing import Standing, standing
@@ -40,7 +40,7 @@ def test_what_may_be_said_is_what_is_proven_and_not_what_is_claimed(assays: dict
     shown = box(with_proof(assays["approx_dp"], 1.319))
     first, second = shown.said
     assert "ε = 1.319 and δ = 1.06268 × 10⁻⁴ for one record added or removed" in first
-    assert "before the run, whatever the data are" in first
+    assert "proven before the run, for every data set and every output" in first
     assert "at most 3.74 times" in second  # e^1.319 = 3.7397
     assert "10" not in re.sub(r"1\.06268 × 10⁻⁴", "", first + second)
 
@@ -132,6 +132,55 @@ def test_each_audit_says_whether_it_could_have_refuted(assays: dict[str, Assay])
     none = assays["approx_dp"].model_copy(update={"audits": [], "history": []})
     assert [point.words for point in box(none).tested] == ["No audit was made."]
     assert "No audit was made." in box(none).said[1]
+
+
+def test_what_is_said_of_secrets_is_about_those_of_the_budget_that_is_proven(assays: dict[str, Assay]) -> None:
+    """The bound of one group of secrets is none for the others."""
+    assay = with_proof(assays["approx_dp"], 0.2, quantity="r", delta=None, at=0.01)
+    claim = {**assay.claim, "guarantee": {"type": "secret_protection", "p": 0.01, "r": 0.3}}
+
+    def said(*budgets: float) -> str:
+        groups = [SecretGroup(secrets=3, records=9, p=0.01, claimed=r, certified=r) for r in budgets]
+        places = Secrets(
+            sources=[],
+            groups=groups,
+            public_records=1,
+            private_records=9,
+            releases=2,
+            sigma=1.0,
+            expected_sample=2.0,
+        )
+        return box(assay.model_copy(update={"claim": claim, "secrets": places})).said[0]
+
+    assert "(p, r)-secret protection with p = 0.01 and r = 0.2" in said(0.2)
+    assert "for every value of the secrets and every output" in said(0.2)
+    assert "of one budget" not in said(0.2)
+    assert "It is about the 3 secrets of one budget; other budgets have their own bounds." in said(0.2, 0.4)
+
+
+def test_events_that_nobody_planned_are_not_called_proven_before_the_run(assays: dict[str, Assay]) -> None:
+    assay = with_proof(assays["approx_dp"], 1.319)
+    ledger = assay.ledger.model_copy(update={"planned": False})
+    shown = box(assay.model_copy(update={"ledger": ledger}))
+    assert "for the events that were charged, which nobody planned" in shown.proven[0]
+    assert shown.said == ()
+
+
+@pytest.mark.parametrize("passed", [True, None, False])
+def test_earlier_audits_count_unless_a_control_failed(assays: dict[str, Assay], passed: bool | None) -> None:
+    assay = assays["ex_post"]
+    able = [dataclasses.replace(row, ceiling=9.0) for audit in assay.audits for row in audit.bounds]
+    past = PastAudit(name="a", game="b", attack="c", statistics=(), bounds=tuple(able), controls_passed=passed)
+    history = [assay.history[0].model_copy(update={"audits": [past]})]
+    shown = box(assay.model_copy(update={"audits": [], "history": history}))
+    assert shown.refutable == (passed is not False)
+
+
+def test_of_a_claim_that_is_not_one_number_no_audit_is_known_to_refute_it(assays: dict[str, Assay]) -> None:
+    assay = assays["approx_dp"]
+    claim = {**assay.claim, "guarantee": {"type": "profile", "epsilons": [1.0], "deltas": [0.1]}}
+    assert assay.audits
+    assert standing(assay.model_copy(update={"claim": claim}), None, {}).refutable is False
 
 
 def test_the_unit_is_named(assays: dict[str, Assay]) -> None:
