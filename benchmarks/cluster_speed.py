@@ -15,7 +15,6 @@ worker costs beside none. It needs two idle cores.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import shlex
@@ -38,8 +37,10 @@ from dpassay.data.records import builtin_records
 from dpassay.mechanisms.compute.executor import Executor
 from dpassay.mechanisms.compute.workers import executor
 from dpassay.mechanisms.models.language_model import LanguageModel
+from dpassay.mechanisms.models.model_reference import ModelReference
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.loop import generate
+from dpassay.mechanisms.private_inference.slot_decoder import bits_of
 
 GENERATOR = """
 import sys, time
@@ -107,9 +108,10 @@ def generation(repetitions: int) -> dict[str, Times]:
         for way, workers in ((NONE, None), (ONE, 1), (TWO, 2)):
             start = time.perf_counter()
             with executor(workers, None) as where:
-                # A run of one token: workers load the model and verify their rows once.
-                _generate(dataclasses.replace(mechanism, tokens=1), records, model, where)
                 if workers:
+                    reference, plan = ModelReference.of(model), mechanism.row_plan(model)
+                    begun_on = [where.submit(bits_of, reference, plan, near=str(number)) for number in range(workers)]
+                    assert len({piece.result() for piece in begun_on}) == 1
                     beginnings[way].append(time.perf_counter() - start)
                 found[way].append(_generate(mechanism, records, model, where))
     return {
