@@ -51,7 +51,7 @@ rows = open(sys.argv[1]).read().splitlines()
 open(sys.argv[2], "w").write("\\n".join(rows[: 1 + len(rows) // 2]) + "\\n")
 """
 RUNS, EACH = 60, 0.5  # of an audit; seconds of processor time of a run
-SLOTS, ROWS, TOKENS = 32, 63, 96
+SIZES, ROWS = ((32, 96), (128, 48)), 63  # slots and tokens of generation; rows of a slot
 NONE, ONE, TWO = "no worker", "1 worker", "2 workers"
 
 Times = dict[str, list[float]]
@@ -90,18 +90,25 @@ def _audit(folder: Path, **options: Any) -> float:
 def generation(repetitions: int) -> dict[str, Times]:
     """Wall seconds of private inference, by where slots are decoded, and of beginning."""
     torch.set_num_threads(1)
+    found: dict[str, Times] = {}
+    for slots, tokens in SIZES:
+        found |= _at(slots, tokens, repetitions)
+    return found
+
+
+def _at(slots: int, tokens: int, repetitions: int) -> dict[str, Times]:
     model = LanguageModel.load("builtin", "cpu")
     mechanism = PrivateInference(
         aggregate="median",
         clip=10.0,
         temperature=1.2,
         batch_size=ROWS,
-        records=SLOTS * ROWS,
-        tokens=TOKENS,
+        records=slots * ROWS,
+        tokens=tokens,
         context_tokens=32,
     )
     mechanism.row_plan(model)
-    records = builtin_records("keys", SLOTS * ROWS, 0)
+    records = builtin_records("keys", slots * ROWS, 0)
     found: Times = {NONE: [], ONE: [], TWO: []}
     beginnings: Times = {ONE: [], TWO: []}
     for _ in range(repetitions):
@@ -115,15 +122,23 @@ def generation(repetitions: int) -> dict[str, Times]:
                     beginnings[way].append(time.perf_counter() - start)
                 found[way].append(_generate(mechanism, records, model, where))
     return {
-        f"private inference, {SLOTS} slots of {ROWS} rows, {TOKENS} tokens": found,
-        "its beginning, once a process": beginnings,
+        f"private inference, {slots} slots of {ROWS} rows, {tokens} tokens": found,
+        f"beginning it, {slots} slots": beginnings,
     }
 
 
 def _generate(mechanism: PrivateInference, records: Any, model: LanguageModel, where: Executor) -> float:
     with begun(mechanism) as run:
         start = time.perf_counter()
-        generate(mechanism, records, model, run, key=KEY, executor=where, rows_at_once=SLOTS * (ROWS + 1))
+        generate(
+            mechanism,
+            records,
+            model,
+            run,
+            key=KEY,
+            executor=where,
+            rows_at_once=mechanism.records + mechanism.total_slots,
+        )
         return time.perf_counter() - start
 
 

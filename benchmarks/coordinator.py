@@ -117,7 +117,7 @@ def measured(slots: int, workers: int, steps: int, model: LanguageModel) -> dict
             run = ledger.begin(
                 "run", plan=mechanism.plan(), adjacency=mechanism.adjacency, unit=mechanism.unit, about={}
             )
-            generate(mechanism, records, model, run, key=bytes(32), executor=where, rows_at_once=slots)
+            generate(mechanism, records, model, run, key=bytes(32), executor=where, rows_at_once=4 * slots)
             size = sum(file.stat().st_size for file in Path(folder).iterdir())
     finally:
         Run.step = original  # type: ignore[method-assign]

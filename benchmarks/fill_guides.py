@@ -28,6 +28,8 @@ GUIDES = {
     "measurements/many-runs-power.md": "leak_power",
     "measurements/other-bounds.md": "other_audits",
     "measurements/many-records.md": "many_records",
+    "measurements/workers.md": "cluster_speed",
+    "measurements/coordinator.md": "coordinator",
     "measurements/canary-scorers.md": "canary_scorers",
     "conformance.md": "../conformance/results",
 }

@@ -2,8 +2,9 @@
 
 A decoder holds the keys and values of its slots' rows between steps. Each order brings the tokens that were committed
 since the last one, and asks for the next token of every slot. What is drawn is nothing before the coordinator commits
-it: the next order says what was committed, which may be another process's draw. A decoder that is lost with its worker
-is built again from the contexts and all committed tokens.
+it: the next order says what was committed, which may be another process's draw. A worker that drew does not wait for
+it: it computes the logits that follow its draw, and nothing else depends on them. A decoder that was wrong about what
+is committed, or is lost with its worker, is built again from the contexts and all committed tokens.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ Sources = tuple[int | None, ...]
 T = TypeVar("T")
 
 _THREADS = min(8, cores())
+_SHARED = 2**18  # logits of a slot from which threads pay; with fewer, they wait for each other
+_ahead = ThreadPoolExecutor(1)
 
 
 @dataclass(slots=True)
@@ -187,11 +190,28 @@ def decode(order: Order) -> Decoded:
             return Decoded(lost=True)
         # A reply that was lost on its way is asked for again: what is known is not appended twice.
         for index in range(decoder.step - order.first, len(order.tokens)):
+            if decoder.is_ahead(order.tokens[index]):
+                return Decoded(lost=True)
             decoder.append(order.tokens[index], order.sources[index])
         if order.ends:
             forget(order.name)
             return Decoded(observers=decoder.job.observers)
-        return decoder.draw(order.sources[-1]) if order.draw else Decoded()
+        if not order.draw:
+            return Decoded()
+        if decoder.is_ahead(None):
+            return Decoded(lost=True)
+        drawn = decoder.draw(order.sources[-1])
+        if isinstance(decoder.job.model, ModelReference) and not decoder.is_last:
+            _ahead.submit(decoder.expect, drawn.tokens, decoder.step)
+        return drawn
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """Tokens that were drawn here, and, as if they were committed, the logits that follow, or why there are none."""
+
+    tokens: tuple[int, ...]
+    logits: list[torch.Tensor] | Exception
 
 
 class SlotDecoder:
@@ -208,12 +228,15 @@ class SlotDecoder:
         self._event = job.mechanism.token_event()
         self._drawn_from: tuple[Sources, list[Aggregate]] | None = None
         self._written = False  # whether the cache holds the last tokens
+        self._expected: _Expected | None = None
+        self._logits: list[torch.Tensor] | None = None  # that follow the last tokens, if they were expected
         self._threads = ThreadPoolExecutor(_THREADS) if job.source.name == OS_ENTROPY.name else None
 
     def draw(self, sources: Sources) -> Decoded:
         """The next token of every slot, with its realised cost."""
         places = [f"{item.slot} {self.step}" for item in self._items]
-        drawn = self._spread(self._aggregate_and_draw, self._items, self._rows.logits(), sources, places)
+        logits, self._logits = self._logits or self._rows.logits(), None
+        drawn = self._spread(self._aggregate_and_draw, self._items, logits, sources, places)
         self._written = True
         if self._compares:
             self._drawn_from = (sources, [law for law, _, _ in drawn])
@@ -222,8 +245,33 @@ class SlotDecoder:
             costs = tuple(cost for _, _, cost in drawn if cost is not None)
         return Decoded(tokens=tuple(token for _, token, _ in drawn), costs=costs)
 
+    @property
+    def is_last(self) -> bool:
+        """Whether the step that is drawn is the last one."""
+        return self.step + 1 >= self.job.mechanism.tokens
+
+    def expect(self, tokens: tuple[int, ...], step: int) -> None:
+        """Computes the logits that follow tokens of a step, unless an order came first."""
+        with exclusive:
+            if self.step != step or self._compares:
+                return
+            ended = [self._rule.ended([*text.current, token]) for text, token in zip(self._texts, tokens, strict=True)]
+            try:
+                self._rows.advance(tokens, ended)
+                self._expected = _Expected(tokens, self._rows.logits())
+            except Exception as error:  # it is raised where the logits are needed
+                self._expected = _Expected(tokens, error)
+
+    def is_ahead(self, tokens: tuple[int, ...] | None) -> bool:
+        """Whether the rows went on with a draw that is not what was committed; None if nothing was."""
+        return self._expected is not None and self._expected.tokens != tokens
+
     def append(self, tokens: Sequence[int], sources: Sources) -> None:
         """Appends what was committed, which is not always what was drawn here."""
+        expected, self._expected, self._logits = self._expected, None, None
+        if expected is not None:
+            self._append_expected(expected)
+            return
         if self._compares:
             same = self._drawn_from is not None and self._drawn_from[0] == sources
             laws = self._drawn_from[1] if same and self._drawn_from else self._distributions(sources)
@@ -233,10 +281,20 @@ class SlotDecoder:
             del laws  # they hold the logits, which need not be in memory during the next step
         elif not self._written:
             self._rows.logits()  # writes the keys and values of the last tokens
-        ended = [text.append(token, self._rule) for text, token in zip(self._texts, tokens, strict=True)]
-        self._rows.advance(tokens, ended)
+        self._rows.advance(tokens, self._append(tokens))
         self._written = False
         self.step += 1
+
+    def _append_expected(self, expected: _Expected) -> None:
+        if isinstance(expected.logits, Exception):
+            raise expected.logits
+        self._append(expected.tokens)
+        self._logits, self._written = expected.logits, True
+        self.step += 1
+
+    def _append(self, tokens: Sequence[int]) -> list[bool]:
+        """Appends tokens to the slots' texts; returns which documents ended."""
+        return [text.append(token, self._rule) for text, token in zip(self._texts, tokens, strict=True)]
 
     @property
     def _compares(self) -> bool:
@@ -249,9 +307,10 @@ class SlotDecoder:
         return laws
 
     def _spread(self, work: Callable[..., T], *columns: Iterable[Any]) -> list[T]:
-        """What `work` gives for every slot, on all cores; in order for a recorded source, which may depend on it."""
+        """What `work` gives for every slot, on all cores if slots are large; in order for a recorded source, which may
+        depend on it."""
         items = list(zip(*columns, strict=True))
-        if self._threads is None:
+        if self._threads is None or self._rows.logits_of_a_slot < _SHARED:
             return list(itertools.starmap(work, items))
         # Several slots at a time, because a thread's task costs as much as a short row.
         width = max(1, len(items) // (4 * _THREADS))

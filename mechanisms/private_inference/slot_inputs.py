@@ -212,6 +212,11 @@ class SlotRows:
         self._session = inputs.decode(items)
         self._counts = torch.tensor([len(item.rows) for item in items])
 
+    @property
+    def logits_of_a_slot(self) -> int:
+        """How many numbers the logits of a slot are on average."""
+        return self._vocabulary * int(self._counts.sum()) // max(1, len(self._counts))
+
     def logits(self) -> list[torch.Tensor]:
         """For each slot, the logits of its rows, shape (rows, V), float32, on the device of the model.
 

@@ -21,15 +21,17 @@ from dpassay.audits.games.replay import private_inference as replay
 from dpassay.audits.games.replay.record_replay import Finding
 from dpassay.base.errors import InputError
 from dpassay.data.records import Record
-from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor
+from dpassay.mechanisms.compute.executor import THIS_PROCESS, Executor, find, forget
 from dpassay.mechanisms.compute.workers import executor
 from dpassay.mechanisms.models.language_model import LanguageModel
 from dpassay.mechanisms.models.model_reference import ModelReference
 from dpassay.mechanisms.primitives.charged import RunMismatchError
 from dpassay.mechanisms.primitives.randomness import Recorded
+from dpassay.mechanisms.private_inference import slot_decoder
 from dpassay.mechanisms.private_inference.generator import PrivateInference
 from dpassay.mechanisms.private_inference.loop import generate
-from dpassay.mechanisms.private_inference.slot_decoder import Job, Order, bits_of, decode
+from dpassay.mechanisms.private_inference.slot_decoder import Decoded, Job, Order, Sources, bits_of, decode
+from dpassay.mechanisms.private_inference.slot_inputs import SlotInputs
 from dpassay.mechanisms.private_inference.transcripts import Generation
 
 CHANGES: dict[str, Any] = {"tokens": 10, "context_tokens": 12, "document_tokens": 4}
@@ -276,6 +278,49 @@ def test_a_worker_that_computes_other_bits_decodes_nothing(model: LanguageModel,
     begin = Order("other bits", 0, (), ((None,),), begin=(job, ()))
     with pytest.raises(InputError, match="computes other logits, in some bits"):
         two.submit(decode, begin).result()
+
+
+def test_a_decoder_that_expected_its_draw(model: LanguageModel) -> None:
+    """It goes on with the logits that it computed meanwhile, as one does that waited; if another token is committed, or
+    none, it is built again."""
+    chosen = mechanism(**CHANGES)
+    plan = chosen.row_plan(model)
+    inputs = SlotInputs(chosen, RECORDS, model, KEY)
+    items = tuple(inputs.slot(slot) for slot in range(2))
+    none: Sources = (None, None)
+
+    def job(where: LanguageModel | ModelReference) -> Job:
+        return Job(chosen, where, plan, bits_of(model, plan), Recorded(1))
+
+    def ask(name: str, first: int, *tokens: tuple[int, ...], begin: Job | None = None) -> Decoded:
+        start = None if begin is None else (begin, items)
+        reply = decode(Order(name, first, tokens, (none,) * (len(tokens) + 1), begin=start))
+        slot_decoder._ahead.submit(int).result()  # what it computes meanwhile is done
+        return reply
+
+    def expected(name: str) -> bool:
+        return bool(find(name).is_ahead(None))
+
+    tokens: list[tuple[int, ...]] = []
+    for step in range(chosen.tokens):
+        drawn = [
+            ask(name, max(0, step - 1), *tokens[-1:], begin=job(where) if step == 0 else None)
+            for name, where in (("waits", model), ("expects", ModelReference.of(model)))
+        ]
+        assert drawn[0] == drawn[1]
+        assert len(drawn[0].tokens) == 2
+        assert not expected("waits")
+        assert expected("expects") == (step + 1 < chosen.tokens)
+        tokens.append(drawn[0].tokens)
+    assert (chosen.document_tokens or 0) < chosen.tokens  # rows were reset to their contexts
+
+    reference = job(ModelReference.of(model))
+    first = ask("another", 0, begin=reference).tokens
+    other = (first[0] ^ 1, first[1])
+    assert ask("another", 0, other).lost
+    assert ask("another", 0, other, begin=reference) == ask("waited", 0, other, begin=job(model))
+    assert ask("another", 1).lost  # asked again for a token that was drawn
+    forget("waits", "expects", "another", "waited")
 
 
 def test_a_run_is_not_finished_where_other_bits_are_computed(
