@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import types
 import typing
@@ -149,6 +150,9 @@ def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
     elif first["type"] == "union_tag_invalid":
         tag = str(context["tag"])[:80]
         message = f"must be one of {', '.join(words)}, not {tag!r}{did_you_mean(tag, words)}"
+    elif first["type"] == "string_type" and isinstance(first["input"], (bool, int, float, datetime.date)):
+        kind = {bool: "true or false", int: "a number", float: "a number"}.get(type(first["input"]), "a date")
+        message = f"must be text, and YAML reads this as {kind}; put it between quotes"
     elif first["type"] not in ("value_error", "own_message"):
         value = str(first["input"])[:80]
         given = "" if "secrets" in keys else f", not {value!r}{did_you_mean(value, words)}"  # it may spell a secret

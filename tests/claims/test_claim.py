@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -161,3 +162,13 @@ def test_the_schema_is_a_json_schema_and_refuses_unknown_keys() -> None:
     bad = yaml.safe_load(GOOD) | {"colour": "red"}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(bad, schema)
+
+
+@pytest.mark.parametrize(
+    ("period", "kind"), [("2025", "a number"), ("1.5", "a number"), ("2025-03-04", "a date"), ("yes", "true or false")]
+)
+def test_text_that_yaml_reads_as_something_else(period: str, kind: str, tmp_path: Path) -> None:
+    says = f"period: must be text, and YAML reads this as {kind}; put it between quotes"
+    with pytest.raises(InputError, match=re.escape(says)):
+        read_claim(write(tmp_path, f"{GOOD}period: {period}\n"))
+    assert read_claim(write(tmp_path, f'{GOOD}period: "{period}"\n')).period == period

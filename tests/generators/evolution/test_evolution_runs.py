@@ -299,7 +299,11 @@ REFUSED: dict[str, tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = {
         None,
         "secrets: input should be a valid list",
     ),
-    "a pattern that is a number": ({"secrets": [{"pattern": 10001}]}, None, "pattern: input should be a valid string"),
+    "a pattern that is a number": (
+        {"secrets": [{"pattern": 10001}]},
+        None,
+        "pattern: must be text, and YAML reads this as a number",
+    ),
     "a broken pattern": ({"secrets": [{"pattern": "SECRET ("}]}, None, "is not a regular expression"),
     "p at r": ({"p": 0.05}, None, "r must be above p"),
     "too many texts": ({"synthetic": 10**12}, None, "at most 10000000 are allowed"),
