@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dpassay.accounting.adjacency import Unit
 from dpassay.accounting.guarantees import ApproxDP, ExPostDP, PureDP
 from dpassay.base.number_format import format_number
+from dpassay.claims.data import BuiltinData
 from dpassay.data.cells import as_number
 from dpassay.data.hashed_strings import hashes_of, multiplicities
 
@@ -29,7 +30,7 @@ FAR = 0.1
 
 def public_warnings(claim: Claim) -> list[str]:
     """Warnings from the claim alone."""
-    return [*_guarantee_warnings(claim), *claim.parameter_warnings()]
+    return [*_data_warnings(claim), *_guarantee_warnings(claim), *claim.parameter_warnings()]
 
 
 def short_texts(tokens: int, what: str, *, kept: bool) -> list[str]:
@@ -57,6 +58,15 @@ def large_delta(delta: float) -> list[str]:
     return [f"δ = {format_number(delta)} is large: a mechanism that reveals all data with this probability meets it."]
 
 
+def _data_warnings(claim: Claim) -> list[str]:
+    if isinstance(claim.data, BuiltinData) and claim.data.name == "keys":
+        return [
+            "This is a demonstration: the data are made-up keys that come with dpassay. No person’s data were used, so "
+            "the run shows how the mechanism behaves, not what real data cost."
+        ]
+    return []
+
+
 def _guarantee_warnings(claim: Claim) -> list[str]:
     if claim.guarantee is None:
         return []
@@ -78,8 +88,9 @@ def _guarantee_warnings(claim: Claim) -> list[str]:
         )
     if isinstance(guarantee, ExPostDP):
         results.append(
-            "An ex-post ε is about one output only. It promises nothing before the run, and nothing about other "
-            "outputs; the a-priori bound does."
+            "An ex-post ε is about one output only: it promises nothing before the run, and nothing about other "
+            "outputs. Nor does it cover a choice among several outputs by their ε. What is proven before the run "
+            "holds for every output."
         )
     return results
 

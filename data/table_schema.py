@@ -105,7 +105,8 @@ class SchemaColumn(BaseModel, ABC):
         if word is None:
             raise ValueError(
                 self._other_form(cell, rules.decimal)
-                or f"is outside the public domain of the schema ({self.described})"
+                or f"is outside the public domain of the schema ({self.described}); cap or recode cells by a public "
+                "rule, and do not widen the domain until the data fit: it would tell what they hold"
             )
         return word
 

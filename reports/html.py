@@ -259,7 +259,8 @@ def _facts(assay: Assay | Release, claim: ClaimedValue | None, rows: Sequence[Bo
     at = f"at δ = {format_number(claim.delta)}, " if claim.delta is not None else ""
     if claim.at is not None:
         at = f"at {claim.argument} = {format_number(claim.at)}, "
-    facts = [("Claimed", f"{claim.symbol} ≤ {number}", at + text.neighbours(claim.adjacency, claim.unit))]
+    only = "this output only: " if claim.kind == "ex_post" else ""
+    facts = [("Claimed", f"{claim.symbol} ≤ {number}", only + at + text.neighbours(claim.adjacency, claim.unit))]
     upper, lower = _best(assay, claim, rows)
     a_priori = isinstance(assay, Release) and claim.kind == "ex_post"
     label = "Proven a priori" if a_priori else "Proven"

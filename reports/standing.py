@@ -86,7 +86,7 @@ def standing(assay: Assay | Release, upper: Bound | None, numbers: Mapping[str, 
         unsaid=tuple(_unsaid(page, private)),
         facts=[
             *output_rows(assay.output, assay.unfinished),
-            *((label, str(assay.claim[key])) for key, label in _OWNERS if key in assay.claim),
+            *((label, str(assay.claim.get(key, "not stated"))) for key, label in _OWNERS),
         ],
         refutable=None if private is None else could_refute(private, claim),
     )
@@ -120,13 +120,22 @@ def _proven(assay: Assay | Release, claim: ClaimedValue | None, upper: Bound | N
     if upper is None or math.isinf(upper.value):
         yield "Nothing: no finite certified bound is known."
     else:
-        yield f"{text.bound_where(upper)}, {_scope(upper, assay.ledger.planned)} ({text.method_within(upper.method)})."
+        method = text.method_within(upper.method)
+        yield f"{text.bound_where(upper)}, {_scope(upper, assay.ledger.planned)} ({method}){_factor(upper)}."
     if isinstance(assay, Assay) and claim is not None and claim.kind == "ex_post":
         best = releasable(assay).best_upper
         if best is None or math.isinf(best.value):
             yield "Before the run, for every output: nothing."
         else:
-            yield f"{text.bound_where(best)}, {_scope(best)} ({text.method_within(best.method)})."
+            yield f"{text.bound_where(best)}, {_scope(best)} ({text.method_within(best.method)}){_factor(best)}."
+
+
+def _factor(row: Bound) -> str:
+    """What an ε is as a factor, where that says more than that it is large."""
+    if row.quantity not in ("epsilon", "ex_post_epsilon") or row.value > LARGE_EPSILON:
+        return ""
+    rest = f", apart from a probability of {format_number(row.delta)}" if row.delta else ""
+    return f": at most {format_upper(math.exp(row.value), 3)} times more or less likely{rest}"
 
 
 def _scope(row: Bound, planned: bool = True) -> str:
@@ -156,6 +165,8 @@ def _audit(audit: AuditResult, claim: ClaimedValue | None) -> str:
         return f"{name}: a control failed, so nothing follows from it."
     rows = [row for row in audit.bounds if claim is None or (row.direction is Direction.LOWER and claim.counts(row))]
     if not rows:
+        if claim is not None and claim.kind == "ex_post" and audit.bounds:
+            return f"{name}: it could not have refuted the claim, which is about this output; it is about all outputs."
         return f"{name}: no bound that can be compared with the claim."
     best = max(rows, key=lambda row: row.value)
     shown = f"{name} shows {text.bound(best)}"
@@ -199,11 +210,17 @@ def _said(page: Release) -> tuple[str, ...]:
     says = meaning(kind, best.value, best.delta, best.at, relation, unit)
     if best.quantity == "epsilon" and best.value > LARGE_EPSILON:
         says = "Such an ε is so large that it limits hardly anything."
+    return first, f"{says} {_audits_said(page)}"
+
+
+def _audits_said(page: Release) -> str:
+    """What may be said of audits, which are of the claim, and not of what is proven."""
     names = _names(page)
-    audits = (
-        f"It was audited ({names}), which can refute a claim and never proves one." if names else "No audit was made."
-    )
-    return first, f"{says} {audits}"
+    if not names:
+        return "No audit was made."
+    if is_ex_post(page.claim):
+        return f"Audits ({names}) were made of the claim about this output only, not of this ε."
+    return f"It was audited ({names}), which can refute a claim and never proves one."
 
 
 def _guarantee(best: Bound) -> str:
@@ -237,7 +254,10 @@ def _unsaid(page: Release, private: Assay | None) -> Iterable[str]:
     elif what is not None and not is_ex_post(page.claim) and best is not None and best.value > what.value:
         yield f"That {what.symbol} is at most {format_number(what.value)}, as claimed: more is not excluded."
     if is_ex_post(page.claim):
-        yield "The ex-post ε: it is computed from the private data, and is about one output only."
+        yield (
+            "The ex-post ε that was proven: it is computed from the private data, and is about one output only. What "
+            "was claimed may be said."
+        )
     if private is not None:
         yield "The verdict, or what an audit found: both depend on the private data."
     if str(unit) == "record":

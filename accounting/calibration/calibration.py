@@ -189,7 +189,8 @@ def noise_for_dp_sgd(
         steps: at least 1.
         adjacency: add_remove, replace_one or zero_out.
         tolerance: relative, of the noise multiplier.
-        unit: the privacy unit, by default one record.
+        unit: the privacy unit, by default one record. "user" if whole users are drawn, with the sampling probability,
+            and clipped with all their records; "user(k)" or "group(k)" if records are, and a user has at most k.
     """
     target = ApproxDP(validate.positive(target_epsilon=target_epsilon), delta)
     rate = validate.probability(sampling_probability=sampling_probability)

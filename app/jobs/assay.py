@@ -26,7 +26,6 @@ from dpassay.base.html_table import html_table
 from dpassay.base.private_files import PRIVATE, one_process, write_atomically
 from dpassay.base.progress import Progress
 from dpassay.claims.base import Claim
-from dpassay.claims.data import BuiltinData
 from dpassay.claims.lints import private_warnings, public_warnings
 from dpassay.generators import registry
 from dpassay.generators.base import BoundedGuarantee, FinishedRun, RunSettings
@@ -314,8 +313,6 @@ def limitations(claim: Claim) -> list[str]:
         lines.append(
             "This run follows the published steps to the letter; its documents are released for a stated reason only."
         )
-    if isinstance(claim.data, BuiltinData) and claim.data.name == "keys":
-        lines.append("The data are made-up keys, so the run shows how the mechanism behaves, not what real data cost.")
     return lines
 
 

@@ -23,7 +23,7 @@ from dpassay.base.errors import input_errors
 from dpassay.base.number_format import format_number, format_upper
 from dpassay.claims.lints import large_delta
 from dpassay.jobs.mechanisms import Mechanism
-from dpassay.reports.text import SYMBOLS
+from dpassay.reports.text import SYMBOLS, neighbours
 
 _NEEDS = {"epsilon": "delta", "mu": "delta", "beta": "alpha", "advantage": "", "tpr": "fpr", "r": "p"}
 """The targets, and what each is at."""
@@ -208,7 +208,8 @@ def in_words(result: Calibration) -> list[str]:
     """The answer in sentences, with all digits of the value, which is rounded already."""
     name = result.parameter.replace("_", " ")
     value = str(int(result.value)) if _is_integer(result) else format_number(result.value, digits=17)
-    lines = [f"{name} {value}: {_bound_in_words(result.bound)}, {result.bound.rigor}, by {result.bound.by}"]
+    lines = [f"{name} {value}: {_bound_in_words(result.bound)}, {result.bound.rigor}, by {result.bound.by}, "]
+    lines[0] += f"for {neighbours(str(result.bound.adjacency), result.bound.unit)}"
     if result.beyond is None or result.beyond_bound is None:
         lines.append("Less privacy was not tried: this is the end of the range that is searched.")
         return lines

@@ -95,7 +95,7 @@ def test_an_ex_post_number_is_never_in_what_may_be_said(assays: dict[str, Assay]
     assert "ε ≤ 1.04108, for this output only" in shown.proven[0]
     assert "before the run, for every output" in shown.proven[1]
     assert "1.04" not in " ".join(shown.said)
-    assert any(line.startswith("The ex-post ε:") for line in shown.unsaid)
+    assert any(line.startswith("The ex-post ε that was proven:") for line in shown.unsaid)
 
 
 def test_assumptions_that_were_tested_are_apart_from_those_that_are_taken(assays: dict[str, Assay]) -> None:
