@@ -198,7 +198,17 @@ class Workers(Executor):
 
     @property
     def workers(self) -> int:
-        return max(1, len(self._client.nthreads()))
+        return max(1, len(self._addresses()))
+
+    def _addresses(self) -> list[str]:
+        """Of the workers that there are now."""
+        from distributed import CancelledError
+
+        with reporting():
+            try:
+                return sorted(self._client.nthreads())
+            except OSError:  # it does not answer
+                raise CancelledError from None
 
     def submit(self, function: Callable[..., R], *arguments: Any, near: str = "") -> Pending[R]:
         options: dict[str, Any] = {}
@@ -231,7 +241,7 @@ class Workers(Executor):
         """The worker that keeps what a piece needs; a name that is new gets the next one in turn."""
         with self._lock:
             known = self._near.get(near)
-            addresses = sorted(self._client.nthreads())
+            addresses = self._addresses()
             if near in addresses:
                 return near
             if known not in addresses and addresses:

@@ -150,3 +150,16 @@ def test_workers_with_another_version(version: object, words: str) -> None:
 
     with pytest.raises(InputError, match=words):
         workers._check_code(Client())
+
+
+def test_a_scheduler_that_is_gone_is_one_line() -> None:
+    """Whenever that is noticed: also where workers are asked for, before a piece is sent."""
+
+    def gone() -> None:
+        raise ConnectionResetError("in <TCP (closed) ConnectionPool.ncores>")
+
+    workers_of_it = workers.Workers(types.SimpleNamespace(nthreads=gone))
+    with pytest.raises(InputError, match="the scheduler of the cluster is gone while work was under way"):
+        workers_of_it.submit(square, 1, near="one")
+    with pytest.raises(InputError, match="the scheduler of the cluster is gone while work was under way"):
+        workers_of_it.workers  # noqa: B018
