@@ -24,6 +24,10 @@ class Adjacency(StrEnum):
     """The value of one secret changes wherever it occurs; the places where it occurs are public."""
 
 
+RECORD_RELATIONS: Final = tuple(relation for relation in Adjacency if relation is not Adjacency.SECRET)
+"""The neighbouring relations of data sets, which differ in a unit of records."""
+
+
 IDENTITIES: Final[Mapping[str, Literal["id", "user"] | None]] = {
     "record": "id",
     "user": "user",
@@ -41,12 +45,13 @@ def _either(*names: str) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-_SINGLE = [kind for kind, identity in IDENTITIES.items() if identity]
-SINGLE_UNITS: Final = _either(*_SINGLE)
-"""The units `Unit.is_single`, as messages and the help list them."""
-RECORD_UNITS: Final = _either(*_SINGLE, "user(k)", "group(k)")
+SINGLE_KINDS: Final = tuple(kind for kind, identity in IDENTITIES.items() if identity)
+"""The kinds of units `Unit.is_single`."""
+SINGLE_UNITS: Final = _either(*SINGLE_KINDS)
+"""Likewise, as messages and the help list them."""
+RECORD_UNITS: Final = _either(*SINGLE_KINDS, "user(k)", "group(k)")
 """Likewise, all units but secrets."""
-UNITS: Final = _either(*_SINGLE, "user(k)", "group(k)", "secret")
+UNITS: Final = _either(*SINGLE_KINDS, "user(k)", "group(k)", "secret")
 
 
 class Identified(Protocol):

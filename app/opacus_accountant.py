@@ -24,8 +24,8 @@ from dpassay.accounting import registry
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.bounds import Bound
 from dpassay.accounting.interop import opacus
-from dpassay.accounting.interop.conditions import Condition, Normalizer
-from dpassay.accounting.interop.state import SampledGaussian, Sampler, Stated, read_as
+from dpassay.accounting.interop.conditions import Condition, Normalizer, Sampler
+from dpassay.accounting.interop.state import SampledGaussian, Stated, read_as
 
 NAME = "dpassay"
 _DEFAULTS = {"adjacency": Adjacency.ZERO_OUT, "sampler": Sampler.POISSON, "normalizer": Normalizer.UNKNOWN}

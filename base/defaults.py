@@ -54,3 +54,7 @@ TEXTS = 100_000
 EMBEDDED_TEXTS = 20_000
 """Largest number of texts embedded from each file."""
 MAUVE_CLUSTERS = 50
+
+# Models.
+DEVICES = ("auto", "cpu", "cuda")
+"""Where models run; the default first."""

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from dpassay.base import defaults
 from dpassay.base.errors import InputError, input_errors
 
 
@@ -84,6 +85,7 @@ def check_device(name: str) -> str:
     Raises:
         InputError: if it is not.
     """
-    if name not in ("auto", "cpu", "cuda"):
-        raise InputError(f"--device must be auto, cpu or cuda, not {name!r}")
+    if name not in defaults.DEVICES:
+        *others, last = defaults.DEVICES
+        raise InputError(f"--device must be {', '.join(others)} or {last}, not {name!r}")
     return name

@@ -27,7 +27,9 @@ class TextOptions(CsvOptions):
     """
 
     join: Annotated[
-        str | None, "turns: each text is a list of the turns of a chat, which are joined to lines `role: content`."
+        str | None,
+        "turns: each text is a list of the turns of a chat, which are joined to lines `role: content`.",
+        JOINS,
     ] = None
 
     def __post_init__(self) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "space"}
 """What may stand between cells, and its name on a command line; a space is never found out, since texts have some."""
 ENCODINGS = ("utf-8", "utf-16", "latin-1")
+DECIMALS = (".", ",")
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 """Endings of compressed files, and what DuckDB calls them."""
 
@@ -58,10 +59,12 @@ class CsvOptions:
     """
 
     separator: Annotated[
-        str | None, "Between the cells of CSV files: comma, semicolon, tab, bar or space. Default: found out."
+        str | None,
+        "Between the cells of CSV files: comma, semicolon, tab, bar or space. Default: found out.",
+        SEPARATORS.values(),
     ] = None
     encoding: Annotated[
-        str | None, "Of CSV files: utf-8, utf-16 or latin-1. Default: UTF-8, or UTF-16 by its mark."
+        str | None, "Of CSV files: utf-8, utf-16 or latin-1. Default: UTF-8, or UTF-16 by its mark.", ENCODINGS
     ] = None
     header: Annotated[
         bool | None, "Whether the first line of CSV files names the columns. Default: it does, or is refused."
@@ -94,11 +97,12 @@ class FileOptions(CsvOptions):
     decimal: Annotated[
         str | None,
         'The sign before decimals, "." or ",". Default: found out by column; "." in `table utility`.',
+        DECIMALS,
     ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.decimal not in (None, ".", ","):
+        if self.decimal not in (None, *DECIMALS):
             raise ValueError(f'decimal must be "." or ",", not {self.decimal!r}')
 
 

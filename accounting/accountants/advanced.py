@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from dp_accounting import DpEvent
 
+from dpassay.accounting import names
 from dpassay.accounting.accountants.base import Accountant, Unsupported
 from dpassay.accounting.accountants.basic import Basic, Exact, exact_sum
 from dpassay.accounting.bounds import Bound
@@ -51,7 +52,7 @@ class Advanced(Accountant[Alternatives]):
         Differential Privacy" (2010), for the first theorem of this kind.
     """
 
-    name = "advanced"
+    name = names.ADVANCED
     converts_groups = True
 
     def epsilon(self, delta: float) -> Bound:

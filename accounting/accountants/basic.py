@@ -9,6 +9,7 @@ from typing import Any
 
 from dp_accounting import DpEvent, dp_event
 
+from dpassay.accounting import names
 from dpassay.accounting.accountants.base import Accountant, Unsupported, noise, randomized_response_epsilon
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.bounds import Bound
@@ -61,7 +62,7 @@ class Basic(ExactSum):
     Rigor: certified. Sums are exact; an event's own ε that is a logarithm is rounded up.
     """
 
-    name = "basic"
+    name = names.BASIC
     converts_groups = True
 
     def pure(self) -> Bound:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dp_accounting import DpEvent, dp_event
 
+from dpassay.accounting import names
 from dpassay.accounting.accountants.base import Accountant, Unsupported, noise
 from dpassay.accounting.accountants.basic import PURE, Exact, ExactSum, pure_epsilon
 from dpassay.accounting.bounds import Bound
@@ -24,7 +25,7 @@ class GaussianDP(ExactSum):
     Rigor: certified. For compositions of Gaussians the answer is exact up to its rounding.
     """
 
-    name = "gdp"
+    name = names.GDP
     converts_groups = True
 
     def mu(self) -> Bound:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from dp_accounting import DpEvent, NeighboringRelation, dp_event
 
+from dpassay.accounting import names
 from dpassay.accounting.accountants.alternatives import (
     Alternatives,
     Composition,
@@ -36,7 +37,7 @@ class PrivacyLoss(DistributionAccountant):
     Rigor: estimate. The library's discretisation is pessimistic, but its truncation and rounding are not counted.
     """
 
-    name = "pld"
+    name = names.PLD
     library = "dp_accounting"
 
     def _epsilon_of(self, composition: Composition, delta: float) -> float:

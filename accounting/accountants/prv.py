@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from dp_accounting import DpEvent, dp_event
 
+from dpassay.accounting import names
 from dpassay.accounting.accountants.alternatives import (
     Alternatives,
     Composition,
@@ -36,7 +37,7 @@ class PrivacyRandomVariables(DistributionAccountant):
     floating point.
     """
 
-    name = "prv"
+    name = names.PRV
     library = "prv_accountant"
 
     def blowup(self, p: float) -> Bound:

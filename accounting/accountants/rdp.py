@@ -14,6 +14,7 @@ from typing import Self
 import numpy as np
 from dp_accounting import DpEvent, dp_event
 
+from dpassay.accounting import names
 from dpassay.accounting.accountants.base import Accountant, Unsupported, noise
 from dpassay.accounting.accountants.basic import PURE, Basic, pure_epsilon
 from dpassay.accounting.accountants.zcdp import ZeroConcentrated
@@ -64,7 +65,7 @@ class RenyiAccountant(Accountant[Renyi]):
         orders: the orders to try, each above 1.
     """
 
-    name = "rdp"
+    name = names.RDP
 
     def __init__(
         self, adjacency: Adjacency | str, unit: Unit | str | None = None, orders: Sequence[float] | None = None

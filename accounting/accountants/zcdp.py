@@ -9,6 +9,7 @@ from typing import Any
 
 from dp_accounting import dp_event
 
+from dpassay.accounting import names
 from dpassay.accounting.accountants.base import Accountant, Unsupported, noise
 from dpassay.accounting.accountants.basic import PURE, Exact, exact_sum, pure_epsilon
 from dpassay.accounting.bounds import Bound
@@ -31,7 +32,7 @@ class ZeroConcentrated(Accountant[Pair]):
     error.
     """
 
-    name = "zcdp"
+    name = names.ZCDP
     converts_groups = True
 
     def rho(self) -> Bound:

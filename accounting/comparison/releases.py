@@ -19,15 +19,13 @@ from dpassay.accounting.comparison.comparison import Answers, Comparison, Progre
 from dpassay.accounting.comparison.curves import Other, Panel, counts_to, traced
 from dpassay.accounting.conversions import formulas
 from dpassay.accounting.events import SecretReleaseDpEvent
+from dpassay.accounting.names import LAYER_METHODS, SECRET_METHODS
 from dpassay.accounting.secret_protection.accountant import SecretProtectionAccountant
 from dpassay.accounting.secret_protection.conversions import compose_curves
 from dpassay.accounting.secret_protection.noise import single_gaussian_estimate
 from dpassay.accounting.selection import bounded_range
 from dpassay.base import defaults, validate
 from dpassay.base.arrays import Floats
-
-SECRET_METHODS = ("secret_protection", "concave_majorant", "single_gaussian")
-LAYER_METHODS = ("exact", "analytic", "classical")
 
 _CURVE_POINTS, _FIGURE_POINTS = 193, 17
 _MAX_ROUNDS = 1000  # of the majorant, which composes one round at a time

@@ -9,7 +9,7 @@ from typing import Self
 
 from dp_accounting import DpEvent, dp_event
 
-from dpassay.accounting import events
+from dpassay.accounting import events, names
 from dpassay.accounting.accountants.base import Unsupported
 from dpassay.accounting.accountants.basic import Basic
 from dpassay.accounting.adjacency import Adjacency, Unit
@@ -25,7 +25,7 @@ class ExPost(Basic):
     Rigor: certified, for the one run whose costs it is given; see `of_run`.
     """
 
-    name = "ex_post"
+    name = names.EX_POST
     converts_groups = False
 
     def __init__(self, adjacency: Adjacency | str, unit: Unit | str | None = None) -> None:

@@ -11,6 +11,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
+class Sampler(StrEnum):
+    """How the records of a step were chosen."""
+
+    POISSON = "poisson"
+    """Each record independently with one probability."""
+    FIXED = "fixed"
+    """Each step a uniform sample of a fixed size, drawn anew without replacement."""
+    SHUFFLED = "shuffled"
+    """Consecutive batches of a shuffled data set."""
+    UNKNOWN = "unknown"
+    """Nobody knows; any choice that does not depend on the values of records."""
+
+
 class Normalizer(StrEnum):
     """What a step divides its noisy sum by."""
 

@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.interop.conditions import Sampler
 from dpassay.accounting.interop.names import left_unread
-from dpassay.accounting.interop.state import SampledGaussian, Sampler, State
+from dpassay.accounting.interop.state import SampledGaussian, State
 from dpassay.base import validate
 
 _VERSION = 1

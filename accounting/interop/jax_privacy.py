@@ -23,9 +23,9 @@ from dp_accounting import dp_event
 
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.events import TruncatedPoissonSampledDpEvent
-from dpassay.accounting.interop.conditions import Normalizer
+from dpassay.accounting.interop.conditions import Normalizer, Sampler
 from dpassay.accounting.interop.names import shown
-from dpassay.accounting.interop.state import Part, RepeatedEvent, SampledGaussian, Sampler, State
+from dpassay.accounting.interop.state import Part, RepeatedEvent, SampledGaussian, State
 from dpassay.base import validate
 
 _NEEDED = {"iterations", "expected_participations", "strategy"}

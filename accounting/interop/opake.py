@@ -15,8 +15,9 @@ from typing import Any
 from dp_accounting import dp_event
 
 from dpassay.accounting.events import EpsilonDeltaDpEvent, TruncatedPoissonSampledDpEvent
+from dpassay.accounting.interop.conditions import Sampler
 from dpassay.accounting.interop.names import left_unread, shown
-from dpassay.accounting.interop.state import Part, RepeatedEvent, SampledGaussian, Sampler, State
+from dpassay.accounting.interop.state import Part, RepeatedEvent, SampledGaussian, State
 from dpassay.base import validate
 
 _FIELDS = {

@@ -10,35 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from fractions import Fraction
 from typing import TypeAlias
 
 from dp_accounting import DpEvent, dp_event
 
 from dpassay.accounting import events
-from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.adjacency import RECORD_RELATIONS, Adjacency, Unit
 from dpassay.accounting.interop import conditions
-from dpassay.accounting.interop.conditions import Condition, Normalizer, Unstated
+from dpassay.accounting.interop.conditions import Condition, Normalizer, Sampler, Unstated
 from dpassay.base import validate
 
 MAX_STEPS = 10**7
 """The largest number of steps, or of equal releases, in a part."""
-
-_RELATIONS = tuple(relation.value for relation in Adjacency if relation is not Adjacency.SECRET)
-
-
-class Sampler(StrEnum):
-    """How the records of a step were chosen."""
-
-    POISSON = "poisson"
-    """Each record independently with one probability."""
-    FIXED = "fixed"
-    """Each step a uniform sample of a fixed size, drawn anew without replacement."""
-    SHUFFLED = "shuffled"
-    """Consecutive batches of a shuffled data set."""
-    UNKNOWN = "unknown"
-    """Nobody knows; any choice that does not depend on the values of records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +153,7 @@ class Stated:
         if records is not None:
             validate.integer(minimum=1, records=records)
         return cls(
-            adjacency=None if adjacency is None else Adjacency(validate.one_of(_RELATIONS, adjacency=adjacency)),
+            adjacency=None if adjacency is None else Adjacency(validate.one_of(RECORD_RELATIONS, adjacency=adjacency)),
             sampler=None if sampler is None else Sampler(validate.one_of(tuple(Sampler), sampler=sampler)),
             records=records,
             unit=None if unit is None else Unit.parse(unit),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from dp_accounting import DpEvent, dp_event
 
+from dpassay.accounting import names
 from dpassay.accounting.accountants.advanced import Advanced
 from dpassay.accounting.accountants.base import Accountant, Unsupported, noise, randomized_response_epsilon
 from dpassay.accounting.accountants.basic import Basic
@@ -63,7 +64,7 @@ class Lattice(Accountant[DominatingPair]):
         width: the requested relative width of intervals.
     """
 
-    name = "lattice"
+    name = names.LATTICE
     converts_groups = True
 
     def __init__(self, adjacency: Adjacency | str, unit: Unit | str | None = None, width: float = WIDTH) -> None:

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 import numpy as np
 from dp_accounting import DpEvent, dp_event
 
+from dpassay.accounting.names import ORDERS
 from dpassay.base import validate
 from dpassay.base.arrays import Integers
 
 MAX_STEPS = 2**20
 """The most steps of all epochs together."""
-ORDERS = ("any", "same")
 """How the steps of a record in two epochs may be related: not at all, or it has the same place in every epoch."""
 
 

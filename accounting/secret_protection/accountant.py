@@ -22,7 +22,7 @@ import numpy as np
 from dp_accounting import DpEvent, dp_event
 from numpy.typing import ArrayLike
 
-from dpassay.accounting import events
+from dpassay.accounting import events, names
 from dpassay.accounting.accountants.base import Accountant, Unsupported
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.accounting.bounds import Bound, Direction, Interval
@@ -79,7 +79,7 @@ class SecretProtectionAccountant(Accountant[Releases]):
     Disjoint parts compose like rounds, not at the worst part, since one secret may occur in several parts.
     """
 
-    name = "secret_protection"
+    name = names.SECRET_PROTECTION
 
     def __init__(self, adjacency: Adjacency | str = Adjacency.SECRET, unit: Unit | str | None = None) -> None:
         super().__init__(adjacency, unit or Unit("secret"))

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from dp_accounting import DpEvent, dp_event
 
+from dpassay.accounting.names import NEGATIVE_BINOMIAL, RUN_DISTRIBUTIONS, RUN_SHAPES
 from dpassay.accounting.tuning.runs import NumberOfRuns
 from dpassay.base import validate
 from dpassay.base.number_format import format_number
-
-_SHAPES = {"geometric": 1.0, "poisson": math.inf, "logarithmic": 0.0}
-_WITH_SHAPE = "truncated_negative_binomial"
-DISTRIBUTIONS = (*_SHAPES, _WITH_SHAPE)
-"""The laws of a random number of runs, by their names."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +19,7 @@ class Tuning:
     Attributes:
         runs: how many there were, at least 1, if their number was fixed; all of them are then charged.
         mean: else the expected number, at least 1 (for a Poisson number above 0).
-        distribution: of the number of runs, one of `DISTRIBUTIONS`; geometric if it is not said.
+        distribution: of the number of runs, one of `RUN_DISTRIBUTIONS`; geometric if it is not said.
         shape: of a truncated negative binomial number, at least 0.
     """
 
@@ -42,13 +37,13 @@ class Tuning:
                 raise ValueError("distribution and shape are of a random number of runs: give its mean, not runs")
             return
         if self.distribution is not None:
-            validate.one_of(DISTRIBUTIONS, distribution=self.distribution)
-        if (self.shape is None) == (self.distribution == _WITH_SHAPE):
-            raise ValueError(f"shape goes with distribution {_WITH_SHAPE}, and with no other")
+            validate.one_of(RUN_DISTRIBUTIONS, distribution=self.distribution)
+        if (self.shape is None) == (self.distribution == NEGATIVE_BINOMIAL):
+            raise ValueError(f"shape goes with distribution {NEGATIVE_BINOMIAL}, and with no other")
         self._number()
 
     def _number(self) -> NumberOfRuns:
-        shape = _SHAPES[self.distribution or "geometric"] if self.shape is None else self.shape
+        shape = RUN_SHAPES[self.distribution or "geometric"] if self.shape is None else self.shape
         return NumberOfRuns(self.mean or 0.0, shape)
 
     def of(self, run: DpEvent) -> DpEvent:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpassay.base.number_format import format_lower, format_number, format_upper
+from dpassay.cli import completion
 from dpassay.cli.options import AllStatements, Anchor, Json, Quiet, show, with_fields
 
 if TYPE_CHECKING:
@@ -33,7 +34,10 @@ def account(
         float | None, typer.Option(help="δ at which ε is computed, in (0, 1). Default: the δ of the claims.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="Use this accountant only. Default: all that support the events.")
+        str | None,
+        typer.Option(
+            help="Use this accountant only. Default: all that support the events.", autocompletion=completion.method
+        ),
     ] = None,
     p: Annotated[
         float | None,

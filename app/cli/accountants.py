@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpassay.cli import completion
 from dpassay.cli.options import Json, Quiet, show
 
 if TYPE_CHECKING:
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
 
 def accountants(
     adjacency: Annotated[
-        str | None, typer.Option(help="add_remove, replace_one, zero_out or secret. Default: all.")
+        str | None,
+        typer.Option(
+            help="add_remove, replace_one, zero_out or secret. Default: all.", autocompletion=completion.any_adjacency
+        ),
     ] = None,
     json_: Json = False,
     quiet: Quiet = False,

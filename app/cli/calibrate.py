@@ -11,6 +11,8 @@ from dpassay.base import defaults
 from dpassay.base.errors import input_errors
 from dpassay.base.number_format import format_number
 from dpassay.base.terminal import say
+from dpassay.cli import completion
+from dpassay.cli.completion import complete
 from dpassay.cli.default_command import DefaultCommandGroup
 from dpassay.cli.options import (
     REQUIRED,
@@ -72,7 +74,12 @@ _SECRET_TARGET: list[Option] = [
     ),
     ("p", Annotated[float, typer.Option(help=_P)], REQUIRED),
 ]
-Method = Annotated[str | None, typer.Option(help="Accountant that computes the bound. Default: the certified lattice.")]
+Method = Annotated[
+    str | None,
+    typer.Option(
+        help="Accountant that computes the bound. Default: the certified lattice.", autocompletion=completion.method
+    ),
+]
 Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", help="Draw what attacks can do against the parameter: .svg, .pdf or .png."),
@@ -119,7 +126,11 @@ def _mechanism(name: str, command: Command) -> None:
     options = [
         *(option for option in parameters if option[2] is REQUIRED),
         *(_SECRET_TARGET if secret else _TARGETS),
-        ("find", Annotated[str, typer.Option(help=f"What to find: {choice}.")], next(iter(mechanism.finds))),
+        (
+            "find",
+            Annotated[str, typer.Option(help=f"What to find: {choice}.", autocompletion=complete(mechanism.finds))],
+            next(iter(mechanism.finds)),
+        ),
         *sorted(
             (option for option in parameters if option[2] is not REQUIRED),
             key=lambda option: option[0] in mechanism.finds.values(),

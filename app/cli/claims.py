@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpassay.base.terminal import say
-from dpassay.cli import options
+from dpassay.cli import completion, options
 from dpassay.cli.exit_codes import ExitCode
 from dpassay.cli.options import Cluster, Json, Quiet, Workers
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def claims(
-    ids: Annotated[list[str] | None, typer.Argument(help="Claims, such as 000-4. Default: all.")] = None,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(help="Claims, such as 000-4. Default: all.", autocompletion=completion.published_claim),
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the counterexample or the proof of each, step by step.")
     ] = False,

@@ -9,6 +9,8 @@ import typer
 
 from dpassay.base import defaults
 from dpassay.base.number_format import format_duration, format_interval, format_upper
+from dpassay.cli import completion
+from dpassay.cli.completion import complete
 from dpassay.cli.default_command import DefaultCommandGroup
 from dpassay.cli.options import (
     REQUIRED,
@@ -51,7 +53,7 @@ app = typer.Typer(
     epilog="Example: dpassay compare dp-sgd --noise-multiplier 1 --sampling-probability .01 --steps 10000 --delta 1e-5",
 )
 
-Method = Annotated[list[str] | None, typer.Option(help="Use this accountant; repeatable. Default: all.")]
+_METHOD = "Use this accountant; repeatable. Default: all."
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="Draw all curves into this .svg, .pdf or .png file.")
 ]
@@ -101,12 +103,13 @@ def _mechanism(name: str, command: Command) -> None:
         _show(compared, json_, quiet)
 
     secret = mechanism.at == "p"
+    method_option = typer.Option(help=_METHOD, autocompletion=complete(mechanism.methods))
     options = [
         *(option for option in parameters if option[2] is REQUIRED),
         (mechanism.at, P if secret else Delta, REQUIRED),
         *(option for option in parameters if option[2] is not REQUIRED),
         *([] if secret else [("adjacency", Adjacency, mechanism.adjacency), *unit_options(mechanism)]),
-        ("method", Method, None),
+        ("method", Annotated[list[str] | None, method_option], None),
         ("output", Output, None),
         ("title", Title, ""),
         ("seconds", Seconds, defaults.COMPARISON_SECONDS),
@@ -132,7 +135,7 @@ def ledger(
     ],
     delta: Delta,
     statements: AllStatements,
-    method: Method = None,
+    method: Annotated[list[str] | None, typer.Option(help=_METHOD, autocompletion=completion.method)] = None,
     anchor: Anchor = None,
     output: Output = None,
     title: Title = "",

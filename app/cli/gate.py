@@ -9,6 +9,7 @@ import typer
 
 from dpassay.accounting.adjacency import RECORD_UNITS
 from dpassay.base.terminal import say
+from dpassay.cli import completion
 from dpassay.cli.exit_codes import ExitCode
 from dpassay.cli.options import Anchor, Json, Quiet, Statements, show, unit_of_files, with_fields
 
@@ -26,7 +27,8 @@ def gate(
         str | None,
         typer.Option(
             help=f"Privacy unit of the policy: {RECORD_UNITS}. Default: that of the files. Files of other "
-            "libraries that record no unit are taken to be about this one."
+            "libraries that record no unit are taken to be about this one.",
+            autocompletion=completion.unit,
         ),
     ] = None,
     records_per_user: Annotated[
@@ -36,7 +38,9 @@ def gate(
     adjacency: Annotated[
         str | None,
         typer.Option(
-            help="Neighbouring relation of the policy: add_remove, replace_one or zero_out. Default: that of the files."
+            help="Neighbouring relation of the policy: add_remove, replace_one or zero_out. Default: that of the "
+            "files.",
+            autocompletion=completion.adjacency,
         ),
     ] = None,
     statements: Statements,

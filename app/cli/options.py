@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar, g
 
 import typer
 
-from dpassay.accounting.adjacency import RECORD_UNITS
+from dpassay.accounting.adjacency import RECORD_RELATIONS, RECORD_UNITS, SINGLE_KINDS
+from dpassay.accounting.interop.conditions import Condition, Normalizer, Sampler
 from dpassay.base.errors import InputError, input_errors
+from dpassay.cli import completion
+from dpassay.cli.completion import complete
 from dpassay.cli.exit_codes import of_audit
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ Ignore = Annotated[list[str] | None, typer.Option(help="Column to leave out, suc
 
 # Models.
 Model = Annotated[str | None, typer.Option(help="A local model folder or a hub id, used instead of the claim's model.")]
-Device = Annotated[str, typer.Option(help="Where models run: auto, cpu or cuda.")]
+Device = Annotated[str, typer.Option(help="Where models run: auto, cpu or cuda.", autocompletion=completion.device)]
 Download = Annotated[
     bool, typer.Option("--download", help="Download models and data sets that are not on this machine.")
 ]
@@ -67,7 +70,12 @@ AllowEndpoint = Annotated[
 
 # Accounting.
 Delta = Annotated[float, typer.Option(help="δ at which ε is computed, in (0, 1).")]
-Adjacency = Annotated[str, typer.Option(help="Neighbouring relation: add_remove, replace_one or zero_out.")]
+Adjacency = Annotated[
+    str,
+    typer.Option(
+        help="Neighbouring relation: add_remove, replace_one or zero_out.", autocompletion=completion.adjacency
+    ),
+]
 
 # Audits.
 BoundDelta = Annotated[float, typer.Option(help="δ at which ε is bounded, in [0, 1).")]
@@ -77,12 +85,16 @@ Seed = Annotated[
 ]
 
 
-Unit = Annotated[str, typer.Option(help=f"What is protected: {RECORD_UNITS}.")]
+Unit = Annotated[str, typer.Option(help=f"What is protected: {RECORD_UNITS}.", autocompletion=completion.unit)]
 RecordsPerUser = Annotated[
     int | None, typer.Option(help="With --unit user: the most records of a user, each drawn and clipped by itself.")
 ]
 SampledBy = Annotated[
-    str | None, typer.Option(help="With --unit user: user if each is drawn, and clipped, with all records; or record.")
+    str | None,
+    typer.Option(
+        help="With --unit user: user if each is drawn, and clipped, with all records; or record.",
+        autocompletion=completion.sampled_by,
+    ),
 ]
 
 T = TypeVar("T")
@@ -93,7 +105,9 @@ class Statements:
     """What files of other libraries do not record."""
 
     sampler: Annotated[
-        str | None, "For files of other libraries: how records were sampled: poisson, fixed, shuffled or unknown."
+        str | None,
+        "For files of other libraries: how records were sampled: poisson, fixed, shuffled or unknown.",
+        Sampler,
     ] = None
     records: Annotated[
         int | None, "For files of other libraries: the number of records; needed with --sampler fixed."
@@ -102,11 +116,13 @@ class Statements:
         str | None,
         "For files of other libraries: what noisy sums were divided by: public (the same number for neighbours), "
         "batch (depends on the size of the data) or unknown.",
+        Normalizer,
     ] = None
     condition: Annotated[
         list[str] | None,
         "State that a condition holds that no file records: clipping, noise, once, epochs, independent, event, "
         "disjoint, run, newest or recorded; repeatable.",
+        Condition,
     ] = None
 
     def words(self) -> dict[str, Any]:
@@ -129,9 +145,11 @@ class AllStatements(Statements):
     """The same, with the neighbouring relation and the unit."""
 
     adjacency: Annotated[
-        str | None, "For files of other libraries: the neighbouring relation: add_remove, replace_one or zero_out."
+        str | None,
+        "For files of other libraries: the neighbouring relation: add_remove, replace_one or zero_out.",
+        RECORD_RELATIONS,
     ] = None
-    unit: Annotated[str | None, f"For files of other libraries: the privacy unit: {RECORD_UNITS}."] = None
+    unit: Annotated[str | None, f"For files of other libraries: the privacy unit: {RECORD_UNITS}.", SINGLE_KINDS] = None
     records_per_user: Annotated[
         int | None, "With --unit user: the most records of a user, where events are charged for one record."
     ] = None
@@ -149,7 +167,8 @@ REQUIRED: Any = inspect.Parameter.empty
 
 
 def options_of(kind: type, optional: Collection[str] = ()) -> list[Option]:
-    """The fields of a dataclass whose annotations have a help text, as options; those that must be given first.
+    """The fields of a dataclass whose annotations have a help text, as options; those that must be given first. What
+    follows the help text, if anything does, are the words that a value can be.
 
     Args:
         kind: the dataclass.
@@ -160,10 +179,11 @@ def options_of(kind: type, optional: Collection[str] = ()) -> list[Option]:
     for field in fields(kind):
         if get_origin(hints[field.name]) is not Annotated:
             continue
-        of, text = get_args(hints[field.name])
+        of, text, *words = get_args(hints[field.name])
         flag = [f"--{field.name}"] if of is bool else []
+        option = typer.Option(*flag, help=text, autocompletion=complete(words[0]) if words else None)
         default = None if field.name in optional else REQUIRED if field.default is MISSING else field.default
-        annotation = Annotated[of | None if field.name in optional else of, typer.Option(*flag, help=text)]  # type: ignore[valid-type]
+        annotation = Annotated[of | None if field.name in optional else of, option]  # type: ignore[valid-type]
         options.append((field.name, annotation, default))
     return sorted(options, key=lambda option: option[2] is not REQUIRED)
 

@@ -20,8 +20,8 @@ from dpassay.accounting.bounds import Bound, Risk
 from dpassay.accounting.comparison.risks import risks_of_run
 from dpassay.accounting.events import EpsilonDeltaDpEvent
 from dpassay.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP, SecretProtection
-from dpassay.accounting.interop.conditions import Condition, Unstated
-from dpassay.accounting.interop.state import Sampler, Stated, read_as
+from dpassay.accounting.interop.conditions import Condition, Sampler, Unstated
+from dpassay.accounting.interop.state import Stated, read_as
 from dpassay.accounting.lattice.accountant import Lattice
 from dpassay.accounting.ledger.entries import LedgerError
 from dpassay.accounting.ledger.evidence import Basis

@@ -10,13 +10,11 @@ from typing import Any, Unpack
 
 from dp_accounting import DpEvent
 
-from dpassay.accounting.adjacency import Adjacency, Unit
+from dpassay.accounting.adjacency import RECORD_RELATIONS, Adjacency, Unit
 from dpassay.accounting.bounds import Bound, Rigor, Risk
 from dpassay.accounting.comparison.comparison import Answers, Comparison, Row, compare, unit_of
 from dpassay.accounting.comparison.curves import Other, Panel, panels
 from dpassay.accounting.comparison.releases import (
-    LAYER_METHODS,
-    SECRET_METHODS,
     compare_layers,
     compare_secret,
     layer_panels,
@@ -27,6 +25,7 @@ from dpassay.accounting.interop.state import Stated
 from dpassay.accounting.lattice.accountant import Lattice
 from dpassay.accounting.ledger.evidence import Basis
 from dpassay.accounting.ledger.ledger import Ledger
+from dpassay.accounting.names import METHODS
 from dpassay.accounting.registry import ACCOUNTANTS, account
 from dpassay.base import defaults, validate
 from dpassay.base.errors import InputError, input_errors
@@ -36,9 +35,6 @@ from dpassay.base.progress import Progress
 from dpassay.jobs.drawings import check_drawing, write_drawing
 from dpassay.jobs.inputs import StatementWords, open_inputs
 from dpassay.jobs.mechanisms import Mechanism, Secret, Vectors
-
-_RECORD = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)
-
 
 _EXACT = Basis()
 
@@ -63,7 +59,7 @@ class ComparisonSettings:
     prior: float = defaults.PRIOR
     progress: Progress = field(default_factory=Progress)
 
-    def check(self, methods: Sequence[str] = tuple(ACCOUNTANTS)) -> None:
+    def check(self, methods: Sequence[str] = METHODS) -> None:
         """Raises `ValueError` for invalid settings, before any work is done; `methods` are the allowed accountants."""
         for method in self.methods:
             validate.one_of(methods, method=method)
@@ -147,11 +143,11 @@ def compare_mechanism(
         case Vectors():
             return _vectors(mechanism, at, adjacency, settings)
     with input_errors():
-        settings.check((*ACCOUNTANTS, *mechanism.also))
+        settings.check(mechanism.methods)
         relation = _relation(adjacency, at)
         event = mechanism.event(relation)
     others = mechanism.others(relation, at)
-    if settings.methods and not set(mechanism.also) & set(settings.methods):
+    if settings.methods and set(settings.methods) <= set(METHODS):
         others = {}, {}
     unit = unit or Unit()
     if unit.is_group:  # other methods answer for one record
@@ -179,12 +175,12 @@ def compare_mechanism(
 def _secret(secret: Secret, p: float, settings: ComparisonSettings) -> Compared:
     """The posterior probability r of guessing a secret."""
     with input_errors():
-        settings.check(SECRET_METHODS)
+        settings.check(secret.methods)
         validate.open_probability(p=p)
         secret.event(secret.adjacency)
         release = secret.release(secret.adjacency)
     with settings.progress.stage("accountants") as step:
-        methods = settings.methods or SECRET_METHODS
+        methods = settings.methods or secret.methods
         result = compare_secret(release, p, secret.rounds, methods=methods, progress=step)
     drawn = settings.output is not None
     curves = secret_panels(release, secret.rounds, result, seconds=settings.seconds) if drawn else ()
@@ -195,12 +191,12 @@ def _secret(secret: Secret, p: float, settings: ComparisonSettings) -> Compared:
 def _vectors(vectors: Vectors, delta: float, adjacency: str, settings: ComparisonSettings) -> Compared:
     """The noise that an ε needs for the vectors of several layers, or the ε of a noise."""
     with input_errors():
-        settings.check(LAYER_METHODS)
+        settings.check(vectors.methods)
         relation = _relation(adjacency, delta)
         released = vectors.released(relation)
     asked = {"epsilon": vectors.epsilon, "sigma": vectors.sigma}
     with settings.progress.stage("accountants") as step:
-        methods = settings.methods or LAYER_METHODS
+        methods = settings.methods or vectors.methods
         result = compare_layers(released, delta=delta, methods=methods, progress=step, **asked)
     drawn = settings.output is not None
     curves = layer_panels(released, result, seconds=settings.seconds, **asked) if drawn else ()
@@ -260,7 +256,7 @@ def _ledger_assumptions(ledger: Ledger, basis: Basis) -> list[str]:
 
 def _relation(adjacency: str, delta: float) -> Adjacency:
     validate.open_probability(delta=delta)
-    return Adjacency(validate.one_of(tuple(map(str, _RECORD)), adjacency=adjacency))
+    return Adjacency(validate.one_of(RECORD_RELATIONS, adjacency=adjacency))
 
 
 def _compare_event(

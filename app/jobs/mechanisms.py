@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dpassay.accounting.calibration.parameter_search import ParameterSearch
+from dpassay.accounting.names import LAYER_METHODS, METHODS, ORDERS, RUN_DISTRIBUTIONS, SECRET_METHODS
 from dpassay.base import validate
 from dpassay.base.number_format import format_number, format_upper
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 MAX_RELEASES = 10**9
 """The most steps, releases, selections or rounds of a mechanism."""
 MAX_OCCURRENCES = 10**6
+SAMPLED_UNITS = ("record", "user")
+"""What a draw of a sample chooses, with all of its records."""
 
 _MAX_STEPS = 10**7
 _MAX_ROUNDS = 10**4
@@ -44,7 +47,7 @@ class Mechanism:
     Attributes:
         at: what the bounds are at: delta, or p for the probability of guessing a secret.
         adjacency: the default neighbouring relation.
-        also: the method that `others` adds to the accountants, if there is one.
+        methods: the methods that are compared: accountants, and what `others` adds to them.
         assumptions: of all bounds, in sentences.
         finds: the words of `--find`, the default first, and the parameter that each means.
         stands_in: parameters from which others follow, which then need not be given.
@@ -55,7 +58,7 @@ class Mechanism:
 
     at: ClassVar[str] = "delta"
     adjacency: ClassVar[str] = "add_remove"
-    also: ClassVar[tuple[str, ...]] = ()
+    methods: ClassVar[tuple[str, ...]] = METHODS
     assumptions: ClassVar[tuple[str, ...]] = ()
     finds: ClassVar[Mapping[str, str]] = {}
     stands_in: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -125,7 +128,9 @@ class DpSgd(Mechanism):
         float | None, "Instead of --tuning-runs: mean of a random number of runs, of which only the best is released."
     ] = None
     tuning_distribution: Annotated[
-        str | None, "With --tuning-mean: geometric (default), poisson, logarithmic or truncated_negative_binomial."
+        str | None,
+        "With --tuning-mean: geometric (default), poisson, logarithmic or truncated_negative_binomial.",
+        RUN_DISTRIBUTIONS,
     ] = None
     tuning_shape: Annotated[float | None, "Shape of a truncated negative binomial number of runs, at least 0."] = None
 
@@ -239,7 +244,7 @@ def stated_unit(mechanism: type[Mechanism], unit: str, records_per_user: int | N
 
     known = Unit.parse(unit)
     if sampled_by is not None:
-        validate.one_of(("record", "user"), sampled_by=sampled_by)
+        validate.one_of(SAMPLED_UNITS, sampled_by=sampled_by)
         if not mechanism.sampled:
             raise ValueError("--sampled-by is for mechanisms that draw samples, and this one does not; leave it out")
     if known != Unit("user"):
@@ -402,7 +407,7 @@ class Selection(Mechanism):
     temperature: Annotated[float | None, "With --clip: the temperature of the softmax."] = None
     batch_size: Annotated[int | None, "With --clip: the public denominator of the mean."] = None
 
-    also = ("adaptive",)
+    methods = (*METHODS, "adaptive")
 
     def bounded_range(self, adjacency: str) -> float:
         """η of one selection; a `ValueError` unless either η or all that it follows from is given."""
@@ -485,6 +490,7 @@ class Secret(Mechanism):
 
     at = "p"
     adjacency = "secret"
+    methods = SECRET_METHODS
     finds: ClassVar = {"noise": "sigma", "rounds": "rounds"}
     repeated = "rounds"
 
@@ -539,6 +545,7 @@ class Vectors(Mechanism):
     sigma: Annotated[float | None, "Instead of --epsilon: standard deviation of the noise on each coordinate."] = None
 
     adjacency = "replace_one"
+    methods = LAYER_METHODS
 
     def released(self, adjacency: Adjacency) -> Layers:
         """The means; a `ValueError` for parameters out of range, or unless one of ε and σ is given."""
@@ -579,7 +586,9 @@ class Tree(Mechanism):
     restart_every: Annotated[
         int | None, "A new tree begins after so many steps. Default: one tree over all epochs."
     ] = None
-    order: Annotated[str, "Place of a record in the epochs: any, or same if it is that of the first epoch."] = "any"
+    order: Annotated[str, "Place of a record in the epochs: any, or same if it is that of the first epoch.", ORDERS] = (
+        "any"
+    )
 
     adjacency = "zero_out"
     assumptions = (

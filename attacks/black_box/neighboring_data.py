@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from dpassay.attacks.black_box.output_events import Event
 from dpassay.base import validate
 from dpassay.data.cells import as_number
 from dpassay.data.columns import word_of
+
+RELATIONS: Final = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE)
+"""The neighbouring relations of which pairs are made."""
 
 _MANY = 1_000_000  # ids that are made up, at most
 _COUNTED = re.compile(r"(.*?)(\d+)(\D*)")

@@ -17,7 +17,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,6 +38,7 @@ from dpassay.mechanisms.secret_evolution.clustering import (
 
 Noise = Literal["recorded", "os"]
 Variant = Literal["sound", "as_published"]
+VARIANTS: tuple[Variant, ...] = get_args(Variant)
 
 _ANGLE = 0.1  # between u and an e_v, and between −u and a record
 _BEYOND = 4  # distance of a record from the origin in radii, so that a release without clipping is detected

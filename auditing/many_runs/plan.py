@@ -17,7 +17,7 @@ import numpy as np
 from dpassay import __version__
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.attacks.black_box.column_facts import ColumnFacts, Row, describe_columns
-from dpassay.attacks.black_box.neighboring_data import NeighboringData, Sample, data_sets_of
+from dpassay.attacks.black_box.neighboring_data import RELATIONS, NeighboringData, Sample, data_sets_of
 from dpassay.attacks.black_box.output_features import Features, OutputFeatures
 from dpassay.attacks.black_box.own_neighbors import own_pair
 from dpassay.attacks.black_box.probes import FINDS as PROBE_FINDS
@@ -386,8 +386,8 @@ def _checked_unit(unit: str, epsilon: float | None, delta: float, adjacency: str
             f"neighbours differ in a record or a group of records, not in unit {group}; for a user give 'group(k)' "
             "with the most records that a user may have"
         )
-    if adjacency not in ("add_remove", "replace_one"):
-        raise ValueError(f"adjacency must be add_remove or replace_one, not {adjacency!r}")
+    if adjacency not in RELATIONS:
+        raise ValueError(f"adjacency must be {' or '.join(RELATIONS)}, not {adjacency!r}")
     return group
 
 

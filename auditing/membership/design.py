@@ -8,11 +8,16 @@ from dataclasses import dataclass, field
 from dpassay.accounting.adjacency import Unit
 from dpassay.accounting.guarantees import ApproxDP, PureDP
 from dpassay.auditing.files import claimed_guarantee
-from dpassay.audits.games.membership_design import MembershipDesign, Side
+from dpassay.audits.games.membership_design import SIDES, MembershipDesign, Side
 from dpassay.base import defaults
 from dpassay.base.errors import InputError, input_errors
 from dpassay.base.progress import Progress
 from dpassay.data.chats import TEXTS, TextOptions
+
+SIGNAL_ATTACKS = ("loss", "lira-online", "lira-offline", "rmia-online", "rmia-offline")
+"""Attacks on models, by the signals of them and of reference models."""
+TEXT_ATTACKS = ("ngram", "neighbourhood")
+"""Attacks on synthetic text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +53,8 @@ class MembershipSettings:
         """
         side: Side = "in" if self.side == "in" else "both"
         with input_errors():
-            if self.side not in ("both", "in"):
-                raise ValueError(f"--side must be both or in, not {self.side!r}")
+            if self.side not in SIDES:
+                raise ValueError(f"--side must be {' or '.join(SIDES)}, not {self.side!r}")
             return MembershipDesign(
                 guesses=self.guesses,
                 side=side,

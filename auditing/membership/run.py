@@ -14,7 +14,7 @@ import numpy as np
 from dpassay import __version__
 from dpassay.accounting.adjacency import Adjacency, Unit
 from dpassay.auditing.alike import unlike_texts
-from dpassay.auditing.membership.design import MembershipSettings
+from dpassay.auditing.membership.design import SIGNAL_ATTACKS, TEXT_ATTACKS, MembershipSettings
 from dpassay.auditing.membership.files import Signals, check_disjoint, read_candidates, read_signals
 from dpassay.audits.games.membership import membership_audit
 from dpassay.audits.games.membership_design import MembershipDesign, MembershipScores
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 
 NAME = "membership-audit.json"
-SIGNAL_ATTACKS = ("loss", "lira-online", "lira-offline", "rmia-online", "rmia-offline")
 MAX_REFERENCES = 10_000
-TEXT_ATTACKS = ("ngram", "neighbourhood")
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, get_args
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from dpassay import __version__
 from dpassay.accounting.guarantees import SecretProtection
 from dpassay.accounting.secret_protection.noise import blowup, noise_for
 from dpassay.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
-from dpassay.attacks.secrets.games import Variant
+from dpassay.attacks.secrets.games import VARIANTS, Variant
 from dpassay.auditing.secrets.attack import audit_secret, number_of_values
 from dpassay.audits.result import AuditResult, refuted_where_concluded
 from dpassay.base import defaults, validate
@@ -130,7 +130,7 @@ def audit_secrets(
     with input_errors():
         guarantee = SecretProtection(p, r)
         validate.open_probability(confidence=confidence)
-        validate.one_of(get_args(Variant), variant=variant)
+        validate.one_of(VARIANTS, variant=variant)
         validate.integer(minimum=1, maximum=MAX_OCCURRENCES, occurrences=occurrences)
         validate.integer(minimum=1, maximum=MAX_ROUNDS, rounds=rounds)
         validate.probability(sampling_probability=sampling_probability)

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from scipy import special
@@ -16,6 +16,7 @@ from dpassay.base import defaults, validate
 from dpassay.base.arrays import Bools, Floats
 
 Side: TypeAlias = Literal["both", "in"]
+SIDES: tuple[Side, ...] = get_args(Side)
 
 MIN_GUESSES = 100
 UNFAIR_LEVEL = 0.001
@@ -88,7 +89,7 @@ class MembershipDesign:
     def __post_init__(self) -> None:
         for r in self.guesses:
             validate.integer(minimum=1, guesses=r)
-        validate.one_of(("both", "in"), side=self.side)
+        validate.one_of(SIDES, side=self.side)
         validate.probability_below_one(delta=self.delta)
         validate.open_probability(confidence=self.confidence)
         validate.integer(seed=self.seed)

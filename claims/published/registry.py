@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, resources
@@ -14,10 +13,8 @@ from pydantic import ValidationError
 
 from dpassay.accounting.bounds import json_number
 from dpassay.audits.verdict_wording import Name
+from dpassay.claims.published.ids import ROWS, published_ids
 from dpassay.claims.published.statement import Check, CheckResult, PublishedClaim, source_in_words, verdict
-
-ROWS = "dpassay.claims.published.rows"
-"""The package of the files, `examples/claims/published` in the repository."""
 
 
 @dataclass(frozen=True)
@@ -70,24 +67,17 @@ def read_published_claims() -> tuple[PublishedClaim, ...]:
         ValueError: if a file is no published claim, names no check, or has the id of another.
     """
     results = []
-    for file in resources.files(ROWS).iterdir():
-        if file.name.endswith(".yaml"):
-            content = yaml.safe_load(file.read_text(encoding="utf-8"))
-            try:
-                claim = PublishedClaim.model_validate(content)
-            except ValidationError as error:
-                raise ValueError(f"{file.name}: {error}") from None
-            if f"{claim.id}.yaml" != file.name:
-                raise ValueError(f"{file.name}: its id is {claim.id}")
-            _check_of(claim)
-            results.append(claim)
-    return tuple(sorted(results, key=lambda claim: _natural(claim.id)))
-
-
-def _natural(name: str) -> list[tuple[bool, int, str]]:
-    """A key that sorts 004-10 after 004-9."""
-    parts = re.split(r"(\d+)", name)
-    return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts if part]
+    for name in published_ids():
+        content = yaml.safe_load((resources.files(ROWS) / f"{name}.yaml").read_text(encoding="utf-8"))
+        try:
+            claim = PublishedClaim.model_validate(content)
+        except ValidationError as error:
+            raise ValueError(f"{name}.yaml: {error}") from None
+        if claim.id != name:
+            raise ValueError(f"{name}.yaml: its id is {claim.id}")
+        _check_of(claim)
+        results.append(claim)
+    return tuple(results)
 
 
 def check_claim(claim: PublishedClaim) -> CheckedClaim:

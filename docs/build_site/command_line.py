@@ -12,6 +12,7 @@ from dpassay.cli.exit_codes import MEANINGS
 INTRODUCTION = """# Command line
 
 Every command has `--help`, which says what is written here. A user's mistake is one line and exit code 2.
+`dpassay --install-completion` makes your shell complete commands, options, and values that are of a known set.
 """
 
 

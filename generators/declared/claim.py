@@ -16,10 +16,10 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from dpassay.accounting import events
 from dpassay.accounting.adjacency import RECORD_UNITS, Adjacency, Unit
-from dpassay.accounting.interop.conditions import Condition, Normalizer, Unstated
+from dpassay.accounting.interop.conditions import Condition, Normalizer, Sampler, Unstated
 from dpassay.accounting.interop.dp_accounting_events import declared_event
 from dpassay.accounting.interop.read import read_state
-from dpassay.accounting.interop.state import RepeatedEvent, SampledGaussian, Sampler, State, Stated, check_used, read_as
+from dpassay.accounting.interop.state import RepeatedEvent, SampledGaussian, State, Stated, check_used, read_as
 from dpassay.accounting.ledger.entries import LedgerError
 from dpassay.accounting.ledger.evidence import (
     NEWEST,

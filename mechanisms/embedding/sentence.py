@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.base.extras import install
 from dpassay.mechanisms.embedding.embedder import Vectors, unit_rows
 from dpassay.mechanisms.models.model_folder import check_embedder
@@ -70,7 +70,7 @@ class SentenceEmbedder:
         Raises:
             ValueError: one line, if the package is not installed or there is no such model.
         """
-        validate.one_of(("auto", "cpu", "cuda"), device=device)
+        validate.one_of(defaults.DEVICES, device=device)
         validate.integer(minimum=1, texts_at_once=texts_at_once)
         try:
             from sentence_transformers import SentenceTransformer

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dpassay.base import validate
+from dpassay.base import defaults, validate
 from dpassay.mechanisms.models import chat_templates, model_folder, row_modules, row_shapes
 from dpassay.mechanisms.models.decoding import FixedRows, PackedRows, RowShape, layer_kinds
 from dpassay.mechanisms.models.model_folder import BUILTIN
@@ -74,7 +74,7 @@ class LanguageModel:
         Raises:
             ValueError: one line, if this is not a supported causal language model.
         """
-        validate.one_of(("auto", "cpu", "cuda"), device=device)
+        validate.one_of(defaults.DEVICES, device=device)
         validate.one_of(("auto", *_DTYPES), dtype=dtype)
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -15,7 +15,7 @@ import yaml
 
 from dpassay import audit
 from dpassay.auditing.canaries.files import read_plan
-from dpassay.auditing.membership.run import SIGNAL_ATTACKS, TEXT_ATTACKS
+from dpassay.auditing.membership.design import SIGNAL_ATTACKS, TEXT_ATTACKS
 from dpassay.audits.result import AuditResult
 from dpassay.mechanisms.models.language_model import LanguageModel
 

@@ -6,7 +6,7 @@ import pytest
 
 from dpassay.accounting import ACCOUNTANTS, Bound, bounds
 from dpassay.accounting.bounds import Direction
-from dpassay.accounting.comparison.releases import LAYER_METHODS, SECRET_METHODS
+from dpassay.accounting.names import LAYER_METHODS, SECRET_METHODS
 from dpassay.audits.verdict_wording import without_name
 from dpassay.reports import comparison, text
 from dpassay.reports.claim import ClaimedValue, best_bound, claimed

@@ -10,6 +10,7 @@ import typer
 from dpassay.accounting.adjacency import RECORD_UNITS
 from dpassay.base import defaults
 from dpassay.base.terminal import say
+from dpassay.cli import completion
 from dpassay.cli.options import FORMATS, Confidence, Device, Json, Quiet, call, conclude, show, with_fields
 from dpassay.data.reader import FOUND, FileOptions
 
@@ -20,7 +21,13 @@ Expect = Annotated[str | None, typer.Option(metavar="HASH", help="SHA-256 of the
 @with_fields
 def plan(
     folder: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")],
-    kind: Annotated[str, typer.Option(help="key, echo (both for texts), table, edge or category (for rows).")] = "key",
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="key, echo (both for texts), table, edge or category (for rows).",
+            autocompletion=completion.canary_kind,
+        ),
+    ] = "key",
     canaries: Annotated[
         int | None,
         typer.Option(
@@ -46,7 +53,8 @@ def plan(
         typer.Option(
             help="Kinds table and edge: nearest (finds copied and interpolated rows; the default) or pairs (finds "
             "counts of pairs of columns). Kind echo: ngram (counts; the default) or model (a language model that is "
-            "fine-tuned on the synthetic text)."
+            "fine-tuned on the synthetic text).",
+            autocompletion=completion.canary_score,
         ),
     ] = None,
     scorer: Annotated[
@@ -69,7 +77,11 @@ def plan(
     id: Annotated[str | None, typer.Option(help="Column of an id; canaries get new ids.")] = None,
     user: Annotated[str | None, typer.Option(help="Column of the user; each canary is a new user.")] = None,
     unit: Annotated[
-        str, typer.Option(help="What the claim protects: " + RECORD_UNITS.replace("group(k)", '"group(k)"') + ".")
+        str,
+        typer.Option(
+            help="What the claim protects: " + RECORD_UNITS.replace("group(k)", '"group(k)"') + ".",
+            autocompletion=completion.unit,
+        ),
     ] = "record",
     copies: Annotated[int | None, typer.Option(help="Number of records of each canary, at unit user.")] = None,
     epsilon: Annotated[

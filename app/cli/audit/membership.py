@@ -12,6 +12,7 @@ from dpassay.accounting.adjacency import RECORD_UNITS
 from dpassay.base import defaults
 from dpassay.base.number_format import format_interval, format_lower, format_number
 from dpassay.base.terminal import say
+from dpassay.cli import completion
 from dpassay.cli.exit_codes import IN_AUDIT_HELP
 from dpassay.cli.options import (
     FORMATS,
@@ -63,18 +64,22 @@ Attack = Annotated[
     typer.Option(
         "--attack",
         help="loss, lira-online, lira-offline, rmia-online or rmia-offline; repeatable, but each weakens the bound.",
+        autocompletion=completion.attack_on_model,
     ),
 ]
 Guesses = Annotated[
     list[int] | None,
     typer.Option(help="Number of candidates to guess, fixed in advance; repeatable, but each weakens the bound."),
 ]
-Side = Annotated[str, typer.Option(help="both: guess members and non-members; in: guess members only.")]
+Side = Annotated[
+    str,
+    typer.Option(help="both: guess members and non-members; in: guess members only.", autocompletion=completion.side),
+]
 Coins = Annotated[
     bool, typer.Option("--coins", help="An independent fair coin put each candidate in or out: then ε is bounded.")
 ]
 Epsilon = Annotated[float | None, typer.Option(help="Claimed ε at --delta; the command exits with 1 if it is refuted.")]
-Unit = Annotated[str, typer.Option(help=f"What a candidate is: {RECORD_UNITS}.")]
+Unit = Annotated[str, typer.Option(help=f"What a candidate is: {RECORD_UNITS}.", autocompletion=completion.unit)]
 Gamma = Annotated[float, typer.Option(help="The threshold γ of RMIA.")]
 A = Annotated[float, typer.Option("--a", help="The parameter a of offline RMIA, in [0, 1].")]
 Output = Annotated[
@@ -171,7 +176,11 @@ def text(
     synthetic_text: SyntheticText = "text",
     attacks: Annotated[
         list[str] | None,
-        typer.Option("--attack", help="ngram or neighbourhood; repeatable, but each weakens the bound."),
+        typer.Option(
+            "--attack",
+            help="ngram or neighbourhood; repeatable, but each weakens the bound.",
+            autocompletion=completion.attack_on_text,
+        ),
     ] = None,
     order: Annotated[int, typer.Option(help="ngram attack: bytes of an n-gram.")] = defaults.NGRAM_ORDER,
     neighbours: Annotated[

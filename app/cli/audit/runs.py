@@ -10,6 +10,7 @@ import typer
 
 from dpassay.base import defaults
 from dpassay.base.terminal import say
+from dpassay.cli import completion
 from dpassay.cli.exit_codes import IN_AUDIT_HELP
 from dpassay.cli.options import FORMATS, Confidence, Json, Quiet, call, conclude, show, with_fields
 from dpassay.data.reader import FOUND, FileOptions
@@ -50,9 +51,15 @@ def plan(
     ] = None,
     delta: Annotated[float, typer.Option(help="Claimed δ, in [0, 1).")] = 0.0,
     adjacency: Annotated[
-        str, typer.Option(help="Neighbouring relation of the claim: add_remove or replace_one.")
+        str,
+        typer.Option(
+            help="Neighbouring relation of the claim: add_remove or replace_one.",
+            autocompletion=completion.tested_adjacency,
+        ),
     ] = "add_remove",
-    unit: Annotated[str, typer.Option(help='What the claim protects: record or "group(k)".')] = "record",
+    unit: Annotated[
+        str, typer.Option(help='What the claim protects: record or "group(k)".', autocompletion=completion.tested_unit)
+    ] = "record",
     runs: Annotated[
         int | None,
         typer.Option(
@@ -65,7 +72,8 @@ def plan(
         list[str] | None,
         typer.Option(
             help="Strategy that makes neighbours, such as new_category or extreme_value, or a probe, such as "
-            "threshold; repeatable. Default: all that apply."
+            "threshold; repeatable. Default: all that apply.",
+            autocompletion=completion.neighbors,
         ),
     ] = None,
     schema: Annotated[

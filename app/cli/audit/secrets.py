@@ -9,6 +9,7 @@ import typer
 
 from dpassay.base import defaults
 from dpassay.base.terminal import say
+from dpassay.cli import completion
 from dpassay.cli.options import Confidence, Json, Quiet, call, conclude
 
 EXAMPLE = "Example: dpassay audit secrets --p .01 --r .1 --occurrences 80 --sampling-probability .013"
@@ -29,7 +30,9 @@ def secrets(
         float | None,
         typer.Option(help="Noise σ₁, where an occurrence contributes 1. Default: the smallest that meets the claim."),
     ] = None,
-    variant: Annotated[str, typer.Option(help="Which release: sound or as_published.")] = "sound",
+    variant: Annotated[
+        str, typer.Option(help="Which release: sound or as_published.", autocompletion=completion.variant)
+    ] = "sound",
     confidence: Confidence = defaults.CONFIDENCE,
     output: Annotated[
         Path | None,

@@ -10,9 +10,9 @@ import pytest
 from contradictions import FILES, ROWS, Row
 
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.accounting.interop.conditions import Normalizer
+from dpassay.accounting.interop.conditions import Normalizer, Sampler
 from dpassay.accounting.interop.read import read_state
-from dpassay.accounting.interop.state import Reading, Sampler, State, Stated, check_used, read_as
+from dpassay.accounting.interop.state import Reading, State, Stated, check_used, read_as
 
 _WORDS: dict[str, Any] = {
     "adjacency": Adjacency,

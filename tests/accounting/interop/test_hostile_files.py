@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from dpassay.accounting.adjacency import Adjacency
+from dpassay.accounting.interop.conditions import Sampler
 from dpassay.accounting.interop.read import read_state
-from dpassay.accounting.interop.state import Sampler, Stated, read_as
+from dpassay.accounting.interop.state import Stated, read_as
 
 FILES = sorted(path for path in (Path(__file__).parent / "files").iterdir() if path.name != "answers.json")
 GIVEN = [Stated(sampler=sampler, adjacency=Adjacency.REPLACE_ONE, records=1000) for sampler in Sampler]

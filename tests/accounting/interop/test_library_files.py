@@ -13,9 +13,9 @@ from scipy import optimize, special
 
 from dpassay.accounting import DominatingPair, account
 from dpassay.accounting.adjacency import Adjacency, Unit
-from dpassay.accounting.interop.conditions import Condition, Normalizer
+from dpassay.accounting.interop.conditions import Condition, Normalizer, Sampler
 from dpassay.accounting.interop.read import read_state
-from dpassay.accounting.interop.state import SampledGaussian, Sampler, Stated, read_as
+from dpassay.accounting.interop.state import SampledGaussian, Stated, read_as
 
 FILES = Path(__file__).parent / "files"
 ANSWERS = json.loads((FILES / "answers.json").read_text(encoding="utf-8"))

@@ -17,8 +17,9 @@ from scipy import optimize, special
 from dpassay.accounting import Bound, account, accountant
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.events import EpsilonDeltaDpEvent, TruncatedPoissonSampledDpEvent
+from dpassay.accounting.interop.conditions import Sampler
 from dpassay.accounting.interop.read import read_state
-from dpassay.accounting.interop.state import Reading, RepeatedEvent, SampledGaussian, Sampler, Stated, read_as
+from dpassay.accounting.interop.state import Reading, RepeatedEvent, SampledGaussian, Stated, read_as
 
 FILES = Path(__file__).parent / "files"
 ANSWERS = json.loads((FILES / "answers.json").read_text(encoding="utf-8"))

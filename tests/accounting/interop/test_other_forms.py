@@ -23,10 +23,10 @@ from dp_accounting import dp_event
 from dpassay.accounting import account
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.interop import pickled, read
-from dpassay.accounting.interop.conditions import Normalizer
+from dpassay.accounting.interop.conditions import Normalizer, Sampler
 from dpassay.accounting.interop.pickled import Opaque, UnreadableError, values
 from dpassay.accounting.interop.read import read_state
-from dpassay.accounting.interop.state import RepeatedEvent, SampledGaussian, Sampler, State, Stated, read_as
+from dpassay.accounting.interop.state import RepeatedEvent, SampledGaussian, State, Stated, read_as
 
 FILES = Path(__file__).parent / "files"
 HISTORY = [(1.0, 0.01, 500), (1.5, 0.01, 20)]

@@ -20,9 +20,9 @@ from scipy.stats import norm
 from dpassay.accounting import account, events
 from dpassay.accounting.adjacency import Adjacency
 from dpassay.accounting.conversions.formulas import epsilon_from_gdp
-from dpassay.accounting.interop.conditions import Condition, Normalizer
+from dpassay.accounting.interop.conditions import Condition, Normalizer, Sampler
 from dpassay.accounting.interop.read import read_state
-from dpassay.accounting.interop.state import RepeatedEvent, SampledGaussian, Sampler, State, Stated, check_used, read_as
+from dpassay.accounting.interop.state import RepeatedEvent, SampledGaussian, State, Stated, check_used, read_as
 
 HISTORY = [(1.0, 0.01, 300), (1.25, 0.01, 200)]
 
