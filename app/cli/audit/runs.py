@@ -179,7 +179,10 @@ def run(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Runs the generator until the claim is refuted or all planned runs are made. Given again, it resumes."""
+    """Runs the generator until the claim is refuted or all planned runs are made. Given again, it resumes.
+
+    Before `dpassay audit runs bound`, more can be asked for by --explain or --all; after it, by a new plan only.
+    """
     options = locals()
     from dpassay import audit
 
