@@ -8,6 +8,7 @@ writes into the home of whoever runs it.
 from __future__ import annotations
 
 import re
+import signal
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -98,3 +99,11 @@ def shared_work(request: pytest.FixtureRequest) -> None:
     folder = request.path.relative_to(Path(__file__).parent).parts[0]
     for name in SHARED.get(folder, ()):
         request.getfixturevalue(name)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT interrupts, though a shell that starts the tests in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -160,3 +160,12 @@ def test_where_warnings_are_shown(tmp_path: Path) -> None:
         assert "is at least 1/n" in page
     quiet = command.run("assay", tmp_path / "claim.yaml", "-o", tmp_path / "out", "-q")
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (ExitCode.DONE, "", "")
+
+
+def test_made_up_keys_are_called_a_demonstration(tmp_path: Path) -> None:
+    """On both pages, before anything else."""
+    body = CLAIM | {"public": {"records": 100, "labels": ["key"], "context_tokens": 24}}
+    path = tmp_path / "claim.yaml"
+    for name, is_one in (("keys", True), ("notes", False)):
+        path.write_text(yaml.safe_dump(body | {"data": {"source": "builtin", "name": name}}))
+        assert any("no person’s data" in said.lower() for said in public_warnings(read_claim(path))) is is_one

@@ -185,7 +185,7 @@ def test_lengths_in_words() -> None:
     ],
 )
 def test_plans_without_complete_documents_are_warned_of(changes: dict[str, Any], words: str) -> None:
-    result = public_warnings(make_claim(claim(**{"tokens": 64} | changes) | {"guarantee": None}))
+    result = make_claim(claim(**{"tokens": 64} | changes) | {"guarantee": None}).parameter_warnings()
     assert len(result) == bool(words)
     assert words in " ".join(result)
 
@@ -197,9 +197,9 @@ def test_writers_of_short_texts_are_warned_of() -> None:
         assert words in " ".join(public_warnings(make_claim(evolution)))
         assert bool(public_warnings(make_claim(evolution))) is bool(words)
     vectors = small_claims.vectors() | {"guarantee": None}
-    assert public_warnings(make_claim(vectors)) == []
+    assert make_claim(vectors).parameter_warnings() == []
     vectors["parameters"]["writing"]["longest"] = 1
-    (said,) = public_warnings(make_claim(vectors))
+    (said,) = make_claim(vectors).parameter_warnings()
     assert "parameters.writing.longest allows a text 1 token, its end included" in said
     assert "is kept as it was cut" in said
 

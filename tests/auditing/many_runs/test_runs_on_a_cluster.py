@@ -198,6 +198,7 @@ def test_a_worker_that_is_silent_for_long_and_comes_back_doubles_no_run(tmp_path
     assert recorded(here) == recorded(there)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interruption_ends_the_commands_of_the_workers(tmp_path: Path, two_workers: Dask) -> None:
     audit, log = plan(tmp_path, 20), tmp_path / "log"
     generator = f"{PYTHON} --do child --seconds 0 --most 5 --log {log} --go {tmp_path / 'go'}"

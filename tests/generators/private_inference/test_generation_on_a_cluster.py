@@ -157,6 +157,7 @@ def test_a_worker_that_is_silent_for_long_and_comes_back_charges_nothing_twice(t
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("interruptible")
 def test_an_interruption_leaves_workers_that_go_on(tmp_path: Path) -> None:
     asked, output = claim(tmp_path, TOKENS), tmp_path / "out"
     with dask(tmp_path / "dask", 2) as cluster:
