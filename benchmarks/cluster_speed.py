@@ -148,7 +148,10 @@ OF: dict[str, Callable[[int], dict[str, Times]]] = {"audits": audits, "generatio
 def table(times: dict[str, Times]) -> dict[str, Any]:
     """Medians, the speed-up from one worker to two, or from none, and what one costs beside none."""
     columns = [{"title": "", "key": "what"}, *({"title": f"{way}, s", "key": way} for way in (NONE, ONE, TWO))]
-    columns += [{"title": "two beside one, or none", "key": "gain"}, {"title": "one beside none", "key": "cost"}]
+    columns += [
+        {"title": "from one worker, or none, to two", "key": "gain"},
+        {"title": "one worker beside none", "key": "cost"},
+    ]
     rows = []
     for what, ways in times.items():
         middle = {way: statistics.median(each) for way, each in ways.items()}

@@ -41,7 +41,7 @@ from dpassay.mechanisms.primitives.randomness import OS_ENTROPY
 from dpassay.mechanisms.private_inference import aggregation
 
 ROWS, VOCABULARY = 255, 256_000  # on a GPU
-KEYS = 4095  # records of the embedded model, in slots of 63: as many as of the first example
+KEYS = 4095  # records of the embedded model, in slots of 63: as in the README
 TOKENS = 12
 CLIP, TEMPERATURE, ROUNDING = 6.0, 1.5, 1e-12
 

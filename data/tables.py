@@ -172,7 +172,7 @@ def schema_rows(records: Iterable[Record], schema: Schema, rules: Rules = NO_RUL
         if unknown:
             raise ValueError(
                 f"the table has a column {unknown[0]!r}, which the schema lacks; add it to the schema or "
-                f"drop it, or write id: {unknown[0]} under data if it only names the rows"
+                f"drop it, or write id: {unknown[0]!r} under data if it only names the rows"
             )
         try:
             rows.append(schema.row(cells, rules))

@@ -22,7 +22,7 @@ from dpassay.reports.assay import Assay, PastAudit
 from dpassay.reports.claim import ClaimedValue, Rows, claimed, meaning, output_rows
 from dpassay.reports.release import Release, is_ex_post, releasable
 
-_KINDS = {"rho": "zcdp", "mu": "gdp", "renyi_epsilon": "rdp", "r": "secret_protection"}
+_KINDS = {"ex_post_epsilon": "ex_post", "rho": "zcdp", "mu": "gdp", "renyi_epsilon": "rdp", "r": "secret_protection"}
 """Quantity of a bound → the type of guarantee in a claim file that says the same."""
 
 _OWNERS = (("contact", "Answers for it"), ("purpose", "Purpose"), ("period", "Period"))
@@ -121,21 +121,22 @@ def _proven(assay: Assay | Release, claim: ClaimedValue | None, upper: Bound | N
         yield "Nothing: no finite certified bound is known."
     else:
         method = text.method_within(upper.method)
-        yield f"{text.bound_where(upper)}, {_scope(upper, assay.ledger.planned)} ({method}){_factor(upper)}."
+        yield f"{text.bound_where(upper)}, {_scope(upper, assay.ledger.planned)} ({method}). {_means(upper)}".rstrip()
     if isinstance(assay, Assay) and claim is not None and claim.kind == "ex_post":
         best = releasable(assay).best_upper
         if best is None or math.isinf(best.value):
             yield "Before the run, for every output: nothing."
         else:
-            yield f"{text.bound_where(best)}, {_scope(best)} ({text.method_within(best.method)}){_factor(best)}."
+            method = text.method_within(best.method)
+            yield f"{text.bound_where(best)}, {_scope(best)} ({method}). {_means(best)}".rstrip()
 
 
-def _factor(row: Bound) -> str:
-    """What an ε is as a factor, where that says more than that it is large."""
-    if row.quantity not in ("epsilon", "ex_post_epsilon") or row.value > LARGE_EPSILON:
-        return ""
-    rest = f", apart from a probability of {format_number(row.delta)}" if row.delta else ""
-    return f": at most {format_upper(math.exp(row.value), 3)} times more or less likely{rest}"
+def _means(row: Bound) -> str:
+    """What a bound says, in a sentence."""
+    if row.quantity in ("epsilon", "ex_post_epsilon") and row.value > LARGE_EPSILON:
+        return "Such an ε is so large that it limits hardly anything."
+    kind = _KINDS.get(row.quantity, "approx_dp" if row.delta else "pure_dp")
+    return meaning(kind, row.value, row.delta, row.at, str(row.adjacency), row.unit)
 
 
 def _scope(row: Bound, planned: bool = True) -> str:
@@ -165,7 +166,8 @@ def _audit(audit: AuditResult, claim: ClaimedValue | None) -> str:
         return f"{name}: a control failed, so nothing follows from it."
     rows = [row for row in audit.bounds if claim is None or (row.direction is Direction.LOWER and claim.counts(row))]
     if not rows:
-        if claim is not None and claim.kind == "ex_post" and audit.bounds:
+        other = audit.bounds and all(row.quantity != "ex_post_epsilon" for row in audit.bounds)
+        if claim is not None and claim.kind == "ex_post" and other:
             return f"{name}: it could not have refuted the claim, which is about this output; it is about all outputs."
         return f"{name}: no bound that can be compared with the claim."
     best = max(rows, key=lambda row: row.value)
@@ -206,11 +208,7 @@ def _said(page: Release) -> tuple[str, ...]:
     )
     if len(groups) > 1:
         first += f" It is about the {groups[0].secrets} secrets of one budget; other budgets have their own bounds."
-    kind = _KINDS.get(best.quantity, "approx_dp" if best.delta else "pure_dp")
-    says = meaning(kind, best.value, best.delta, best.at, relation, unit)
-    if best.quantity == "epsilon" and best.value > LARGE_EPSILON:
-        says = "Such an ε is so large that it limits hardly anything."
-    return first, f"{says} {_audits_said(page)}"
+    return first, f"{_means(best)} {_audits_said(page)}"
 
 
 def _audits_said(page: Release) -> str:

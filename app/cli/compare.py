@@ -182,7 +182,7 @@ def _print(compared: Compared) -> None:
             console.print(f"{name}: {reason}")
     if result.inapplicable:
         names = ", ".join(result.inapplicable)
-        console.print(f"No bound for this mechanism and unit: {names}. Why: --json.")
+        console.print(f"No bound for this mechanism and unit: {names}. `--json` says why.")
     notes = [f"{row.bound.method}: {note}" for row in result.rows for note in row.notes]
     notes += [note for panel in compared.panels for note in panel.notes]
     for note in dict.fromkeys((*notes, *compared.assumptions)):

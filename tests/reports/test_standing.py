@@ -10,7 +10,7 @@ import pytest
 
 from dpassay.accounting import Bound
 from dpassay.accounting.adjacency import Unit
-from dpassay.accounting.bounds import Direction
+from dpassay.accounting.bounds import Direction, Rigor
 from dpassay.reports.assay import Assay, PastAudit, SecretGroup, Secrets
 from dpassay.reports.claim import best_bound, claimed
 from dpassay.reports.release import releasable
@@ -132,6 +132,36 @@ def test_each_audit_says_whether_it_could_have_refuted(assays: dict[str, Assay])
     none = assays["approx_dp"].model_copy(update={"audits": [], "history": []})
     assert [point.words for point in box(none).tested] == ["No audit was made."]
     assert "No audit was made." in box(none).said[1]
+
+
+def test_what_is_proven_says_what_it_means(assays: dict[str, Assay]) -> None:
+    (line,) = box(with_proof(assays["approx_dp"], 1.319)).proven
+    assert "at most 3.74 times more or less likely had one record been added or removed" in line  # e^1.319 = 3.7397
+    (line,) = box(with_proof(assays["approx_dp"], 12.0)).proven
+    assert line.endswith("Such an ε is so large that it limits hardly anything.")
+    this, _ = box(assays["ex_post"]).proven
+    assert "for these only: the output would have been at most 2.84 times" in this  # e^1.04108 = 2.8323
+
+
+def test_audits_of_an_ex_post_claim_are_of_it_alone(assays: dict[str, Assay]) -> None:
+    """One whose bounds are about all outputs could not have refuted it; an estimate about this one differs."""
+    assay = assays["ex_post"]
+    assert "were made of the claim about this output only, not of this ε." in box(assay).said[1]
+    (audit,) = [audit for audit in assays["approx_dp"].audits if "reconstruction" in audit.name]
+    (tested,) = box(assay.model_copy(update={"audits": [audit], "history": []})).tested
+    assert "could not have refuted the claim, which is about this output; it is about all outputs." in tested.words
+    rows = tuple(dataclasses.replace(row, quantity="ex_post_epsilon", rigor=Rigor.ESTIMATE) for row in audit.bounds)
+    rough = dataclasses.replace(audit, bounds=rows)
+    (tested,) = box(assay.model_copy(update={"audits": [rough], "history": []})).tested
+    assert "all outputs" not in tested.words
+
+
+def test_a_page_says_that_nobody_is_named(assays: dict[str, Assay]) -> None:
+    assay = assays["approx_dp"]
+    claim = {key: value for key, value in assay.claim.items() if key != "contact"}
+    assert ("Answers for it", "not stated") in box(assay.model_copy(update={"claim": claim})).facts
+    named = assay.model_copy(update={"claim": claim | {"contact": "privacy@example.org"}})
+    assert ("Answers for it", "privacy@example.org") in box(named).facts
 
 
 def test_what_is_said_of_secrets_is_about_those_of_the_budget_that_is_proven(assays: dict[str, Assay]) -> None:
